@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 # fmt: off
 ROOMS = (
     "lazy", "errors", "units", "clock", "aws", "events", "writer", "deadline", "process", "registry", "arguments",
-    "command_line", "versions",
+    "yaml_file", "command_line", "versions",
     "record", "cluster", "catalogue", "control", "messages", "telemetry",
     "native", "source", "stages", "placement", "strategies", "steps", "planes", "trainer", "profile",
     "plan", "advice", "report", "submit", "follow", "launch", "container", "simulate", "bench", "doctor", "__main__",

@@ -15,7 +15,6 @@ from tfhet import lazy
 if TYPE_CHECKING:
     from tfhet.catalogue.catalogue import AWS_POST, REGION, Catalogue, default, shipped
     from tfhet.catalogue.instance_type import EC2, MARKETS, TRAINING, Instance, InstanceGroup, Price
-    from tfhet.catalogue.node import NAME, REGION_NAME, Kind, Node, matching, named, number, one_of, read_text, whole
     from tfhet.catalogue.price_list import refresh
 
 

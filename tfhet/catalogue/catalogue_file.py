@@ -2,39 +2,13 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tfhet.catalogue.instance_type import MARKETS, Instance, Price, full_name
-from tfhet.catalogue.node import NAME, REGION_NAME, Kind, Node, number, one_of, read_text, whole
+from tfhet.catalogue.instance_type import POSITIVE, Instance, Price, full_name
 from tfhet.errors import UsageError
-
-
-def _words(text: str) -> str:
-    if not text.strip() or len(text) > 200 or not text.isprintable():
-        raise ValueError
-    return text
-
-
-_POSITIVE = number(1e-6, 1e6, "a number above 0, up to a million")
-_WORDS = Kind(_words, "1 to 200 characters on one line")
-_TYPE = {
-    "vcpus": whole(1, 1_000_000),
-    "memory_gib": _POSITIVE,
-    "gpus": whole(0, 1_000_000),
-    "gpu_kind": _WORDS,
-    "gpu_memory_gib": _POSITIVE,
-    "network_gbit_per_s": _POSITIVE,
-    "network_burst_gbit_per_s": _POSITIVE,
-}
-_LIST = {
-    "region": REGION_NAME,
-    "market": one_of(MARKETS),
-    "source": _WORDS,
-    "date": Kind(datetime.date.fromisoformat, "a day, like 2026-07-20"),
-}
+from tfhet.yaml_file import NAME, Node, read_text, readers
 
 
 @dataclass(frozen=True)
@@ -86,7 +60,7 @@ def _types(node: Node) -> dict[str, Node]:
 
 
 def _instance(full: str, node: Node) -> Instance:
-    instance = Instance(full, **node.values(_TYPE, needed=("vcpus", "memory_gib")))
+    instance = node.made(Instance, name=full)
     if not (instance.gpus > 0) == (instance.gpu_kind is not None) == (instance.gpu_memory_gib is not None):
         raise node.refused("given gpus, gpu_kind and gpu_memory_gib together, or none of them")
     if (burst := instance.network_burst_gbit_per_s) is not None and burst <= (instance.network_gbit_per_s or burst):
@@ -96,7 +70,7 @@ def _instance(full: str, node: Node) -> Instance:
 
 def _prices(node: Node) -> list[tuple[str, Price, int]]:
     """Returns the prices of one list, each with its type and line."""
-    parts = node.mapping((*_LIST, "usd_per_hour"), needed=(*_LIST, "usd_per_hour"))
-    about = {name: parts[name].value(kind) for name, kind in _LIST.items()}
-    types = _types(parts["usd_per_hour"])
-    return [(full, Price(part.value(_POSITIVE), **about), part.line) for full, part in types.items()]
+    known = {**readers(Price), "usd_per_hour": _types}
+    given = node.values(known, needed=tuple(known))
+    types = given.pop("usd_per_hour")
+    return [(full, Price(POSITIVE(part), **given), part.line) for full, part in types.items()]

@@ -16,10 +16,10 @@ from tfhet.aws import Patient, client
 from tfhet.catalogue.catalogue import refreshed_path
 from tfhet.catalogue.catalogue_file import CatalogueFile
 from tfhet.catalogue.instance_type import TRAINING
-from tfhet.catalogue.node import REGION_NAME
 from tfhet.clock import SYSTEM, Clock
 from tfhet.errors import DataError, NotReady, UsageError, shown
 from tfhet.record import write_text
+from tfhet.yaml_file import REGION_NAME
 
 ENDPOINT_REGION = "us-east-1"
 """Region of the endpoint, whose list has the prices of all regions; few regions have an endpoint."""
@@ -70,7 +70,7 @@ def ask(region: str, pricing: Any = None, clock: Clock = SYSTEM) -> PriceList:
     DataError, which names the SKU, for an answer that cannot be understood.
     """
     try:
-        REGION_NAME.parse(region)
+        REGION_NAME.of(region)
     except ValueError:
         raise UsageError(f"region {shown(region)}: give {REGION_NAME.wanted}") from None
     pricing = pricing or client("pricing", ENDPOINT_REGION)

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from importlib import resources
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
-from tfhet.catalogue import NAME, Kind, Node, number, whole
 from tfhet.cluster import DNN_GROUP, cache_dir
 from tfhet.errors import JobFailed, UsageError, shown
 from tfhet.process import Child, OnLine, describe_exit
+from tfhet.yaml_file import NAME, Kind, Node, each, number, read_text, readers, whole
 
 DIGITS = "digits"
 """First part of a channel's directory that is demonstration data: `digits/train`."""
 MOST_HOSTS = 100
-_TEXT = Kind(str, "a single value")
+_PRESETS = Path(__file__).parent / "presets"
 
 
 @dataclass(frozen=True)
@@ -42,16 +42,22 @@ class GroupFile:
     """Percentage of packets lost at random, of those that it sends and of those that it receives."""
 
 
-_GROUP = {name: hint.__metadata__[0] for name, hint in get_type_hints(GroupFile, include_extras=True).items()}
+def _group(node: Node) -> GroupFile:
+    parts = {} if node.is_null else node.mapping(tuple(readers(GroupFile)))
+    return GroupFile(**{name: readers(GroupFile)[name](part) for name, part in parts.items() if not part.is_null})
+
+
+def _words(node: Node) -> dict[str, str]:
+    return {} if node.is_null else each(NAME, Kind(str, "a single value"))(node)
 
 
 @dataclass(frozen=True)
 class ClusterFile:
-    name: str
-    groups: Mapping[str, GroupFile]
-    channels: Mapping[str, str] = field(default_factory=dict)
+    name: Annotated[str, NAME]
+    groups: Annotated[Mapping[str, GroupFile], each(NAME, _group)]
+    channels: Annotated[Mapping[str, str], _words] = field(default_factory=dict)
     """Channel name to directory."""
-    launcher: Mapping[str, Any] = field(default_factory=dict)
+    launcher: Annotated[Mapping[str, Any], _words] = field(default_factory=dict)
 
     def training_group(self, given: str) -> str:
         """Name of the group that trains: `given`, else `dnn_group`, or the only group."""
@@ -67,45 +73,28 @@ class ClusterFile:
         top = Node.parse(text, where)
         if top is None:
             raise UsageError(f"{where}: it is empty; a cluster needs groups")
-        parts = top.mapping([field.name for field in fields(cls)], needed=("groups",))
+        given = top.values(readers(ClusterFile), needed=("groups",))
         own = re.sub("[^A-Za-z0-9._-]+", "-", Path(where).stem)[:64].strip("._-") or "cluster"
-        name = parts["name"].value(NAME) if "name" in parts else own
-        groups = {name: _group(part) for name, part in parts["groups"].named(NAME).items()}
-        if not 1 <= sum(group.hosts for group in groups.values()) <= MOST_HOSTS:
-            raise parts["groups"].refused(f"1 to {MOST_HOSTS} hosts together")
-        channels, launcher = (_named(parts.get(each)) for each in ("channels", "launcher"))
-        return cls(name, groups, channels, launcher)
+        made = cls(**{"name": own, **given})
+        if not 1 <= sum(group.hosts for group in made.groups.values()) <= MOST_HOSTS:
+            raise top.mapping()["groups"].refused(f"1 to {MOST_HOSTS} hosts together")
+        return made
 
 
 def load(text: str) -> ClusterFile:
     """A cluster file by path, or a preset by name. Raises UsageError listing the presets."""
     path = Path(text)
-    try:
-        is_path = path.suffix in (".yaml", ".yml") or path.is_file()
-        content = path.read_text(encoding="utf-8") if is_path else ""
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path}: cannot be read: {error}") from None
-    if is_path:
-        return ClusterFile.parse(content, str(path))
-    if text not in presets():
-        raise UsageError(f"unknown cluster {shown(text)}: neither a file nor a preset; presets: {', '.join(presets())}")
-    source = resources.files("tfhet.simulate") / "presets" / f"{text}.yaml"
-    return ClusterFile.parse(source.read_text(encoding="utf-8"), text)
+    if path.suffix not in (".yaml", ".yml") and not os.path.isfile(text):
+        if text not in presets():
+            names = ", ".join(presets())
+            raise UsageError(f"unknown cluster {shown(text)}: neither a file nor a preset; presets: {names}")
+        path = _PRESETS / f"{text}.yaml"
+    return ClusterFile.parse(read_text(path, "cluster file"), str(path))
 
 
 def presets() -> list[str]:
     """Names of the clusters that ship with the package."""
-    found = resources.files("tfhet.simulate").joinpath("presets").iterdir()
-    return sorted(item.name.removesuffix(".yaml") for item in found if item.name.endswith(".yaml"))
-
-
-def _group(node: Node) -> GroupFile:
-    parts = {} if node.is_null else node.mapping(tuple(_GROUP))
-    return GroupFile(**{name: part.value(_GROUP[name]) for name, part in parts.items() if not part.is_null})
-
-
-def _named(node: Node | None) -> dict[str, str]:
-    return {} if node is None or node.is_null else {name: each.value(_TEXT) for name, each in node.named(NAME).items()}
+    return sorted(path.stem for path in _PRESETS.glob("*.yaml"))
 
 
 async def channel_directories(

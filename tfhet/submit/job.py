@@ -1,17 +1,18 @@
-"""A job: what JOB.yaml says, checked and complete."""
+"""A job: what JOB.yaml says, checked and complete. A field that stands there as it is has its reader beside it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn
+from typing import Annotated, NoReturn
 
 from tfhet.catalogue import InstanceGroup
 from tfhet.cluster import DATA_GROUP, DNN_GROUP
 from tfhet.errors import UsageError
-
-Value = str | int | float | bool
+from tfhet.submit import values
+from tfhet.submit.values import Value
+from tfhet.yaml_file import REGION_NAME, listed, made, one_of
 
 DATA, DNN, SPARE = "data", "dnn", "spare"
 ROLES = (DATA, DNN, SPARE)
@@ -44,11 +45,10 @@ class FileSystem:
 
     kind: str
     """One of FILE_SYSTEMS."""
-    id: str
-    directory: str
+    id: Annotated[str, values.FILE_SYSTEM]
+    directory: Annotated[str, values.ABSOLUTE]
     """Absolute path; of FSx for Lustre, it begins with the mount name."""
-    access: str = "ro"
-    """`ro` or `rw`."""
+    access: Annotated[str, one_of(("ro", "rw"))] = "ro"
 
 
 @dataclass(frozen=True)
@@ -56,13 +56,12 @@ class Channel:
     """A set of files that hosts see as a directory."""
 
     name: str
-    uri: str
+    uri: Annotated[str, values.S3]
     """S3 prefix; of a file system, words for people."""
-    mode: str = FILE
-    """One of MODES."""
-    groups: tuple[str, ...] = ()
+    mode: Annotated[str, one_of(MODES)] = FILE
+    groups: Annotated[tuple[str, ...], listed(values.GROUP, "groups")] = ()
     """Names of the groups that see it; empty: all."""
-    local: str | None = None
+    local: Annotated[str | None, values.DIRECTORY] = None
     """Directory that is used instead in a simulation."""
     file_system: FileSystem | None = None
     """None: the files lie in S3."""
@@ -83,18 +82,18 @@ class Code:
 class CheckpointPlace:
     """A directory of each host that SageMaker synchronises with S3, and fills again before a retry."""
 
-    uri: str | None = None
+    uri: Annotated[str | None, values.S3] = None
     """None: below the job's own output."""
-    directory: str = CHECKPOINTS
+    directory: Annotated[str, values.ABSOLUTE] = CHECKPOINTS
 
 
 @dataclass(frozen=True)
 class Spot:
     """Settings of hosts that may be taken away."""
 
-    max_wait_s: int
+    max_wait_s: Annotated[int, values.SECONDS]
     """Maximum seconds for the wait for hosts and the training together."""
-    attempts: int = 0
+    attempts: Annotated[int, values.ATTEMPTS] = 0
     """Maximum number of restarts after an error of SageMaker's own; interruptions do not count."""
 
 
@@ -102,10 +101,10 @@ class Spot:
 class JobLimits:
     """Limits of a job's time, and the disk of its hosts."""
 
-    max_run_s: int
+    max_run_s: Annotated[int, values.SECONDS]
     """Maximum training time in seconds, which bounds the bill."""
-    volume_gib: int = 30
-    keep_alive_s: int = 0
+    volume_gib: Annotated[int, values.VOLUME] = 30
+    keep_alive_s: Annotated[int, values.KEEP_ALIVE] = 0
     """Seconds for which hosts are kept, and paid for, after the job, for the next one."""
 
 
@@ -113,17 +112,17 @@ class JobLimits:
 class Vpc:
     """The private network of the hosts."""
 
-    subnets: tuple[str, ...]
-    security_groups: tuple[str, ...]
+    subnets: Annotated[tuple[str, ...], values.SUBNETS]
+    security_groups: Annotated[tuple[str, ...], values.SECURITY_GROUPS]
 
 
 @dataclass(frozen=True)
 class Keys:
     """KMS keys, by id or ARN; None: the account's default key in S3, and none for the disks."""
 
-    output: str | None = None
+    output: Annotated[str | None, values.KEY] = None
     """Encrypts model.tar.gz and output.tar.gz; may be an alias."""
-    volume: str | None = None
+    volume: Annotated[str | None, values.KEY] = None
     """Encrypts the disks of the hosts."""
 
 
@@ -131,44 +130,43 @@ class Keys:
 class Profiler:
     """SageMaker's own monitoring of the hosts."""
 
-    uri: str | None = None
+    uri: Annotated[str | None, values.S3] = None
     """S3 prefix for what it measures; None: below the job's output."""
-    interval_ms: int = 500
-    disabled: bool = False
+    interval_ms: Annotated[int, values.INTERVAL] = 500
+    disabled: Annotated[bool, values.TRUTH] = False
 
 
 @dataclass(frozen=True)
 class Job:
     """A training job."""
 
-    name: str
+    name: Annotated[str, values.JOB_NAME]
     """Prefix of the names of its training jobs; the time follows."""
-    image: str
-    role: str
+    image: Annotated[str, values.IMAGE]
+    role: Annotated[str, values.ROLE]
     """ARN of the role that hosts act in."""
-    output: str
+    output: Annotated[str, values.S3]
     """S3 prefix for model.tar.gz and output.tar.gz."""
     code: Code
     groups: tuple[JobGroup, ...]
-    limits: JobLimits
+    limits: Annotated[JobLimits, made(JobLimits)]
     grouped: bool = True
     """Whether the request names groups; else there is one, called HOMOGENEOUS_GROUP."""
-    start: str = MPI
-    """One of STARTS."""
-    hyperparameters: Mapping[str, Value] = field(default_factory=dict)
-    pipeline: Mapping[str, Value] = field(default_factory=dict)
+    start: Annotated[str, one_of(STARTS)] = MPI
+    hyperparameters: Annotated[Mapping[str, Value], values.PARAMETERS] = field(default_factory=dict)
+    pipeline: Annotated[Mapping[str, Value], values.pipeline] = field(default_factory=dict)
     """Hyperparameters that `tfhet plan --write` may change."""
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Annotated[Mapping[str, str], values.ENVIRONMENT] = field(default_factory=dict)
     channels: tuple[Channel, ...] = ()
-    checkpoints: CheckpointPlace | None = None
-    spot: Spot | None = None
-    vpc: Vpc | None = None
-    keys: Keys = Keys()
-    profiler: Profiler | None = None
+    checkpoints: Annotated[CheckpointPlace | None, made(CheckpointPlace)] = None
+    spot: Annotated[Spot | None, made(Spot)] = None
+    vpc: Annotated[Vpc | None, made(Vpc)] = None
+    keys: Annotated[Keys, made(Keys)] = Keys()
+    profiler: Annotated[Profiler | None, made(Profiler)] = None
     """None: as SageMaker does by default."""
-    encrypt_traffic: bool = False
-    tags: Mapping[str, str] = field(default_factory=dict)
-    region: str | None = None
+    encrypt_traffic: Annotated[bool, values.TRUTH] = False
+    tags: Annotated[Mapping[str, str], values.TAGS] = field(default_factory=dict)
+    region: Annotated[str | None, REGION_NAME] = None
     """None: the region of AWS's own configuration."""
     file: str = ""
     lines: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)

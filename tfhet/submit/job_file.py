@@ -2,72 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import yaml
 
 from tfhet import catalogue
-from tfhet.catalogue import Catalogue, Kind, Node
+from tfhet.catalogue import Catalogue
 from tfhet.cluster import DATA_GROUP, DNN_GROUP, HOMOGENEOUS_GROUP
 from tfhet.errors import UsageError
 from tfhet.submit import rules, values
-from tfhet.submit.job import (
-    ALONE,
-    DATA,
-    DNN,
-    FILE_SYSTEMS,
-    MPI,
-    Channel,
-    CheckpointPlace,
-    Code,
-    FileSystem,
-    Job,
-    JobGroup,
-    JobLimits,
-    Keys,
-    Profiler,
-    Spot,
-    Vpc,
-)
+from tfhet.submit.job import ALONE, DATA, DNN, FILE_SYSTEMS, MPI, ROLES, Channel, Code, FileSystem, Job, JobGroup
+from tfhet.yaml_file import Kind, Node, one_of, read_text, readers
 
 _DEEPEST = 4
 """Maximum depth of a job file's nesting."""
-
-_WORDS: Mapping[str, Kind] = {
-    "name": values.JOB_NAME,
-    "image": values.IMAGE,
-    "role": values.ROLE,
-    "output": values.S3,
-    "region": catalogue.REGION_NAME,
-    "start": values.START,
-    "encrypt_traffic": values.TRUTH,
-}
 _NEEDED = ("name", "image", "role", "output", "code", "limits")
-_SECTIONS: Mapping[str, tuple[type, Mapping[str, Kind], tuple[str, ...]]] = {
-    "checkpoints": (CheckpointPlace, {"uri": values.S3, "directory": values.ABSOLUTE}, ()),
-    "spot": (Spot, {"max_wait_s": values.SECONDS, "attempts": values.ATTEMPTS}, ("max_wait_s",)),
-    "limits": (
-        JobLimits,
-        {"max_run_s": values.SECONDS, "volume_gib": values.VOLUME, "keep_alive_s": values.KEEP_ALIVE},
-        ("max_run_s",),
-    ),
-    "keys": (Keys, {"output": values.KEY, "volume": values.KEY}, ()),
-    "profiler": (Profiler, {"uri": values.S3, "interval_ms": values.INTERVAL, "disabled": values.TRUTH}, ()),
-}
-"""Parts that are single values by name: what they make, their fields, and the fields that must be given."""
-_NAMES = {
-    "hyperparameters": values.PARAMETER,
-    "environment": values.VARIABLE,
-    "channels": values.CHANNEL,
-    "tags": values.TAG,
-}
-"""Parts with names that the user chooses."""
-_PARTS = ("code", *_NAMES, "pipeline", "groups", "instances", "vpc", *_SECTIONS)
 _CODE = {"directory": values.DIRECTORY, "script": values.SCRIPT, "uri": values.S3}
-_GROUP = {"type": Kind(str, "an instance type"), "count": values.COUNT, "role": values.ROLE_OF_GROUP}
-_CHANNEL = {"uri": values.S3, "mode": values.MODE, "local": values.DIRECTORY}
-_FILE_SYSTEM = {"id": values.FILE_SYSTEM, "directory": values.ABSOLUTE, "access": values.ACCESS}
+_GROUP = {"type": Kind(str, "an instance type"), "count": values.COUNT, "role": one_of(ROLES), "ranks": values.RANKS}
 
 
 def read(path: Path, known: Catalogue | None = None) -> Job:
@@ -75,7 +28,7 @@ def read(path: Path, known: Catalogue | None = None) -> Job:
 
     known: instance types; None: the default catalogue. Raises UsageError for a file that cannot be read, or is refused.
     """
-    return parse(catalogue.read_text(path, "job file"), str(path), known)
+    return parse(read_text(path, "job file"), str(path), known)
 
 
 def parse(text: str, file: str, known: Catalogue | None = None) -> Job:
@@ -83,11 +36,8 @@ def parse(text: str, file: str, known: Catalogue | None = None) -> Job:
     top = Node.parse(text, file)
     if top is None:
         raise UsageError(f"{file}: the job file is empty; it needs {', '.join(_NEEDED)}, and groups or instances")
-    parts = top.mapping((*_WORDS, *_PARTS), needed=_NEEDED)
-    given = {name: parts[name].value(word) for name, word in _WORDS.items() if name in parts}
-    for name, (kind, fields, needed) in _SECTIONS.items():
-        if name in parts:
-            given[name] = kind(**parts[name].values(fields, needed))
+    parts = top.mapping((*readers(Job), "code", "channels", "groups", "instances"), _NEEDED)
+    given = {name: reader(parts[name]) for name, reader in readers(Job).items() if name in parts}
     if not {"groups", "instances"} & parts.keys():
         raise UsageError(f"{file}:{top.line}: groups or instances must be given")
     if {"groups", "instances"} <= parts.keys():
@@ -98,21 +48,14 @@ def parse(text: str, file: str, known: Catalogue | None = None) -> Job:
     else:
         only = parts["instances"].mapping(("type", "count", "ranks"), needed=("type", "count"))
         groups = (_group(HOMOGENEOUS_GROUP, DNN, only, known),)
-    start = given.pop("start", None) or (MPI if sum(group.ranks * group.count for group in groups) > 1 else ALONE)
-    named = {part: parts[part].named(names) if part in parts else {} for part, names in _NAMES.items()}
-    environment, tags = named["environment"].items(), named["tags"].items()
+    given.setdefault("start", MPI if sum(group.ranks * group.count for group in groups) > 1 else ALONE)
+    channels = parts["channels"].named(values.CHANNEL) if "channels" in parts else {}
     job = Job(
         **given,
         code=_code(parts["code"], Path(file).parent, given["output"]),
         groups=groups,
         grouped="groups" in parts,
-        start=start,
-        hyperparameters={name: values.plain(part) for name, part in named["hyperparameters"].items()},
-        pipeline=parts["pipeline"].values(values.PIPELINE) if "pipeline" in parts else {},
-        environment={name: str(part.value(values.VARIABLE_VALUE)) for name, part in environment},
-        channels=tuple(_channel(name, part) for name, part in named["channels"].items()),
-        vpc=_vpc(parts["vpc"]) if "vpc" in parts else None,
-        tags={name: str(part.value(values.TAG_VALUE)) for name, part in tags},
+        channels=tuple(_channel(name, part) for name, part in channels.items()),
         file=file,
         lines=dict(_lines(top)),
     )
@@ -131,18 +74,18 @@ def _groups(node: Node, known: Catalogue) -> tuple[JobGroup, ...]:
     by_name = {DATA_GROUP: DATA, DNN_GROUP: DNN}
     found = []
     for name, part in parts.items():
-        fields = part.mapping((*_GROUP, "ranks"), needed=("type", "count"))
+        fields = part.mapping(tuple(_GROUP), needed=("type", "count"))
         role = by_name.get(name, DNN if len(parts) == 1 else "")
         if "role" in fields:
-            role = fields["role"].value(values.ROLE_OF_GROUP)
+            role = _GROUP["role"](fields["role"])
         if not role:
-            raise part.refused(f"given a role ({', '.join(values.ROLES)}): only {', '.join(by_name)} have one by name")
+            raise part.refused(f"given a role ({', '.join(ROLES)}): only {', '.join(by_name)} have one by name")
         found.append(_group(name, role, fields, known))
     return tuple(found)
 
 
 def _group(name: str, role: str, fields: Mapping[str, Node], known: Catalogue) -> JobGroup:
-    type_name = fields["type"].value(_GROUP["type"])
+    type_name = _GROUP["type"](fields["type"])
     try:
         kind = known.instance(type_name)
     except UsageError as error:
@@ -151,39 +94,21 @@ def _group(name: str, role: str, fields: Mapping[str, Node], known: Catalogue) -
     if "ranks" in fields:
         if role != DNN:
             raise fields["ranks"].refused("left out: only the group that trains has ranks")
-        ranks = fields["ranks"].value(values.RANKS)
+        ranks = values.RANKS(fields["ranks"])
         if kind.gpus and ranks > kind.gpus:
             raise fields["ranks"].refused(f"at most {kind.gpus}, one for each GPU of {kind.name}")
-    return JobGroup(name, kind.name, fields["count"].value(values.COUNT), role, ranks)
+    return JobGroup(name, kind.name, values.COUNT(fields["count"]), role, ranks)
 
 
 def _channel(name: str, node: Node) -> Channel:
-    fields = node.mapping((*_CHANNEL, *FILE_SYSTEMS, "groups"))
-    given = {field: fields[field].value(kind) for field, kind in _CHANNEL.items() if field in fields}
-    sources = [source for source in ("uri", *FILE_SYSTEMS) if source in fields]
-    if len(sources) != 1:
+    systems = {kind: functools.partial(Node.made, cls=FileSystem, kind=kind) for kind in FILE_SYSTEMS}
+    given = node.values({**readers(Channel), **systems})
+    mounted = [given.pop(kind) for kind in systems if kind in given]
+    if len(mounted) + ("uri" in given) != 1:
         raise node.refused(f"given exactly one of uri, {', '.join(FILE_SYSTEMS)}")
-    if (kind := sources[0]) in FILE_SYSTEMS:
-        system = FileSystem(kind, **fields[kind].values(_FILE_SYSTEM, needed=("id", "directory")))
-        given |= {"file_system": system, "uri": f"{kind}://{system.id}{system.directory}"}
-    if "groups" not in fields:
-        return Channel(name, **given)
-    groups = tuple(each.value(values.GROUP) for each in fields["groups"].items())
-    if not groups or len(set(groups)) < len(groups):
-        raise fields["groups"].refused("a list of groups, each of them once")
-    return Channel(name, groups=groups, **given)
-
-
-def _vpc(node: Node) -> Vpc:
-    parts = node.mapping(("subnets", "security_groups"), needed=("subnets", "security_groups"))
-
-    def several(name: str, kind: Kind, most: int) -> tuple[str, ...]:
-        found = tuple(each.value(kind) for each in parts[name].items())
-        if not 1 <= len(set(found)) == len(found) <= most:
-            raise parts[name].refused(f"a list of 1 to {most} {kind.wanted.split(', at')[0]}, each of them once")
-        return found
-
-    return Vpc(several("subnets", values.SUBNET, 16), several("security_groups", values.SECURITY_GROUP, 5))
+    for system in mounted:
+        given |= {"file_system": system, "uri": f"{system.kind}://{system.id}{system.directory}"}
+    return Channel(name, **given)
 
 
 def _lines(node: Node, depth: int = 0) -> Iterator[tuple[str, int]]:

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from tfhet.catalogue import Catalogue, read_text
+from tfhet.catalogue import Catalogue
 from tfhet.cluster import DATA_GROUP, DNN_GROUP
 from tfhet.errors import UsageError
-from tfhet.submit.job import DATA, DNN, Value
+from tfhet.submit.job import DATA, DNN
 from tfhet.submit.job_file import parse
+from tfhet.submit.values import Value
+from tfhet.yaml_file import read_text
 
 if TYPE_CHECKING:
     from tfhet.plan import Plan

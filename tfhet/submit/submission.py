@@ -100,7 +100,7 @@ class JobSubmission:
         if name is None:
             name = f"{job.name}-{datetime.fromtimestamp(clock.wall(), timezone.utc):%Y%m%d-%H%M%S}"
         try:
-            values.TRAINING_JOB_NAME.parse(name)
+            values.TRAINING_JOB_NAME.of(name)
         except ValueError:
             raise UsageError(f"--name {name}: must be {values.TRAINING_JOB_NAME.wanted}") from None
         rules.check_code(job)

@@ -10,9 +10,9 @@ import math
 
 import yaml
 
-from tfhet.catalogue import Node, matching, named, one_of, whole
-from tfhet.submit.job import MODES, ROLES, STARTS, Value
+from tfhet.yaml_file import Node, each, listed, matching, named, one_of, whole
 
+Value = str | int | float | bool
 VALUE_CHARACTERS = 2500
 """Maximum length of a hyperparameter, as JSON."""
 _BUCKET = r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]"
@@ -27,19 +27,21 @@ ROLE = matching(r"arn:aws[a-z-]*:iam::\d{12}:role/?[a-zA-Z_0-9+=,.@/-]+", _ROLE,
 S3 = matching(rf"s3://{_BUCKET}(/[^\s]*)?", "an S3 URI, like s3://bucket/prefix", 900)
 GROUP = matching(r"[A-Za-z0-9][A-Za-z0-9._-]*", "a name of letters, digits, '.', '_' and '-'", 64)
 CHANNEL = matching(r"[A-Za-z0-9._-]+", "a name of letters, digits, '.', '_' and '-'", 64)
-PARAMETER = matching(r"[A-Za-z_][A-Za-z0-9_.-]*", "a name of letters, digits, '_', '.' and '-'", 256)
-VARIABLE = matching(r"[a-zA-Z_][a-zA-Z0-9_]*", "a name of letters, digits and '_'", 512)
-VARIABLE_VALUE = matching(r"[^\0]*", "text", 512)
-TAG = matching(r"(?!aws:)[\w .:/=+@-]+", "letters, digits, blanks and _.:/=+-@, and not begin with aws:", 128)
-TAG_VALUE = matching(r"[\w .:/=+@-]*", "letters, digits, blanks and _.:/=+-@", 256)
+_PARAMETER = matching(r"[A-Za-z_][A-Za-z0-9_.-]*", "a name of letters, digits, '_', '.' and '-'", 256)
+ENVIRONMENT = each(
+    matching(r"[a-zA-Z_][a-zA-Z0-9_]*", "a name of letters, digits and '_'", 512), matching(r"[^\0]*", "text", 512)
+)
+TAGS = each(
+    matching(r"(?!aws:)[\w .:/=+@-]+", "letters, digits, blanks and _.:/=+-@, and not begin with aws:", 128),
+    matching(r"[\w .:/=+@-]*", "letters, digits, blanks and _.:/=+-@", 256),
+)
 SCRIPT = matching(r"(?!/)(?!.*\.\.)[A-Za-z0-9._+/-]+\.py", "a Python file below the code directory")
 DIRECTORY = matching(r"[^\0\n]+", "a directory")
 ABSOLUTE = matching(r"/[^\0\n]+", "an absolute path", 4096)
-SUBNET = matching(r"subnet-[0-9a-zA-Z]+", "subnets, like subnet-0a1b2c3d", 32)
-SECURITY_GROUP = matching(r"sg-[0-9a-zA-Z]+", "security groups, like sg-0a1b2c3d", 32)
-MODE, ROLE_OF_GROUP, START = one_of(MODES), one_of(ROLES), one_of(STARTS)
+_SUBNETS, _SECURITY_GROUPS = "subnets, like subnet-0a1b2c3d", "security groups, like sg-0a1b2c3d"
+SUBNETS = listed(matching(r"subnet-[0-9a-zA-Z]+", _SUBNETS, 32), f"1 to 16 {_SUBNETS}", 16)
+SECURITY_GROUPS = listed(matching(r"sg-[0-9a-zA-Z]+", _SECURITY_GROUPS, 32), f"1 to 5 {_SECURITY_GROUPS}", 5)
 FILE_SYSTEM = matching(r"fs-[0-9a-f]{8,18}", "the id of a file system, like fs-0123456789abcdef0")
-ACCESS = one_of(("ro", "rw"))
 KEY = matching(r"[a-zA-Z0-9:/_-]+", "a KMS key's id or ARN", 2048)
 INTERVAL = named({str(interval): interval for interval in (100, 200, 500, 1000, 5000, 60_000)})
 TRUTH = named({"true": True, "false": False}, "true or false")
@@ -60,7 +62,11 @@ PIPELINE = {
     "dnn_host_workers": whole(0, 256),
     "reserve_cpus": whole(-1, 1000),
 }
-"""Arguments of the launcher and the built-in trainer that say how batches are made."""
+
+
+def pipeline(node: Node) -> dict[str, Value]:
+    """Returns arguments of the launcher and the built-in trainer that say how batches are made."""
+    return node.values(PIPELINE)
 
 
 def plain(node: Node) -> Value:
@@ -78,3 +84,6 @@ def plain(node: Node) -> Value:
     if characters > VALUE_CHARACTERS or "\0" in str(value):
         raise node.refused(f"at most {VALUE_CHARACTERS} characters as JSON, without NUL; it has {characters}")
     return value
+
+
+PARAMETERS = each(_PARAMETER, plain)

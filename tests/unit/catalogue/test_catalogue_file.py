@@ -1,4 +1,4 @@
-"""catalogue/catalogue_file.py and node.py: what a file says, and where it is wrong."""
+"""catalogue/catalogue_file.py and yaml_file.py: what a file says, and where it is wrong."""
 
 from __future__ import annotations
 

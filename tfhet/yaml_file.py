@@ -1,48 +1,60 @@
-"""A part of a YAML file with its line, so that a message can name the place of a fault; and kinds of single values."""
+"""A part of a YAML file with its line, so that a message can name the place of a fault; and how its values are read:
+by kinds of single values, and by what the fields of a dataclass are annotated with."""
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, get_type_hints
 
 import yaml
 
 from tfhet.errors import UsageError, shown
 
+T = TypeVar("T")
+Reader = Callable[["Node"], Any]
+"""Returns the value of a part. Raises UsageError for a part that may not be there so."""
+
 
 @dataclass(frozen=True)
 class Kind:
-    """The values that a field may have."""
+    """The values that a field may have; the reader of a single one."""
 
     parse: Callable[[str], Any]
-    """Returns the value of a text. Raises ValueError for any other."""
+    """Returns the value of a text. Raises ValueError or LookupError for a text that is none."""
     wanted: str
     """The allowed values in words."""
+    allows: Callable[[Any], object] = lambda value: True
+    """Whether a value is allowed."""
+
+    def __call__(self, node: Node) -> Any:
+        is_single = isinstance(node.at, yaml.ScalarNode)
+        if is_single and not node.is_null:
+            with contextlib.suppress(ValueError):
+                return self.of(node.at.value)
+        raise node.refused(f"{self.wanted}; it is {shown(node.at.value) if is_single else 'not a single value'}")
+
+    def of(self, text: str) -> Any:
+        """Returns the value of a text. Raises ValueError for one that is not allowed."""
+        with contextlib.suppress(LookupError):
+            if self.allows(value := self.parse(text)):
+                return value
+        raise ValueError(text)
 
 
 def matching(pattern: str, wanted: str, most: int | None = None) -> Kind:
     """Text that a regular expression matches, with at most `most` characters."""
-
-    def parse(text: str) -> str:
-        if not re.fullmatch(pattern, text) or (most is not None and len(text) > most):
-            raise ValueError
-        return text
-
-    return Kind(parse, wanted if most is None else f"{wanted}, at most {most} characters")
+    limit = "" if most is None else f", at most {most} characters"
+    return Kind(str, wanted + limit, lambda text: re.fullmatch(pattern, text) and (most is None or len(text) <= most))
 
 
 def named(known: Mapping[str, Any], wanted: str = "") -> Kind:
     """The values of `known`, by their names."""
-
-    def parse(text: str) -> Any:
-        if text not in known:
-            raise ValueError
-        return known[text]
-
-    return Kind(parse, wanted or f"one of {', '.join(known)}")
+    return Kind(known.__getitem__, wanted or f"one of {', '.join(known)}")
 
 
 def one_of(words: Sequence[str]) -> Kind:
@@ -51,25 +63,45 @@ def one_of(words: Sequence[str]) -> Kind:
 
 def whole(low: int, high: int, what: str = "a whole number") -> Kind:
     """A whole number, ends included."""
-    return _between(int, low, high, f"{what} from {low} to {high}")
+    return Kind(int, f"{what} from {low} to {high}", lambda value: low <= value <= high)
 
 
 def number(low: float, high: float, wanted: str = "") -> Kind:
     """A number, ends included."""
-    return _between(float, low, high, wanted or f"a number from {low:g} to {high:g}")
-
-
-def _between(kind: Callable[[str], float], low: float, high: float, wanted: str) -> Kind:
-    def parse(text: str) -> float:
-        if not low <= (value := kind(text)) <= high:
-            raise ValueError
-        return value
-
-    return Kind(parse, wanted)
+    return Kind(float, wanted or f"a number from {low:g} to {high:g}", lambda value: low <= value <= high)
 
 
 NAME = matching(r"[A-Za-z0-9][A-Za-z0-9._-]*", "a name of letters, digits, '.', '_' and '-'", 64)
 REGION_NAME = matching(r"[a-z]{2}(-[a-z]+)+-[0-9]+", "the name of a region, like us-east-1")
+
+
+def made(cls: type) -> Reader:
+    """The reader of a part that is a dataclass."""
+    return lambda node: node.made(cls)
+
+
+def each(names: Kind, reader: Reader) -> Reader:
+    """The reader of parts under names that the user chose."""
+    return lambda node: {name: reader(part) for name, part in node.named(names).items()}
+
+
+def listed(kind: Kind, wanted: str, most: float = float("inf")) -> Reader:
+    """The reader of a list of at least one and at most `most` different values. wanted: these in words."""
+
+    def read(node: Node) -> tuple[Any, ...]:
+        found = tuple(map(kind, node.items()))
+        if not 1 <= len(set(found)) == len(found) <= most:
+            raise node.refused(f"a list of {wanted}, each of them once")
+        return found
+
+    return read
+
+
+@functools.cache
+def readers(cls: type) -> Mapping[str, Reader]:
+    """The readers that a dataclass's fields are annotated with, by name: `field: Annotated[str, NAME]`."""
+    hints = get_type_hints(cls, include_extras=True).items()
+    return {name: hint.__metadata__[0] for name, hint in hints if hasattr(hint, "__metadata__")}
 
 
 @dataclass(frozen=True)
@@ -103,20 +135,16 @@ class Node:
         """Returns an error that says where this part is, and what it must be."""
         return UsageError(f"{self.file}:{self.line}: {self.name or 'the file'} must be {wanted}")
 
-    def value(self, kind: Kind) -> Any:
-        """Returns the single value. Raises UsageError for a value that is not of that kind."""
-        if isinstance(self.at, yaml.ScalarNode) and not self.is_null:
-            try:
-                return kind.parse(self.at.value)
-            except ValueError:
-                pass
-        given = shown(self.at.value) if isinstance(self.at, yaml.ScalarNode) else "not a single value"
-        raise self.refused(f"{kind.wanted}; it is {given}")
+    def values(self, readers: Mapping[str, Reader], needed: Sequence[str] = ()) -> dict[str, Any]:
+        """Returns what is read of a mapping by name. Raises UsageError for other names, and for missing ones."""
+        return {name: readers[name](part) for name, part in self.mapping(tuple(readers), needed).items()}
 
-    def values(self, kinds: Mapping[str, Kind], needed: Sequence[str] = ()) -> dict[str, Any]:
-        """Returns the single values of a mapping by name. Raises UsageError for other names, and for missing ones."""
-        parts = self.mapping(tuple(kinds), needed)
-        return {name: part.value(kinds[name]) for name, part in parts.items()}
+    def made(self, cls: Callable[..., T], **given: Any) -> T:
+        """Returns a dataclass, of `given` and of a mapping with its annotated fields. Those without a default must be
+        there."""
+        known = readers(cls)
+        bare = [each.name for each in fields(cls) if each.default is each.default_factory is MISSING]  # type: ignore[arg-type]
+        return cls(**given, **self.values(known, [name for name in bare if name in known]))
 
     def mapping(self, known: Sequence[str] = (), needed: Sequence[str] = ()) -> dict[str, Node]:
         """Returns the parts of a mapping by name. Raises UsageError for a name not in `known`, or a missing one."""
@@ -139,7 +167,7 @@ class Node:
         found = self.mapping()
         for name, part in found.items():
             try:
-                names.parse(name)
+                names.of(name)
             except ValueError:
                 raise part.refused(f"called by {names.wanted}") from None
         return found
