@@ -19,6 +19,7 @@ import signal
 import tempfile
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -243,8 +244,25 @@ def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Iterator[None]:
     return report
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skips what the machine cannot do, saying so; the header shows it too."""
+def longest_first(items: list[pytest.Item]) -> None:
+    """Sorts the files: those with slow tests first, then by how long their tests may take (300 s where none says).
+
+    Workers of pytest-xdist take files in this order, so none is left with long ones when the others have no more.
+    """
+    slow: set[Path] = set()
+    limits_s: Counter[Path] = Counter()
+    for item in items:
+        limit = item.get_closest_marker("timeout")
+        limits_s[item.path] += limit.args[0] if limit else 300.0
+        if item.get_closest_marker("slow"):
+            slow.add(item.path)
+    items.sort(key=lambda item: (item.path not in slow, -limits_s[item.path]))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Skips what the machine cannot do, saying so; the header shows it too. Workers begin with the longest."""
+    if hasattr(config, "workerinput"):
+        longest_first(items)
     horovod, mpirun = importlib.util.find_spec("horovod") is not None, shutil.which("mpirun") is not None
     for item in items:
         if not horovod and (item.get_closest_marker("horovod") or item.get_closest_marker("mpi")):

@@ -111,6 +111,7 @@ def start(tmp_path: Path, repository: Path) -> Iterator[Callable[..., Job]]:
 
 
 @pytest.mark.horovod
+@pytest.mark.slow
 def test_ranks_on_two_hosts_train_together_without_mpi(start):
     job = start("--model", "small_cnn", "--chain", "digits", "--epochs", 1, "--batch_size", 32)
     assert job.codes() == dict.fromkeys(ADDRESSES, 0)

@@ -71,6 +71,7 @@ def mpirun(tmp_path, repository):
     return run
 
 
+@pytest.mark.slow
 def test_horovod_over_mpi_trains_with_equal_weights(mpirun, tmp_path: Path):
     arguments = ["--model", "small_cnn", "--chain", "digits", "--epochs", 1, "--dnn_host_workers", 1]
     result = mpirun(*arguments)

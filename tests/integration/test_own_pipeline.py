@@ -69,6 +69,7 @@ def test_a_script_that_stops_in_the_middle_is_not_said_to_have_lost_the_rest(sim
     assert f"{unused} held by the script's own prefetch" in rows(run)
 
 
+@pytest.mark.slow
 def test_a_wire_that_delivers_twice_is_noticed(simulated, script):
     run = simulated("--train_script", script("pipeline_loop"), "--repeat", "--data_plane", "local", data=0)
     (only,) = epochs(run)
@@ -76,6 +77,7 @@ def test_a_wire_that_delivers_twice_is_noticed(simulated, script):
     assert f"{EXAMPLES // 2} repeated" in rows(run)
 
 
+@pytest.mark.slow
 def test_examples_that_never_come_are_missing_once_a_later_epoch_has_passed(simulated, script):
     run = simulated("--train_script", script("pipeline_loop"), "--lose", "--epochs", 3, "--data_plane", "local", data=0)
     assert audit(run)[0] == (88, 88, 0, 8, 0)

@@ -29,9 +29,9 @@ def blocks(guide: str, language: str) -> list[str]:
     "name",
     [
         pytest.param("keras", marks=pytest.mark.horovod),
-        pytest.param("horovod-loop", marks=pytest.mark.horovod),
-        "own-stage",
-        "photos",
+        pytest.param("horovod-loop", marks=[pytest.mark.horovod, pytest.mark.slow]),
+        pytest.param("own-stage", marks=pytest.mark.slow),
+        pytest.param("photos", marks=pytest.mark.slow),
     ],
 )
 def test_it_trains_alone_and_leaves_a_model(name, tmp_path):

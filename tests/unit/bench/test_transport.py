@@ -54,7 +54,6 @@ def test_a_busy_machine_is_told_and_that_it_was_loopback():
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_a_tiny_measurement_moves_batches_and_leaves_no_process_folder_or_port_behind():
     words = ["--sizes", "150kB", "--compressions", "snappy", "--dtypes", "float32", "--ranks", "2", "--seconds", "0.05"]
     # What the session's own look for leftovers would forgive for some seconds is to be gone at once.

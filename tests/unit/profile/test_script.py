@@ -83,12 +83,18 @@ def test_a_declared_pipeline_is_profiled_stage_by_stage():
     ("text", "code", "error"),
     [
         ("print('nothing')", 2, "ended with exit code 0 before it handed data for training to tfhet.distribute"),
-        (
+        pytest.param(
             "raise OSError('no channel')",
             2,
             "train.py ended with exit code 1 before it handed data .*OSError: no channel",
+            marks=pytest.mark.slow,
         ),
-        ("import tfhet\ntfhet.distribute([1, 2])", 1, "cannot be profiled: it hands over a list; wanted a Pipeline"),
+        pytest.param(
+            "import tfhet\ntfhet.distribute([1, 2])",
+            1,
+            "cannot be profiled: it hands over a list; wanted a Pipeline",
+            marks=pytest.mark.slow,
+        ),
         (
             "import tensorflow as tf, tfhet\ntfhet.distribute(tf.data.TFRecordDataset('none.tfrecord').batch(2))",
             1,

@@ -101,7 +101,7 @@ def test_a_run_leaves_model_checkpoints_boards_and_record(whole):
 
 
 def test_a_resumed_run_goes_on_where_the_last_one_ended_with_the_same_variables(whole, tmp_path, capsys):
-    assert main([*SYNTHETIC, "--epochs", "2"], env(tmp_path)) == 0
+    assert main([*SYNTHETIC, "--epochs", "2", "--export", "False"], env(tmp_path)) == 0
     capsys.readouterr()
     assert main([*SYNTHETIC, "--epochs", "3"], env(tmp_path)) == 0
     said = capsys.readouterr().out
@@ -236,7 +236,7 @@ def test_a_validation_class_that_the_training_lacks_is_named(tmp_path):
 def test_a_run_with_mixed_labels_and_examples_that_flow_as_the_chain_says(tmp_path, capsys):
     channel(tmp_path, "training", shards=2)
     channel(tmp_path, "validation", shards=1)
-    argv = ["--data", "training", *QUICK, "--epochs", "2"]
+    argv = ["--data", "training", *QUICK, "--epochs", "2", "--export", "False"]
     argv[argv.index("rescale()")] = "interleave(2); shuffle(8); one_hot(3, 0.1); one_of(mixup(), cutmix()); rescale()"
     assert main(argv, env(tmp_path)) == 0
     summary = RunFolder(tmp_path / "output" / "data" / "tfhet").read_summary()
