@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import platform
 import re
 import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tfhet.cluster import code_dir
 from tfhet.errors import TfhetError, UsageError
-from tfhet.native import compiler
+from tfhet.native import BuildError, compile_into, compiler
 
-TOOL_LIMIT_S, BUILD_LIMIT_S = 20.0, 120.0
+TOOL_LIMIT_S = 20.0
 
 
 def run(words: Sequence[str], text: str = "", *, before: Sequence[str] = (), **options: Any) -> str:
@@ -26,13 +24,13 @@ def run(words: Sequence[str], text: str = "", *, before: Sequence[str] = (), **o
     where the command is not installed (`kernel.require` says so before), fails, or takes longer than TOOL_LIMIT_S.
     """
     command = " ".join(words)
-    options = {"timeout": TOOL_LIMIT_S, "errors": "replace", **options}
+    caught: dict[str, Any] = {"capture_output": True, "text": True, "errors": "replace", "timeout": TOOL_LIMIT_S}
     try:
-        done = subprocess.run([*before, *words], input=text, capture_output=True, text=True, **options)
+        done = subprocess.run([*before, *words], input=text, **caught, **options)
     except OSError as error:
         raise TfhetError(f"`{command}` cannot be run: {error}") from None
     except subprocess.TimeoutExpired:
-        raise TfhetError(f"`{command}` did not end within {options['timeout']:g} s") from None
+        raise TfhetError(f"`{command}` did not end within {TOOL_LIMIT_S:g} s") from None
     if done.returncode:
         raise TfhetError(f"`{command}` failed: {_reason(done.stderr or done.stdout, text)}")
     return done.stdout
@@ -58,12 +56,8 @@ def compiled(
     key = hashlib.blake2b(source.read_bytes() + repr([words, platform.machine()]).encode(), digest_size=12).hexdigest()
     try:
         result = code_dir(env, "simulate") / f"{source.stem}-{key}{suffix}"
-        if result.exists():
-            return result
-        with tempfile.TemporaryDirectory(prefix=".build-", dir=result.parent) as scratch:
-            made = Path(scratch) / result.name
-            run([*words, "-o", str(made), str(source), "-ldl"], timeout=BUILD_LIMIT_S)
-            os.replace(made, result)
-    except (OSError, TfhetError) as error:
+        if not result.exists():
+            compile_into(result, [*words, str(source), "-ldl"])
+    except (OSError, BuildError) as error:
         raise UsageError(f"{what}: {source.name} cannot be built: {error}") from None
     return result

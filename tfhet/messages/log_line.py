@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
+from tfhet.errors import DataError
 from tfhet.messages.grammar import Amount, AnyFloat, Count
+from tfhet.record import from_json_object
 
 _START = re.compile(r"\[tfhet\] (?:([a-z_]{1,20}(?: [a-z_]{1,20})?) )?(?=[a-z][\w.]*=)", re.ASCII)
 _PAIR = re.compile(r'([a-z][\w.]*)=("(?:[^"\\]|\\.)*"|[^\s"\[]+)(?: |(?=\[)|\s*$)', re.ASCII)
@@ -60,7 +61,7 @@ def parse_line(text: str) -> RunLine | None:
     kind, values = read(text) or ("", {})
     try:
         return KINDS[kind].of(values)
-    except (KeyError, TypeError, ValueError):
+    except (DataError, KeyError, ValueError):
         return None
 
 
@@ -89,9 +90,12 @@ class RunLine:
 
     @classmethod
     def of(cls, values: Mapping[str, str]) -> RunLine:
-        """The line with these fields. Raises KeyError, TypeError and ValueError where it is another, or torn."""
-        found = [item for item in fields(cls) if item.name in values]  # type: ignore[arg-type]
-        return cls(**{item.name: _READERS[str(item.type)](values[item.name]) for item in found})
+        """The line with these fields. Raises DataError, KeyError and ValueError where it is another, or torn."""
+        found: dict[str, Any] = {}
+        for item in fields(cls):  # type: ignore[arg-type]
+            if item.name in values:
+                found[item.name] = values[item.name] if item.type == "str" else _number(values[item.name])
+        return from_json_object(cls, found, "line")
 
 
 @dataclass(frozen=True)
@@ -139,7 +143,7 @@ class HostLine(RunLine, kind="host"):
     role: str
     """`data` delivers data, `dnn` trains; a training strategy may have more."""
     group: str
-    ranks: int = 0
+    ranks: Count = 0
     """Number of ranks in the whole job; 0 on a data host, which does not know."""
     plane: Mapping[str, str] = field(default_factory=dict)
     """Additions of the data plane, like the number of its workers."""
@@ -151,14 +155,15 @@ class HostLine(RunLine, kind="host"):
     @classmethod
     def of(cls, values: Mapping[str, str]) -> HostLine:
         plane = {name.removeprefix(_PLANE): value for name, value in values.items() if name.startswith(_PLANE)}
-        return cls(values["mode"], values["role"], values["group"], int(_amount(values["ranks"])), plane)
+        found = {**values, "ranks": _number(values["ranks"]), "plane": plane}
+        return from_json_object(cls, found, "line")
 
 
 @dataclass(frozen=True)
 class FirstBatchLine(RunLine, kind="first_batch"):
     """Rank 0 has its first batch."""
 
-    after_s: float
+    after_s: Amount
     """Seconds since it asked for data."""
 
 
@@ -175,10 +180,12 @@ class EpochLine(RunLine, kind="end of"):
     @classmethod
     def of(cls, values: Mapping[str, str]) -> EpochLine:
         """Skips fields that are no numbers. Raises KeyError and ValueError where the epoch is none."""
-        numbers: dict[str, float] = {"epoch": _whole(values["epoch"])}
+        numbers: dict[str, float] = {}
         for name, text in values.items():
             with contextlib.suppress(ValueError):
                 numbers[name] = _number(text)
+        if not isinstance(numbers["epoch"], int):
+            raise ValueError("an epoch that is no whole number")
         return cls(numbers)
 
 
@@ -186,7 +193,7 @@ class EpochLine(RunLine, kind="end of"):
 class StepPartsLine(RunLine, kind="step_parts"):
     """The end of a training: where the time of a step went."""
 
-    parts_ms: Mapping[str, float]
+    parts_ms: Mapping[str, Amount]
     """Median milliseconds by part."""
 
     def __str__(self) -> str:
@@ -194,7 +201,8 @@ class StepPartsLine(RunLine, kind="step_parts"):
 
     @classmethod
     def of(cls, values: Mapping[str, str]) -> StepPartsLine:
-        return cls({name.removesuffix("_ms"): _amount(ms) for name, ms in values.items() if name.endswith("_ms")})
+        found = {name.removesuffix("_ms"): _number(ms) for name, ms in values.items() if name.endswith("_ms")}
+        return from_json_object(cls, {"parts_ms": found}, "line")
 
 
 @dataclass(frozen=True)
@@ -228,31 +236,6 @@ KINDS: Mapping[str, type[RunLine]] = {kind.kind: kind for kind in RunLine.__subc
 
 def _number(text: str) -> int | float:
     return int(text) if re.fullmatch("-?[0-9]{1,18}", text) else float(text)
-
-
-def _whole(text: str) -> int:
-    number = _number(text)
-    if not isinstance(number, int):
-        raise ValueError(f"no whole number: {text[:40]!r}")
-    return number
-
-
-def _amount(text: str) -> float:
-    value = float(text)
-    if not 0 <= value < math.inf:
-        raise ValueError(f"no amount: {text[:40]!r}")
-    return value
-
-
-_READERS: Mapping[str, Callable[[str], Any]] = {
-    "str": str,
-    "int": _whole,
-    "Count": _whole,
-    "float": _amount,
-    "Amount": _amount,
-    "AnyFloat | None": float,
-}
-"""How the text of a field is read, by the annotation of the field."""
 
 
 def _unquoted(text: str) -> str:

@@ -11,9 +11,9 @@
 from typing import TYPE_CHECKING
 
 from tfhet import lazy
-from tfhet.native.kernels import SWITCH, built, compiler, names, permitted
+from tfhet.native.kernels import SWITCH, BuildError, built, compile_into, compiler, names, permitted
 
 if TYPE_CHECKING:
-    from tfhet.native.library import available, build_for_wheel, load_all, ops, shaped
+    from tfhet.native.library import available, load_all, ops, shaped
 
 lazy.names_on_demand(__name__)

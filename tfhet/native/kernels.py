@@ -1,16 +1,17 @@
-"""Names of the kernels, those that this process may use, and libraries that are there already: those that were built
-here before, and those that came with the wheel. Needs no TensorFlow."""
+"""Names of the kernels, those that this process may use, and where their libraries are: those that were built here, and
+those that came with the wheel; and what runs the compiler. Needs no TensorFlow."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import hashlib
-import json
 import os
 import platform
 import shutil
-from collections.abc import Mapping
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -28,6 +29,31 @@ _V4 = _V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
 LEVELS: Mapping[str, frozenset[str]] = {"x86-64-v4-vbmi": _V4 | {"avx512vbmi"}, "x86-64-v4": _V4, "x86-64-v3": _V3}
 """Levels of CPUs for which a wheel has kernels, the highest first, and the CPU features that each needs, as Linux names
 them. Levels 3 and 4 are those of the x86-64 psABI."""
+
+
+# No contraction of a product and a sum into one rounding: results are the same with every width of vector.
+FLAGS = (
+    "-O3",
+    "-ffp-contract=off",
+    # errno and the floating-point flags are unused; keeping them right would forbid vectors under a condition.
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fPIC",
+    "-shared",
+    "-fvisibility=hidden",
+    "-Wall",
+    "-Wno-unknown-pragmas",
+    # No kernel computes with Eigen, and its headers in TensorFlow 2.21 do not compile for CPUs with AVX512-FP16.
+    "-DEIGEN_DONT_VECTORIZE",
+)
+LINKED: Mapping[str, tuple[str, ...]] = {"jpeg": ("-ljpeg",)}
+"""The flags that link the libraries that a kernel needs beside TensorFlow (Debian: libjpeg-dev)."""
+BUILD_LIMIT_S = 300.0
+"""Maximum time of one build, and of waiting for another process's build, in seconds."""
+
+
+class BuildError(Exception):
+    """C++ cannot be compiled on this host; the message says why."""
 
 
 def names() -> tuple[str, ...]:
@@ -65,30 +91,36 @@ def of_wheel(name: str) -> Path | None:
     return next((path for path in paths if path.is_file()), None)
 
 
+def of_here(name: str, env: Mapping[str, str]) -> Path:
+    """Returns the place of the library of a kernel that is built here, in the user's cache.
+
+    It bears the hash of all that the library is made of (source, flags, compiler, TensorFlow, this CPU's features), so
+    that it is never stale and never used on another kind of machine. Raises OSError where other users may put libraries
+    there.
+    """
+    files = (HERE / f"{name}.cc", *sorted(HERE.glob("*.h")))
+    program = compiler(env)
+    if program:  # its size and time change with its version
+        found = Path(program[0]).stat()
+        program += [str(found.st_size), str(found.st_mtime_ns)]
+    made_of = repr([FLAGS, LINKED.get(name), program, _tensorflow(), cpu()]).encode()
+    key = hashlib.blake2b(b"\0".join([*(path.read_bytes() for path in files), made_of]), digest_size=12).hexdigest()
+    return folder(env) / f"{name}-{key}.so"
+
+
 def built(env: Mapping[str, str]) -> Mapping[str, Path] | None:
-    """Returns the libraries of the permitted kernels by name, as `remember` saved them or as the wheel has them; None
+    """Returns the libraries of the permitted kernels by name, as they were built here or as the wheel has them; None
     when one is missing, or when a name is wrong, which is for whoever loads them to say."""
-    try:
-        wanted = permitted(env)
-    except UsageError:
-        return None
-    found = {name: path for name in wanted if (path := of_wheel(name))}
-    with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
-        index = json.loads(_index(env).read_text(encoding="utf-8"))
-        saved = {name: folder(env) / Path(file).name for name, file in index.items() if name in wanted}
-        found |= {name: path for name, path in saved.items() if path.is_file()}
-    return found if found.keys() == set(wanted) else None
-
-
-def remember(env: Mapping[str, str], libraries: Mapping[str, Path]) -> None:
-    """Saves those of the libraries that were built here for `built`, which processes without TensorFlow ask, unless the
-    folder cannot be used."""
-    with contextlib.suppress(OSError):
-        saved = {name: path.name for name, path in libraries.items() if path.parent == folder(env)}
-        if saved:
-            part = _index(env).with_suffix(f".{os.getpid()}")
-            part.write_text(json.dumps(saved), encoding="utf-8")
-            part.replace(_index(env))
+    found = dict[str, Path]()
+    with contextlib.suppress(OSError, UsageError):
+        for name in permitted(env):
+            here = of_here(name, env)
+            path = here if here.is_file() else of_wheel(name)
+            if path is None:
+                return None
+            found[name] = path
+        return found
+    return None
 
 
 def compiler(env: Mapping[str, str]) -> list[str]:
@@ -98,16 +130,27 @@ def compiler(env: Mapping[str, str]) -> list[str]:
     return [] if found is None else [found, *given[1:]]
 
 
-def _index(env: Mapping[str, str]) -> Path:
-    return folder(env) / f"index-{_key(env.get('CXX', ''))}.json"
-
-
-@functools.cache
-def _key(compiler: str) -> str:
-    """Hash of what a library depends on (sources, TensorFlow, this CPU) except what only a compiler can tell."""
-    sources = [path.read_bytes() for path in sorted((*HERE.glob("*.cc"), *HERE.glob("*.h")))]
-    parts = [*sources, _tensorflow().encode(), compiler.encode(), cpu().encode()]
-    return hashlib.blake2b(b"\0".join(parts), digest_size=12).hexdigest()
+def compile_into(result: Path, command: Sequence[str]) -> None:
+    """Makes a library or program, whole or not at all. Raises BuildError with what the compiler says, and OSError."""
+    name = result.stem.partition("-")[0]
+    with tempfile.TemporaryDirectory(prefix=f".build-{name}-", dir=result.parent) as scratch:
+        made = Path(scratch) / result.name
+        try:
+            done = subprocess.run(
+                [*command, "-o", str(made)],
+                capture_output=True,
+                text=True,
+                timeout=BUILD_LIMIT_S,
+                stdin=subprocess.DEVNULL,
+            )
+        except subprocess.TimeoutExpired:
+            raise BuildError(f"the compiler took more than {BUILD_LIMIT_S:g} s") from None
+        if done.returncode:
+            said = done.stderr.strip() or f"exit code {done.returncode}"
+            raise BuildError(f"{command[0]} failed: {' | '.join(said.splitlines()[:4])}")
+        with open(made, "rb") as file:
+            os.fsync(file.fileno())  # after a power failure no half-written file may have its name
+        os.replace(made, result)
 
 
 def _tensorflow() -> str:
@@ -118,6 +161,7 @@ def _tensorflow() -> str:
     return "unknown"
 
 
+@functools.cache
 def cpu() -> str:
     """Returns the instruction set that `-march=native` stands for."""
     with contextlib.suppress(OSError):

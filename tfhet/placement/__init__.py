@@ -2,7 +2,7 @@
 
 from tfhet.placement.cut import Cut, bytes_per_example
 from tfhet.placement.declaration import label_spec
-from tfhet.placement.inspect import Inspection, inspect, without_last_assertion
+from tfhet.placement.inspect import Inspection, inspect, with_inputs, without_last_assertion
 from tfhet.placement.lowering import (
     local_part,
     one_by_one,
@@ -18,5 +18,5 @@ from tfhet.placement.reading import Rest
 # fmt: off
 __all__ = [
     "Cut", "Inspection", "Pipeline", "Rest", "bytes_per_example", "inspect", "label_spec", "local_part", "one_by_one",
-    "one_epoch", "preparation", "remote_part", "steps", "without_autotune", "without_last_assertion",
+    "one_epoch", "preparation", "remote_part", "steps", "without_autotune", "without_last_assertion", "with_inputs",
 ]

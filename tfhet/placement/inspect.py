@@ -52,11 +52,11 @@ def inspect(dataset: tf.data.Dataset) -> Inspection:
     graph = tf.compat.v1.GraphDef.FromString(serialised)
     nodes = itertools.chain(graph.node, *(function.node_def for function in graph.library.function))
     ops = {node.op for node in nodes}
-    parts = list(_parts(dataset))
-    roots = [part for part in parts if not part._inputs()]
+    every = list(with_inputs(dataset))
+    roots = [part for part in every if not part._inputs()]
     splits = int(roots[0].cardinality()) if len(roots) == 1 else -1
     # Without a seed, TensorFlow writes (0, 0) and draws at run time.
-    seeded = [int(part._seed) != 0 or int(part._seed2) != 0 for part in parts if "Shuffle" in type(part).__name__]
+    seeded = [int(part._seed) != 0 or int(part._seed2) != 0 for part in every if "Shuffle" in type(part).__name__]
     return Inspection(
         roots=len(roots),
         splits=splits if splits >= 0 else None,
@@ -76,8 +76,8 @@ def without_last_assertion(dataset: tf.data.Dataset) -> tf.data.Dataset:
     return dataset._inputs()[0] if last else dataset
 
 
-def _parts(dataset: tf.data.Dataset) -> Iterator[tf.data.Dataset]:
+def with_inputs(dataset: tf.data.Dataset) -> Iterator[tf.data.Dataset]:
     """Yields the data set and those that it is made of."""
     yield dataset
     for source in dataset._inputs():
-        yield from _parts(source)
+        yield from with_inputs(source)

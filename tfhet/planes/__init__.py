@@ -15,6 +15,7 @@ from tfhet.planes.registry import AUTO, PREFERRED, candidates, chosen, get, kind
 from tfhet.planes.tensorflow_process import in_huge_pages, is_noise
 
 if TYPE_CHECKING:
+    from tfhet.planes import cpus
     from tfhet.planes.distribution import distribute, hand_over_to
     from tfhet.planes.reader import Delivery, RankSide, Reader
 
@@ -24,6 +25,6 @@ lazy.names_on_demand(__name__)
 # fmt: off
 __all__ = [
     "AUTO", "PREFERRED", "DataPlane", "Delivery", "LauncherSide", "Outlets", "PlaneCosts", "RankSide", "Reader",
-    "WireCost", "candidates", "chosen", "distribute", "get", "hand_over_to", "in_huge_pages", "is_noise",
+    "WireCost", "candidates", "chosen", "cpus", "distribute", "get", "hand_over_to", "in_huge_pages", "is_noise",
     "kind_of", "kinds", "names",
 ]

@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfhet.errors import UsageError
-from tfhet.placement import Cut, Inspection, Pipeline, inspect, remote_part
+from tfhet.placement import Cut, Inspection, Pipeline, inspect, remote_part, with_inputs
 
 _PASSED = ("Options", "Model", "Restructured")
 """Wrappers that do not change elements."""
@@ -162,17 +162,13 @@ def anatomy_of(target: Pipeline | tf.data.Dataset) -> Anatomy:
 
 def _inspected(dataset: tf.data.Dataset) -> Inspection:
     """Returns what `inspect` finds, or less when the graph is too large to be serialised."""
-    every = _with_inputs(dataset)
+    every = list(with_inputs(dataset))
     arrays = [array for each in every for array in getattr(each, "_tensors", ())]
     array_bytes = sum(array.shape.num_elements() * array.dtype.size for array in arrays)
     if array_bytes > MOST_GRAPH_BYTES:
         roots = sum(not each._inputs() for each in every)
         return Inspection(roots, None, False, (), False, False, False, graph_bytes=array_bytes)
     return inspect(dataset)
-
-
-def _with_inputs(dataset: tf.data.Dataset) -> list[tf.data.Dataset]:
-    return [dataset, *(each for source in dataset._inputs() for each in _with_inputs(source))]
 
 
 def _steps(dataset: tf.data.Dataset) -> tuple[GraphStep, ...]:

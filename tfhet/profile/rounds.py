@@ -22,6 +22,7 @@ import tensorflow as tf
 from tfhet.clock import SYSTEM, Clock
 from tfhet.errors import UsageError
 from tfhet.events import Event, Observer, ignore
+from tfhet.planes import cpus
 from tfhet.profile.parts import PipelinePart
 from tfhet.profile.result import Cost, Profile
 
@@ -174,21 +175,12 @@ def measure(
 @contextlib.contextmanager
 def _one_core() -> Iterator[None]:
     """Keeps all threads of this process on one core, where the system allows it."""
-    if not hasattr(os, "sched_setaffinity"):
-        yield
-        return
-    before = os.sched_getaffinity(0)
-    _bind({max(before)})
+    cores = cpus.usable()
+    cpus.confine(os.getpid(), cores[-1:])
     try:
         yield
     finally:
-        _bind(before)
-
-
-def _bind(cores: set[int]) -> None:
-    for thread in os.listdir("/proc/self/task"):
-        with contextlib.suppress(OSError):  # the thread has ended
-            os.sched_setaffinity(int(thread), cores)
+        cpus.confine(os.getpid(), cores)
 
 
 def _examples(rows: Sequence[_Row], effort: Effort, clock: Clock) -> int:

@@ -15,7 +15,7 @@ from tfhet.record.figure import Figure, Spread
 from tfhet.record.folder import TIMELINE_FOLDER, EventTail, LineTail, RunFolder
 from tfhet.record.interval import Interval, View
 from tfhet.record.json_file import json_number, json_value, read_json, write_json, write_text
-from tfhet.record.json_object import check_schema, from_json_object
+from tfhet.record.json_object import Check, check_schema, from_json_object
 from tfhet.record.record import Record, machine, usable_cores
 from tfhet.record.run import RunSummary
 from tfhet.record.runs import RUNS, latest_in, runs_in

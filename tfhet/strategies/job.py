@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tfhet.cluster import Rank, job_name
-from tfhet.errors import ClusterError, shown
-from tfhet.messages import Grammar
+from tfhet.errors import ClusterError, DataError, shown
+from tfhet.record import from_json_object
 from tfhet.strategies.registry import AUTO, rank_of
 
 JOB_VARIABLE = "TFHET_JOB"
@@ -86,8 +86,8 @@ class JobContext:
         if not text:
             return cls._without_launcher(env)
         try:
-            job = _JOBS.parse({**json.loads(text), "type": "job"})
-        except (ValueError, TypeError, RecursionError) as error:  # no JSON, no object; a field missing, wrong
+            job = from_json_object(cls, json.loads(text), "job", strict=True)
+        except (ValueError, RecursionError, DataError) as error:  # no JSON; a field missing, wrong
             raise ClusterError(f"{JOB_VARIABLE}: {error}") from error
         rank = rank_of(env, job.strategy)
         if rank is not None and (rank.rank, rank.size) != (job.rank, job.size):
@@ -112,6 +112,3 @@ class JobContext:
             group=env.get("SM_CURRENT_INSTANCE_GROUP", ""),
             output_dir=env.get("SM_OUTPUT_DATA_DIR") or None,
         )
-
-
-_JOBS: Grammar[JobContext] = Grammar({"job": JobContext})

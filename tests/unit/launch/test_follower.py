@@ -27,13 +27,13 @@ def test_the_order_to_start_is_understood(assignment_of, message):
 @pytest.mark.parametrize(
     ("message", "reason"),
     [
-        ({**START, "plane": None}, "start: plane is an object, not None"),
+        ({**START, "plane": None}, "start: `plane` is None, not Mapping[str, Any]"),
         (
             {**START, "plane": {**SERVICE, "native": "tone"}},
-            "start: tf.data service: order: native is a list of texts, not 'tone'",
+            "start: tf.data service: order: `native` is 'tone', not tuple[str, ...] | None",
         ),
-        ({**START, "strategy": {"port": 1}}, "start: no address or interface of a rendezvous: dict"),
-        ({**START, "strategy": {**RING, "port": -1}}, "start: no port of a rendezvous: dict"),
+        ({**START, "strategy": {"port": 1}}, "start: the order of a rendezvous: `address` is missing"),
+        ({**START, "strategy": {**RING, "port": -1}}, "start: the order of a rendezvous: `port` is -1, not a TCP port"),
     ],
 )
 def test_what_is_wrong_with_the_order_to_start_is_said(assignment_of, message, reason):

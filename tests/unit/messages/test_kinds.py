@@ -133,10 +133,10 @@ def test_any_bytes_are_values_or_a_message_error(data: bytes) -> None:
 @pytest.mark.parametrize(
     ("values", "reason"),
     [
-        ({"type": "start"}, "start: job_id is missing"),
-        ({"type": "start", "job_id": 3}, "start: job_id is a text that is not empty, not 3"),
-        ({"type": "start", "job_id": ""}, "start: job_id is a text that is not empty, not ''"),
-        ({"type": "start", "job_id": "j", "strategy": []}, "start: strategy is an object, not list"),
+        ({"type": "start"}, "start: `job_id` is missing"),
+        ({"type": "start", "job_id": 3}, "start: `job_id` is 3, not a text that is not empty"),
+        ({"type": "start", "job_id": ""}, "start: `job_id` is '', not a text that is not empty"),
+        ({"type": "start", "job_id": "j", "strategy": []}, "start: `strategy` is list, not Mapping[str, Any]"),
         ({"type": 3}, "the type of a message is a text, not 3"),
         ([], "a message is an object, not list"),
     ],
@@ -152,14 +152,14 @@ def test_what_is_wrong_with_an_order_is_said(values: object, reason: str) -> Non
     [
         (
             {"type": "result", "rank": -1, "code": 0, "cause": ""},
-            "result: rank is a whole number from 0 to",
+            "result: `rank` is -1, not a whole number from 0 to",
         ),
         (
             {"type": "result", "rank": True, "code": 0, "cause": ""},
-            "result: rank is a whole number from 0 to",
+            "result: `rank` is True, not a whole number from 0 to",
         ),
-        ({"type": "failed", "code": 256, "cause": ""}, "failed: code is an exit code within +-255, not 256"),
-        ({"type": "plane", "facts": None}, "plane: facts is an object, not None"),
+        ({"type": "failed", "code": 256, "cause": ""}, "failed: `code` is 256, not an exit code within +-255"),
+        ({"type": "plane", "facts": None}, "plane: `facts` is None, not Mapping[str, Any]"),
     ],
 )
 def test_what_is_wrong_with_a_report_is_said(values: object, reason: str) -> None:

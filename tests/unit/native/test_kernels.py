@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,28 +16,23 @@ def cache(tmp_path, monkeypatch) -> dict[str, str]:
     for name in ("a", "b"):
         (tmp_path / "kernels" / f"{name}.cc").write_text(f"// {name}")
     monkeypatch.setattr(kernels, "HERE", tmp_path / "kernels")
-    kernels._key.cache_clear()
-    yield {"XDG_CACHE_HOME": str(tmp_path / "cache"), "HOME": str(tmp_path)}
-    kernels._key.cache_clear()
+    return {"XDG_CACHE_HOME": str(tmp_path / "cache"), "HOME": str(tmp_path)}
 
 
 def libraries(env: dict[str, str]) -> dict[str, Path]:
-    """Files that could be the libraries, remembered."""
-    kernels.folder(env).mkdir(parents=True, exist_ok=True)
-    found = {name: kernels.folder(env) / f"{name}-123.so" for name in kernels.names()}
+    """Files that could be the libraries."""
+    found = {name: kernels.of_here(name, env) for name in kernels.names()}
     for path in found.values():
         path.write_bytes(b"")
-    kernels.remember(env, found)
     return found
 
 
-def test_what_was_remembered_is_found_again(cache):
+def test_what_was_built_is_found_again(cache):
     assert kernels.names() == ("a", "b")
     assert kernels.built(cache) is None
     assert kernels.built({**cache, "TFHET_NATIVE": "on"}) is None
     made = libraries(cache)
     assert kernels.built(cache) == made
-    assert not [path.name for path in kernels.folder(cache).iterdir() if str(os.getpid()) in path.name]
 
 
 def test_only_what_is_permitted_is_given(cache):
@@ -53,43 +48,42 @@ def test_a_library_that_has_gone_is_as_if_none_was_built(cache):
     assert kernels.built({**cache, "TFHET_NATIVE": "a"}) is not None
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "7", '"text"', "null", '["a", "b"]', b"\xff\xfe"])
-def test_an_index_that_says_nothing_sensible_is_as_if_none_was_built(cache, content):
-    libraries(cache)
-    (index,) = kernels.folder(cache).glob("index-*.json")
-    index.write_bytes(content if isinstance(content, bytes) else content.encode())
-    assert not kernels.built(cache)
-
-
-def test_other_sources_another_compiler_or_another_cpu_are_not_what_was_built(cache, monkeypatch):
-    libraries(cache)
-    assert kernels.built(cache) is not None
-    assert kernels.built({**cache, "CXX": "another-compiler"}) is None
-    kernels._key.cache_clear()
+def test_other_sources_another_compiler_or_another_cpu_are_not_what_was_built(cache, monkeypatch, tmp_path):
+    own = tmp_path / "compiler"
+    own.symlink_to(sys.executable)
+    env = {**cache, "CXX": f"{own} -O1"}
+    libraries(env)
+    assert kernels.built(env) is not None
+    assert kernels.built({**env, "CXX": "another-compiler"}) is None
+    assert kernels.built({**env, "CXX": f"{own} -O2"}) is None
+    own.unlink()
+    own.write_text("another version")
+    own.chmod(0o755)
+    assert kernels.built(env) is None
+    libraries(env)
+    assert kernels.built(env) is not None
     monkeypatch.setattr(kernels, "cpu", lambda: "another")
-    assert kernels.built(cache) is None
-    monkeypatch.undo()
-    kernels._key.cache_clear()
+    assert kernels.built(env) is None
 
 
-def test_a_changed_source_is_not_what_was_built(cache):
+@pytest.mark.parametrize("changed", ["a.cc", "shared.h"])
+def test_a_changed_source_is_not_what_was_built(cache, changed):
     libraries(cache)
-    (kernels.HERE / "a.cc").write_text("// changed")
-    kernels._key.cache_clear()
+    (kernels.HERE / changed).write_text("// changed")
     assert kernels.built(cache) is None
 
 
-def test_a_folder_that_cannot_be_written_keeps_nothing(cache):
+def test_a_folder_that_cannot_be_written_holds_nothing(cache):
     kernels.folder(cache).rmdir()
     Path(cache["XDG_CACHE_HOME"], "tfhet", "native").write_text("no folder")
-    kernels.remember(cache, {"a": Path("a.so")})
     assert kernels.built(cache) is None
 
 
-def test_the_index_names_files_and_no_paths_so_that_a_cache_may_move(cache):
+def test_a_cache_may_move(cache, tmp_path):
     libraries(cache)
-    (index,) = kernels.folder(cache).glob("index-*.json")
-    assert json.loads(index.read_text()) == {"a": "a-123.so", "b": "b-123.so"}
+    (tmp_path / "cache").rename(tmp_path / "elsewhere")
+    assert kernels.built(cache) is None
+    assert kernels.built({**cache, "XDG_CACHE_HOME": str(tmp_path / "elsewhere")}) is not None
 
 
 @pytest.mark.parametrize("whose", ["others may write to it", "it is another user's", "it is a link"])
@@ -110,11 +104,3 @@ def test_libraries_that_others_may_have_put_there_are_not_loaded(cache, monkeypa
     assert kernels.built(cache) is None
     with pytest.raises(PermissionError, match="others may put code there.*XDG_CACHE_HOME"):
         kernels.folder(cache)
-
-
-def test_an_index_names_no_library_elsewhere(cache, tmp_path):
-    libraries(cache)
-    (tmp_path / "planted.so").write_bytes(b"")
-    (index,) = kernels.folder(cache).glob("index-*.json")
-    index.write_text(json.dumps(dict.fromkeys(kernels.names(), str(tmp_path / "planted.so"))))
-    assert kernels.built(cache) is None

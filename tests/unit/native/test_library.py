@@ -32,14 +32,7 @@ const tfhet::Op<Doubled> op{"TfhetTestDoubled", {"values: float"}, {"result: flo
 """
 
 
-def has_compiler() -> bool:
-    try:
-        return bool(library._compiler())
-    except library.BuildError:
-        return False
-
-
-needs_compiler = pytest.mark.skipif(not has_compiler(), reason="compiled ops cannot be built here")
+needs_compiler = pytest.mark.skipif(not kernels.compiler(environment()), reason="compiled ops cannot be built here")
 
 
 @pytest.fixture
@@ -67,7 +60,7 @@ def test_a_kernel_is_built_once_found_again_and_works(folder, monkeypatch):
     def never(*_: object) -> None:
         raise AssertionError("built again")
 
-    monkeypatch.setattr(library, "_compile", never)
+    monkeypatch.setattr(library, "compile_into", never)
     assert library.build("doubled") == path
 
 
@@ -83,13 +76,13 @@ def test_what_a_killed_builder_left_goes_and_the_build_of_another_kernel_stays_w
 
 @needs_compiler
 def test_another_source_header_flag_or_cpu_is_another_library(folder, monkeypatch):
-    monkeypatch.setattr(library, "_compile", lambda command, made: made.touch())
+    monkeypatch.setattr(library, "compile_into", lambda made, command: made.touch())
     paths = [library.build("doubled")]
     (folder / "doubled.cc").write_text(KERNEL + "// changed")
     paths.append(library.build("doubled"))
     (folder / "op.h").write_text((folder / "op.h").read_text() + "// changed")
     paths.append(library.build("doubled"))
-    monkeypatch.setattr(library, "FLAGS", (*library.FLAGS, "-DCHANGED"))
+    monkeypatch.setattr(kernels, "FLAGS", (*kernels.FLAGS, "-DCHANGED"))
     paths.append(library.build("doubled"))
     monkeypatch.setattr(kernels, "cpu", lambda: "another")
     paths.append(library.build("doubled"))
@@ -121,7 +114,7 @@ def of_wheel(folder, monkeypatch) -> Path:
 
 @needs_compiler
 def test_a_kernel_of_the_wheel_is_used_without_a_compiler_and_nothing_is_cached(folder, of_wheel, monkeypatch):
-    library._compile(library._command("doubled", library.LEVEL_FLAGS["x86-64-v3"]), of_wheel)
+    library.compile_into(of_wheel, library.build_command("doubled", ["-march=x86-64-v3"]))
     monkeypatch.setenv("CXX", "no-such-compiler")
     assert kernels.built(environment()) == {"doubled": of_wheel}
     assert library.load_all() == ("doubled",)
@@ -130,7 +123,7 @@ def test_a_kernel_of_the_wheel_is_used_without_a_compiler_and_nothing_is_cached(
 
 
 @needs_compiler
-def test_a_kernel_of_the_wheel_that_does_not_load_is_built_and_the_built_one_remembered(folder, of_wheel):
+def test_a_kernel_of_the_wheel_that_does_not_load_is_built_and_the_built_one_found(folder, of_wheel):
     of_wheel.write_bytes(b"of another machine")
     assert library.load_all() == ("doubled",)
     (path,) = kernels.folder(environment()).glob("*.so")
@@ -157,9 +150,14 @@ def test_a_wheel_serves_its_own_tensorflow_and_the_highest_level_that_the_cpu_ha
 
 
 @needs_compiler
-def test_the_kernels_of_a_wheel_are_built_for_every_level_and_only_where_they_differ_for_the_highest(folder):
-    assert set(library.LEVEL_FLAGS) == set(kernels.LEVELS)
-    made = library.build_for_wheel()
+def test_the_kernels_of_a_wheel_are_built_for_every_level_and_only_where_they_differ_for_the_highest(
+    folder, monkeypatch
+):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / "scripts"))
+    import wheel_kernels
+
+    assert set(wheel_kernels.FLAGS) == set(kernels.LEVELS)
+    made = wheel_kernels.build()
     assert sorted(str(path.relative_to(made)) for path in made.rglob("*.so")) == [
         "x86-64-v3/doubled.so",
         "x86-64-v4/doubled.so",
@@ -191,7 +189,7 @@ def test_a_cache_that_cannot_be_written_to_is_named(folder):
 
 @needs_compiler
 def test_a_compiler_that_never_ends_is_stopped(folder, monkeypatch):
-    monkeypatch.setattr(library, "BUILD_LIMIT_S", 0.01)
+    monkeypatch.setattr(kernels, "BUILD_LIMIT_S", 0.01)
     with pytest.raises(library.BuildError, match=r"the compiler took more than 0.01 s"):
         library.build("doubled")
 
@@ -223,8 +221,8 @@ def test_of_processes_that_build_at_once_one_does_and_all_load_it(folder):
     code = (
         "import sys; from pathlib import Path; from tfhet.native import kernels, library\n"
         "kernels.HERE = Path(sys.argv[1])\n"
-        "compile_, built = library._compile, []\n"
-        "library._compile = lambda *given: (built.append(1), compile_(*given))\n"
+        "compile_, built = library.compile_into, []\n"
+        "library.compile_into = lambda *given: (built.append(1), compile_(*given))\n"
         "print(library.ops('doubled').tfhet_test_doubled([3.0]).numpy()[0], len(built))"
     )
     command = [sys.executable, "-c", code, str(folder)]
@@ -239,7 +237,7 @@ def test_of_processes_that_build_at_once_one_does_and_all_load_it(folder):
 @needs_compiler
 @pytest.mark.parametrize("name", library.names())
 def test_every_kernel_of_the_package_can_be_built_or_says_what_is_missing(name):
-    if name in library.LINKED and library.ops(name) is None:
+    if name in kernels.LINKED and library.ops(name) is None:
         pytest.skip("the library that it is linked with is missing")
     assert library.available(name)
 

@@ -35,7 +35,7 @@ def test_the_json_holds_the_fields_that_scripts_read() -> None:
 
 
 def test_a_broken_figure_is_named() -> None:
-    with pytest.raises(DataError, match=r"'stages.x'.*'high'"):
+    with pytest.raises(DataError, match=r"'stages.x'.*`high` is missing"):
         from_json_object(Figure, {"value": 1, "low": 1, "unit": "x", "n": 1}, "figure 'stages.x'")
 
 

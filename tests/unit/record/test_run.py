@@ -79,7 +79,7 @@ def test_another_schema_is_refused() -> None:
         ({"duration_s": 10**400}, "`duration_s` is 1000"),
         ({"step_ms": {"median": 10**400, "p10": 1, "p90": 1}}, "step_ms: `median` is 1000"),
         ({"epochs": [3]}, "`epochs`"),
-        ({"step_ms": {"median": 1}}, "step_ms cannot be read.*p10"),
+        ({"step_ms": {"median": 1}}, "step_ms: `p10` is missing"),
     ],
 )
 def test_a_field_of_the_wrong_kind_is_named(broken: dict[str, object], words: str) -> None:

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from tfhet.errors import ClusterError
-from tfhet.messages import Check, Count, Grammar, MessageError
+from tfhet.errors import ClusterError, DataError
+from tfhet.messages import Count
+from tfhet.record import Check, from_json_object
 
 
-def _is_address(value: object) -> bool:
-    host, _, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
+def _is_address(text: str) -> bool:
+    host, _, port = text.rpartition(":")
     return bool(host) and port.isascii() and port.isdigit() and len(port) <= 5 and 1 <= int(port) <= 65535
 
 
@@ -31,9 +32,6 @@ class Order:
     def parse(cls, value: Mapping[str, Any]) -> Order:
         """The order that a message or a variable holds. Raises ClusterError, naming the field that is wrong."""
         try:
-            return _ORDERS.parse({**value, "type": "order"})
-        except MessageError as error:
+            return from_json_object(cls, value, "order", strict=True)
+        except DataError as error:
             raise ClusterError(f"tf.data service: {error}") from None
-
-
-_ORDERS: Grammar[Order] = Grammar({"order": Order})

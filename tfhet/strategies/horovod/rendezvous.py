@@ -9,9 +9,12 @@ from __future__ import annotations
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 from tfhet.cluster import Rank
-from tfhet.errors import ClusterError, shown
+from tfhet.errors import ClusterError, DataError
+from tfhet.messages import Port
+from tfhet.record import Check, from_json_object
 
 _CHOSEN = ("HOROVOD_GLOO_IFACE", "NCCL_SOCKET_IFNAME")
 """Variables of a job that take precedence over the interface of resourceconfig.json."""
@@ -19,27 +22,26 @@ _PATIENCE = {"HOROVOD_GLOO_TIMEOUT_SECONDS": "120"}
 """Seconds that the first rank waits for the others; Horovod's own 30 s are little for a busy host."""
 
 
+_Word = Annotated[str, Check("a word", lambda text: text != "" and text.isprintable() and " " not in text)]
+
+
 @dataclass(frozen=True)
 class Rendezvous:
     """Where the ranks of a ring find each other: the order of this strategy."""
 
-    address: str
+    address: _Word
     """Address or name of the host of the rendezvous server, as every rank reaches it."""
-    port: int
-    interface: str
+    port: Port
+    interface: _Word
     """Network interface between the hosts, of the same name on all, like `eth0`."""
 
     @classmethod
     def parse(cls, value: object) -> Rendezvous:
         """The rendezvous that a message holds. Raises ClusterError."""
-        fields = value if isinstance(value, dict) else {}
-        address, port, interface = (fields.get(name) for name in ("address", "port", "interface"))
-        texts = (address, interface)
-        if not all(isinstance(text, str) and text and text.isprintable() and " " not in text for text in texts):
-            raise ClusterError(f"no address or interface of a rendezvous: {shown(value)}")
-        if type(port) is not int or not 1 <= port <= 65535:
-            raise ClusterError(f"no port of a rendezvous: {shown(value)}")
-        return cls(str(address), port, str(interface))
+        try:
+            return from_json_object(cls, value, "the order of a rendezvous", strict=True)
+        except DataError as error:
+            raise ClusterError(str(error)) from None
 
     def environment(self, host: str, rank: Rank, env: Mapping[str, str]) -> dict[str, str]:
         """`env` with the variables that Horovod reads in the process of a rank on `host`, this one.
