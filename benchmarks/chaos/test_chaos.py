@@ -79,6 +79,7 @@ def test_strikes_are_told_by_the_name_of_the_fault():
         outcome(("partition-in:dnn-2:for=12", 92.0), code=1, gone_s=100.0),
         outcome(("hang:launcher@data-1:for=12", 92.0), codes={"algo-3": 1}),
         outcome(("hang:launcher@dnn-1:for=12", 95.0)),  # too late to be noticed
+        outcome(*((f"partition:{host}:from=start:for=12", 82.0) for host in HOSTS)),  # over before they joined
         outcome(("clock=+600s:dnn-1", 92.0), ("second-job:data-1", 92.0), ("stall:dnn-2", 92.0)),
     ],
 )

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import ENDS_WITH_PARENT, child_environment
+from benchmarks.faults.case import bare
 from benchmarks.job_scripts import SOURCE_DIR
 from benchmarks.plan_runs.case import Hosts, PlanRunCase, Script
 from tfhet.errors import JobFailed
@@ -26,7 +27,7 @@ SAID = 2000
 
 @dataclass
 class Commands:
-    """Types commands into a shell, so to say, and keeps what was typed."""
+    """Types commands into a shell, so to say, and keeps what was typed, without the places of files."""
 
     place: Path
     """A folder of its own, where the runs lie."""
@@ -64,7 +65,7 @@ class Commands:
         raise JobFailed(f"case {case.name}: the plan does not show {case.after}")
 
     def _type(self, words: Sequence[str], limit_s: float, env: Mapping[str, str] | None = None) -> None:
-        self.typed.append(shlex.join(["tfhet", *words]))
+        self.typed.append(bare(shlex.join(["tfhet", *words])))
         command = [*ENDS_WITH_PARENT, sys.executable, "-m", "tfhet", *words]
         try:
             done = subprocess.run(
