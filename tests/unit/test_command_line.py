@@ -70,7 +70,7 @@ def test_simulate_lists_its_presets(capsys):
         (["simulate"], "which cluster? a YAML file, or one of: demo, homogeneous, two-data-two-dnn"),
         (["simulate", "demo"], "what should run? put it after --"),
         (["simulate", "dmo", "--", "x.py"], "unknown cluster 'dmo': neither a file nor a preset; presets: demo"),
-        (["simulate", "nowhere.yaml", "--", "x.py"], "nowhere.yaml: cannot be read"),
+        (["simulate", "nowhere.yaml", "--", "x.py"], "nowhere.yaml: this cluster file cannot be read"),
         (["simulate", "demo", "--", "nowhere.py"], "expected a Python file"),
         (["simulate", "demo", "--", "scripts/launcher.py", "--lease_s", "soon"], "--lease"),
         (["report", "nowhere"], "nowhere"),

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tfhet.errors import UsageError
 from tfhet.launch import LaunchSettings
 from tfhet.planes.tf_service import ServiceSettings
-from tfhet.submit import create_request, job_file, parse
+from tfhet.submit import create_request, parse
 
 GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "moving-from-the-aws-example.md").read_text()
 
@@ -29,7 +30,8 @@ def test_arguments_go_to_arguments_that_the_launcher_or_the_trainer_has():
 
 @pytest.mark.parametrize("field", sorted(set(re.findall(r"`(\w+): [\w{]", right_column("The job")))))
 def test_what_the_estimator_is_told_goes_to_fields_that_a_job_file_has(field):
-    assert field in (*job_file._WORDS, *job_file._PARTS)
+    with pytest.raises(UsageError, match=rf"the name 'another' must be one of .*\b{field}\b"):
+        parse("another: 1\n", "job.yaml")
 
 
 def test_the_job_file_makes_the_request_for_the_cluster_of_the_example():

@@ -418,7 +418,7 @@ def test_a_host_that_starts_another_number_of_ranks_ends_the_job_at_once(environ
     ("body", "reason"),
     [
         ({"type": "result", "rank": 2, "code": 0, "cause": ""}, "result: there is no rank 2"),
-        ({"type": "failed", "code": 256, "cause": ""}, "failed: code is an exit code within +-255, not 256"),
+        ({"type": "failed", "code": 256, "cause": ""}, "failed: `code` is 256, not an exit code within +-255"),
         ({"type": "plane", "facts": {"event": "workers", "count": "many"}}, "workers: count is 'many'"),
     ],
 )
@@ -440,7 +440,7 @@ def test_a_chief_that_cannot_be_understood_ends_the_branch(assignment_of, leader
         job.chief._server.send("rank-1", {"type": "start", "job_id": "j", "plane": {"dispatcher": 1}, "strategy": {}})
         verdict = await job.rank.ended()
         assert verdict == JobResult(
-            1, "t1/1 cannot follow the leader: start: tf.data service: order: dispatcher is host:port, not 1"
+            1, "t1/1 cannot follow the leader: start: tf.data service: order: `dispatcher` is 1, not host:port"
         )
         job.chief.report(result(0, 1))
         await job.end()
