@@ -48,9 +48,9 @@ def test_the_code_of_a_script_that_fails_on_one_rank_comes_out_at_every_host(sim
 
 
 def test_a_script_that_is_not_there_is_named_at_every_host(simulated):
-    run = simulated("--train_script", "nowhere/train.py", channels={})
+    run = simulated("--train_script", "/nowhere/train.py", channels={})
     assert codes(run) == {2}
-    all_hosts_say(run, "--train_script nowhere/train.py: no such file")
+    all_hosts_say(run, "--train_script /nowhere/train.py: no such file")
 
 
 def test_a_missing_channel_is_named_with_those_that_are_there(simulated, tmp_path):
