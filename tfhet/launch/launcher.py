@@ -82,7 +82,7 @@ class Launcher:
                 self._observe,
                 on_stop=on_stop,
                 on_host_lost=self._say_host_lost,
-                progress=lambda: self._hearing.news,
+                progress=lambda: self._hearing.news if self._has_read else None,
             )
         else:
             link = Follower(self.assignment, on_stop=on_stop)

@@ -42,7 +42,7 @@ class Leader:
         *,
         on_stop: Callable[[], None] = lambda: None,
         on_host_lost: Callable[[str], None] = lambda host: None,
-        progress: Callable[[], int] = lambda: 0,
+        progress: Callable[[], int | None] = lambda: None,
     ):
         """side: of the data plane, in this launcher. on_stop: called once, when the scripts have to stop. on_host_lost:
         called with a host that no longer serves, when the job goes on without it. progress: see `Restarts`."""
@@ -188,7 +188,7 @@ class Leader:
         match report:
             case link.Restarted():
                 self._tell("service.restarted", **vars(report))
-                if (why := self.restarts.add(report)) and self._begun:
+                if why := self.restarts.add(report):
                     self._decide(1, why)
             case link.RankResult():
                 self._rank_ended(member, report)

@@ -15,17 +15,19 @@ first batch serves for some seconds each time, so for `planes.supervised.Restart
 class Restarts:
     """The restarts on all hosts of a job."""
 
-    def __init__(self, progress: Callable[[], int]):
-        """progress: any number that is another one once a rank has got a batch."""
+    def __init__(self, progress: Callable[[], int | None]):
+        """progress: any number that is another one once a rank has got a batch; None as long as nothing tells."""
         self.count = 0
         self._progress = progress
-        self._seen = progress()
+        self._seen: int | None = None
         self._in_vain: Counter[tuple[str, str]] = Counter()
 
     def add(self, report: link.Restarted) -> str | None:
         """Counts one. Returns why the job cannot go on, None where it can."""
         self.count += 1
         seen = self._progress()
+        if seen is None:
+            return None
         if seen != self._seen:
             self._seen = seen
             self._in_vain.clear()
