@@ -24,8 +24,8 @@ _JSON: Mapping[Any, Any] = {
 
 @dataclass(frozen=True)
 class Check:
-    """What a field declared as `Annotated[int, Check("a TCP port", lambda n: 1 <= n <= 65535)]` may be: in words for
-    errors, and whether a value of the type is it. convert: makes the field's value of the JSON value."""
+    """Says which values a field declared as `Annotated[int, Check("a TCP port", lambda n: 1 <= n <= 65535)]` takes: in
+    words for errors, and whether a value of the type is one. convert: makes the field's value of the JSON value."""
 
     words: str
     holds: Callable[[Any], bool]
