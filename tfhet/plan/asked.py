@@ -12,7 +12,7 @@ from tfhet.errors import UsageError
 from tfhet.plan.candidate import PlanLimits, Space
 from tfhet.plan.decision import Plan, make_plan
 from tfhet.plan.host import ClusterShape, HostType
-from tfhet.plan.measured_run import MeasuredRun
+from tfhet.plan.measured_run import BELIEVED, MeasuredRun
 from tfhet.plan.workload import PipelineCost, Trainer, Workload
 from tfhet.planes import DataPlane
 from tfhet.profile import Profile
@@ -41,6 +41,9 @@ def plan_of(
     if run is not None and run.dnn_ranks and not args.cluster:  # it need not use all accelerators of a host
         today = replace(today, dnn=replace(today.dnn, gpus=run.dnn_ranks))
     workload = _workload(args, profile, plane, today, run)
+    overhead = run.overhead(workload, today) if run is not None and not args.cluster else None
+    if overhead is not None and BELIEVED[0] <= overhead <= BELIEVED[1]:
+        workload = replace(workload, overhead=Interval(overhead, min(1.0, overhead), max(1.0, overhead)))
     ranks = [today.ranks]
     while args.deadline_h and 2 * ranks[-1] <= args.max_hosts * today.dnn.ranks:
         ranks.append(2 * ranks[-1])
@@ -52,7 +55,7 @@ def plan_of(
     market = args.market or known.common_market(names, args.region) or catalogue.TRAINING
     usd = {name: price.usd_per_hour for name, price in known.prices(args.region, market).items()}
     limits = PlanLimits(args.examples, args.deadline_h, args.budget_usd)
-    notes = _notes(args, workload, market)
+    notes = _notes(args, workload, market, overhead)
     if run is not None:
         stated = bool(args.accelerator_ms or args.accelerator_examples_per_s), args.trainer_cpu_ms is not None
         notes = [*run.notes(workload.trainer, step_given=stated[0], cpu_given=stated[1]), *notes]
@@ -121,10 +124,15 @@ def _types(text: str, known: catalogue.Catalogue, type_of: Callable[[str], HostT
     return [type_of(name) for name in dict.fromkeys(names)]
 
 
-def _notes(args: argparse.Namespace, workload: Workload, market: str) -> list[str]:
+def _notes(args: argparse.Namespace, workload: Workload, market: str, overhead: float | None) -> list[str]:
     """Returns the assumptions that the plan makes beside what was measured."""
     notes = [f"the wire: {workload.plane_costs.source}", f"prices: {market}, {args.region}"]
-    notes.append("assumed: a job takes no more CPU than its parts alone")
+    if workload.overhead.value == overhead:
+        notes.append(f"measured: by its step, the run's input took {overhead:.2f} times the CPU of the profiled parts")
+    else:
+        notes.append("assumed: a job takes no more CPU than its parts alone")
+    if overhead is not None and workload.overhead.value != overhead:
+        notes.append(f"the run's step is {overhead:.2g} times what the profile explains: is it of what ran, here?")
     if not args.vcpu_speed:
         notes.append("assumed: a vCPU of every type is as fast as one of the machine that was profiled (--vcpu_speed)")
     if workload.source_bytes_per_s is None:

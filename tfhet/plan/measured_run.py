@@ -2,24 +2,33 @@
 
 The accelerator's step is what is left of a step without the wait for data. Ranks wait for each other in the allreduce:
 a step of several ranks holds the longest of their waits, whichever rank's step is looked at. So of each step that rank
-counts that waited longest.
+counts that waited longest. Where ranks waited for CPUs to prepare their data, the step also says how much CPU that
+takes in a job, beside what the profile says of its parts alone.
 """
 
 from __future__ import annotations
 
 import functools
+import statistics
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tfhet.errors import UsageError
-from tfhet.plan.workload import PipelineCost, Trainer
+from tfhet.plan.ceiling import Resource, Where
+from tfhet.plan.host import ClusterShape
+from tfhet.plan.prediction import Layout, predict
+from tfhet.plan.workload import PipelineCost, Trainer, Workload
 from tfhet.planes import PlaneCosts
 from tfhet.record import Interval, RunFolder, RunSummary, Spread, StepTime, Timeline, measured_steps, read_json
 
 SAME_WAIT_PCT = 3.0
 """Share of a step by which the waits of ranks may differ before a plan says so."""
+WAITS_PCT = 10.0
+"""Share of a step that ranks wait for data, from which its length says what preparing data takes."""
+BELIEVED = 0.5, 2.0
+"""CPU of a job's input over that of its parts alone: beyond, it is not a profile of what ran."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +102,32 @@ class MeasuredRun:
         most = 0.0 if self._slowest else max(waits.values(), default=0.0)
         return max(0.0, most - waits.get(0, most))
 
+    def layout(self, pipeline: PipelineCost) -> Layout:
+        """The layout of the run."""
+        before = sum(place != "trainer" for place in self.run.stages_where.values())
+        if self.run.mode != "heterogeneous" and not before:
+            return Layout()
+        cut = next((at for at, each in enumerate(pipeline.cuts) if before and each.position == before), -1)
+        servers = {group.get("role"): group.get("servers_per_host") or 0 for group in self.run.cluster.values()}
+        data = servers.pop("data", 0)
+        where = Where.EVERYWHERE if any(servers.values()) else Where.DATA
+        return Layout(where, cut, servers_per_host=max(1, data, *servers.values()))
+
+    def overhead(self, workload: Workload, cluster: ClusterShape) -> float | None:
+        """CPU that the run took for its input, over that of the parts alone (`Workload.overhead`), by its later steps:
+        in the first ones, buffers fill. None where ranks did not wait for CPUs. cluster: that of the run."""
+        steps_ms = self.run.step_ms.samples if self.run.step_ms else ()
+        waited = max((self.run.wait_pct or 0.0, *(each["wait_pct"] or 0.0 for each in self.run.by_rank)))
+        if waited < WAITS_PCT or len(steps_ms) < 2:
+            return None
+        layout = self.layout(workload.pipeline)
+        overheads = (replace(workload, overhead=Interval.exact(times)) for times in (0.0, 1.0))
+        none, alone = (predict(each, cluster, layout).ceilings_s for each in overheads)
+        binds = next(each for each in alone if each is not Resource.ACCELERATOR)
+        input_s = alone[binds].value - none[binds].value
+        step_s = 1e-3 * statistics.fmean(steps_ms[len(steps_ms) // 2 :])
+        return (step_s - none[binds].value) / input_s if input_s else None
+
     def own_cpu_ms(self, pipeline: PipelineCost, costs: PlaneCosts, batch_size: int) -> Interval:
         """CPU milliseconds per step of a training process without what it prepares and receives; 0 where unknown.
 
@@ -100,10 +135,9 @@ class MeasuredRun:
         """
         if self.run.cpu_ms is None:
             return Interval.exact(0.0)
-        before = sum(place != "trainer" for place in self.run.stages_where.values())
-        cut, us, s_per_gb = pipeline.cuts[-1], pipeline.whole_us, Interval.exact(0.0)
-        if self.run.mode == "heterogeneous" or before:
-            cut = next((each for each in pipeline.cuts if before and each.position == before), cut)
+        layout = self.layout(pipeline)
+        cut, us, s_per_gb = pipeline.cuts[layout.cut], pipeline.whole_us, Interval.exact(0.0)
+        if layout.where is not Where.TRAINER:
             us, batch_bytes = cut.local_us, round(batch_size * cut.bytes_per_example)
             s_per_gb = costs.wire(cut.dtype, max(1, batch_bytes), "none").reader_s_per_gb
         spent = [

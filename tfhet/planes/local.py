@@ -14,7 +14,7 @@ class Local(DataPlane):
     name = LOCAL_PLANE
 
     def host_facts(self, settings: Any, role: Role) -> Mapping[str, Any]:
-        return {"workers_per_host": 0}
+        return {"servers_per_host": 0}
 
 
 LOCAL = Local()

@@ -61,7 +61,7 @@ def test_a_script_that_ends_well_ends_the_job_well(launch, tmp_path, control_por
             "hosts": ["t1"],
             "instance_type": "ml.m5.large",
             "role": "dnn",
-            "workers_per_host": 0,
+            "servers_per_host": 0,
             "ranks_per_host": 1,
         }
     }

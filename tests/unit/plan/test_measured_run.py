@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import plans
 import pytest
 
 from tfhet import planes
 from tfhet.__main__ import main
 from tfhet.errors import UsageError
 from tfhet.events import Event
-from tfhet.plan import CutCost, PipelineCost
+from tfhet.plan import ClusterShape, CutCost, Layout, PipelineCost, Trainer, Where, Workload
 from tfhet.plan.measured_run import MeasuredRun
 from tfhet.profile import Cost, Profile
 from tfhet.record import Interval, RunFolder, RunSummary, Spread, StepTime, Timeline, read_json
@@ -109,6 +110,40 @@ def test_the_trainers_cpu_is_that_of_its_process_less_what_it_prepares_or_receiv
     assert ends(run_of().own_cpu_ms(pipeline, COSTS, 100)) == (0.0, 0.0, 0.0)
 
 
+def overhead(run: MeasuredRun, pipeline: PipelineCost, own_ms: float = 0.0) -> float | None:
+    """Of a cluster of one host of 4 CPUs that trains and one of 16, in batches of 1000 examples."""
+    trainer = Trainer({plans.GPU.gpu_kind: Interval.exact(1.0)}, 1000, Interval.exact(own_ms))
+    data_hosts = {"data_hosts": 1, "data": plans.CPU} if run.run.mode == "heterogeneous" else {}
+    return run.overhead(Workload(pipeline, trainer, COSTS), ClusterShape(plans.GPU, 1, **data_hosts))
+
+
+def test_a_run_that_waits_for_cpus_says_how_much_more_a_job_takes_than_its_parts(run_of):
+    """1000 examples of 400 us take 100 ms of 4 CPUs; the later steps of the run took 115.5 ms in the mean."""
+    pipeline = PipelineCost((CutCost("all", 2, Interval.exact(400), Interval.exact(0), 1000.0, "uint8"),))
+    assert overhead(run_of(waits=[40.0]), pipeline) == pytest.approx(1.155, rel=0.01)
+    assert overhead(run_of(waits=[40.0]), pipeline, own_ms=40.0) == pytest.approx(1.055, rel=0.01)
+    assert overhead(run_of(waits=[5.0]), pipeline) is None
+    assert overhead(run_of(waits=[40.0], step_ms=None), pipeline) is None
+
+
+def test_where_data_hosts_prepare_theirs_are_the_cpus_that_count(run_of):
+    """1000 examples of 1600 us take 100 ms of 16 CPUs, but for sending them."""
+    pipeline = PipelineCost((CutCost("all", 2, Interval.exact(1600), Interval.exact(0), 10.0, "uint8"),))
+    run = run_of(waits=[40.0], cluster=GROUPS, mode="heterogeneous")
+    assert run.layout(pipeline) == Layout(Where.DATA, -1)
+    assert overhead(run, pipeline) == pytest.approx(1.155, rel=0.01)
+    both = {name: {**group, "servers_per_host": 2} for name, group in GROUPS.items()}
+    places = {"a()": "data_group", "b()": "data_group"}
+    run = run_of(waits=[40.0], cluster=both, mode="heterogeneous", stages_where=places)
+    assert run.layout(pipeline) == Layout(Where.EVERYWHERE, 0, servers_per_host=2)
+    assert overhead(run, pipeline) == pytest.approx(1.155 * 20 / 16, rel=0.01)
+
+
+def test_a_run_that_waits_for_a_network_says_nothing_of_cpus(run_of):
+    pipeline = PipelineCost((CutCost("all", 2, Interval.exact(1), Interval.exact(0), 1e6, "uint8"),))
+    assert overhead(run_of(waits=[40.0], mode="heterogeneous"), pipeline) is None
+
+
 @pytest.fixture
 def planned(run_of, capsys):
     """`planned(*options, **fields)`: the exit code and the output of `tfhet plan --run` on a run that was profiled."""
@@ -131,6 +166,14 @@ def test_a_plan_takes_all_of_its_numbers_from_the_run(planned):
     assert code == 0
     assert "today, 1*ml.p3.8xlarge+2*ml.c5.xlarge: 70 ms (62 to 78) a step of 128 examples".lower() in said.lower()
     assert "takes 70 ms (62 to 78) of batch 64, and 4.9" in said  # 5 ms less receiving
+
+
+def test_a_plan_counts_with_the_cpu_that_the_run_took(planned):
+    """21 steps of 110 ms in the mean, where the profile says 64 examples of 100 us on a vCPU of each of 8."""
+    slow = {"waits": [40.0], "step_ms": Spread.of([1.3 * 2 * 64 * 0.1 / 8] * 21), "wait_ms": Spread.of([1.0] * 21)}
+    assert "the run's input took 1." in planned(**slow)[1]
+    assert "times what the profile explains: did it profile what ran, here?" in planned(waits=[40.0])[1]
+    assert "assumed: a job takes no more CPU than its parts alone" in planned(waits=[4.0])[1]
 
 
 def test_an_option_wins_over_the_run(planned):

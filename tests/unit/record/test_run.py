@@ -19,7 +19,7 @@ def summary(**changes: object) -> RunSummary:
         "job_id": "job-1",
         "mode": "heterogeneous",
         "started": 1.5,
-        "cluster": {"data_group": {"hosts": ["algo-1"], "role": "data", "workers_per_host": 2}},
+        "cluster": {"data_group": {"hosts": ["algo-1"], "role": "data", "servers_per_host": 2}},
         "exit_codes": {"algo-1": 0, "algo-2/0": -9, "algo-3": None},
         "exit_code": 0,
         "step_ms": Spread.of([10.0, 12.0, 11.0]),

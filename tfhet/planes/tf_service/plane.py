@@ -46,7 +46,7 @@ class TfService(DataPlane):
         }
 
     def host_facts(self, settings: ServiceSettings, role: Role) -> Mapping[str, Any]:
-        return {"workers_per_host": _workers(settings, role)}
+        return {"servers_per_host": _workers(settings, role)}
 
     def check(self, order: Mapping[str, Any]) -> None:
         Order.parse(order)
