@@ -172,7 +172,7 @@ def test_a_plan_counts_with_the_cpu_that_the_run_took(planned):
     """21 steps of 110 ms in the mean, where the profile says 64 examples of 100 us on a vCPU of each of 8."""
     slow = {"waits": [40.0], "step_ms": Spread.of([1.3 * 2 * 64 * 0.1 / 8] * 21), "wait_ms": Spread.of([1.0] * 21)}
     assert "the run's input took 1." in planned(**slow)[1]
-    assert "times what the profile explains: did it profile what ran, here?" in planned(waits=[40.0])[1]
+    assert "times what the profile explains: is it of what ran, here?" in planned(waits=[40.0])[1]
     assert "assumed: a job takes no more CPU than its parts alone" in planned(waits=[4.0])[1]
 
 
