@@ -1,3 +1,4 @@
+# PYTHON_ARGCOMPLETE_OK
 """The command line: each room adds its commands; parse, call one function."""
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from collections.abc import Sequence
 
 from tfhet import __version__
 from tfhet.catalogue import command as catalogue
+from tfhet.cluster import environment
 from tfhet.command_line import Parser, add_examples, json_for_pipe
 from tfhet.doctor import command as doctor
 from tfhet.errors import TfhetError
@@ -57,6 +59,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(words: list[str], *, own_process: bool) -> int:
+    if "_ARGCOMPLETE" in environment():  # a shell asks what could come next, and is answered here
+        import argcomplete
+
+        argcomplete.autocomplete(_parser())
     if not words:
         _parser().print_help(sys.stderr)
         return 2

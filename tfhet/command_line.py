@@ -28,8 +28,9 @@ class Parser(argparse.ArgumentParser):
         words = [self._declared(word) for word in (sys.argv[1:] if args is None else args)]
         found, rest = super().parse_known_args(words, namespace)
         if rest:  # here, and not in the parser of all commands, which does not know the options
-            word = next((word for word in rest if word.startswith("-")), rest[0]).partition("=")[0]
-            self.error(f"unrecognized argument {word}{nearest(word, self._option_string_actions)}")
+            wrong = [word.partition("=")[0] for word in rest if word.startswith("-")] or rest[:1]
+            known = self._option_string_actions
+            self.error("; ".join(f"unrecognized argument {word}{nearest(word, known)}" for word in wrong))
         return found, rest
 
     def _declared(self, word: str) -> str:

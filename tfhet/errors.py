@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NoReturn
 
 
@@ -14,13 +15,53 @@ class TfhetError(Exception):
 
 
 class UsageError(TfhetError, ValueError):
-    """The caller's input is wrong. The message says what, where, and what to do instead."""
+    """The caller's input is wrong. The message says what, where, and what to do instead; `mistakes` are the messages of
+    several in one."""
 
     exit_code = 2
+
+    def __init__(self, message: str, *, mistakes: Sequence[str] = ()):
+        super().__init__(message)
+        self.mistakes = tuple(mistakes) or (message,)
 
 
 class ClusterError(UsageError):
     """The description of the cluster is missing, contradictory, or names an unknown group or host."""
+
+
+class Mistakes(contextlib.AbstractContextManager["Mistakes"]):
+    """Collects UsageErrors, and raises them as one at its end, so that a caller hears of all mistakes at once.
+
+    with Mistakes() as mistakes:
+        for part in parts:
+            with mistakes.noted():
+                read(part)
+    """
+
+    def __init__(self) -> None:
+        self._errors: list[UsageError] = []
+
+    def add(self, error: UsageError) -> None:
+        self._errors.append(error)
+
+    @contextlib.contextmanager
+    def noted(self) -> Iterator[None]:
+        """A block that ends where it raises a UsageError, which is added."""
+        try:
+            yield
+        except UsageError as error:
+            self.add(error)
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, UsageError):
+            self.add(error)
+        elif error is not None:
+            return
+        if len(self._errors) > 1:
+            lines = list(dict.fromkeys(line for each in self._errors for line in each.mistakes))
+            raise UsageError(f"{len(lines)} mistakes:\n  " + "\n  ".join(lines), mistakes=lines) from None
+        if self._errors and error is None:
+            raise self._errors[0]
 
 
 class DataError(TfhetError):

@@ -1,5 +1,5 @@
 """A part of a YAML file with its line, so that a message can name the place of a fault; and how its values are read:
-by kinds of single values, and by what the fields of a dataclass are annotated with."""
+by kinds of single values, and by what the fields of a dataclass are annotated with. All mistakes are told at once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, TypeVar, get_type_hints
 
 import yaml
 
-from tfhet.errors import UsageError, shown
+from tfhet.errors import Mistakes, UsageError, shown
 
 T = TypeVar("T")
 Reader = Callable[["Node"], Any]
@@ -82,19 +82,29 @@ def made(cls: type) -> Reader:
 
 def each(names: Kind, reader: Reader) -> Reader:
     """The reader of parts under names that the user chose."""
-    return lambda node: {name: reader(part) for name, part in node.named(names).items()}
+    return lambda node: read_each(node.named(names), lambda _: reader)
 
 
 def listed(kind: Kind, wanted: str, most: float = float("inf")) -> Reader:
     """The reader of a list of at least one and at most `most` different values. wanted: these in words."""
 
     def read(node: Node) -> tuple[Any, ...]:
-        found = tuple(map(kind, node.items()))
+        found = tuple(read_each({str(at): part for at, part in enumerate(node.items())}, lambda _: kind).values())
         if not 1 <= len(set(found)) == len(found) <= most:
             raise node.refused(f"a list of {wanted}, each of them once")
         return found
 
     return read
+
+
+def read_each(parts: Mapping[str, Node], reader_of: Callable[[str], Reader]) -> dict[str, Any]:
+    """Returns what is read of parts, by their names."""
+    found = {}
+    with Mistakes() as mistakes:
+        for name, part in parts.items():
+            with mistakes.noted():
+                found[name] = reader_of(name)(part)
+    return found
 
 
 @functools.cache
@@ -137,7 +147,8 @@ class Node:
 
     def values(self, readers: Mapping[str, Reader], needed: Sequence[str] = ()) -> dict[str, Any]:
         """Returns what is read of a mapping by name. Raises UsageError for other names, and for missing ones."""
-        return {name: readers[name](part) for name, part in self.mapping(tuple(readers), needed).items()}
+        with Mistakes() as mistakes:
+            return read_each(self.mapping(tuple(readers), needed, mistakes), readers.__getitem__)
 
     def made(self, cls: Callable[..., T], **given: Any) -> T:
         """Returns a dataclass, of `given` and of a mapping with its annotated fields. Those without a default must be
@@ -146,30 +157,39 @@ class Node:
         bare = [each.name for each in fields(cls) if each.default is each.default_factory is MISSING]  # type: ignore[arg-type]
         return cls(**given, **self.values(known, [name for name in bare if name in known]))
 
-    def mapping(self, known: Sequence[str] = (), needed: Sequence[str] = ()) -> dict[str, Node]:
-        """Returns the parts of a mapping by name. Raises UsageError for a name not in `known`, or a missing one."""
+    def mapping(
+        self, known: Sequence[str] = (), needed: Sequence[str] = (), mistakes: Mistakes | None = None
+    ) -> dict[str, Node]:
+        """Returns the parts of a mapping by name. Raises UsageError, or leaves it to `mistakes`, for a name not in
+        `known`, or a missing one."""
+        if mistakes is None:
+            with Mistakes() as mistakes:
+                return self.mapping(known, needed, mistakes)
         if not isinstance(self.at, yaml.MappingNode):
             raise self.refused(f"a mapping of {', '.join(known)}" if known else "a mapping of NAME: VALUE")
         found: dict[str, Node] = {}
         for key, value in self.at.value:
             name = key.value if isinstance(key, yaml.ScalarNode) else None
-            if not isinstance(name, str) or (known and name not in known) or name in found:
-                wanted = f"one of {', '.join(known)}" if known else "a word"
-                raise self._part(f"the name {shown(name)}", key).refused("given once" if name in found else wanted)
-            found[name] = self._part(name, value)
+            if isinstance(name, str) and name not in found and (not known or name in known):
+                found[name] = self._part(name, value)
+                continue
+            wanted = f"one of {', '.join(known)}" if known else "a word"
+            wrong = self._part(f"the name {shown(name)}", key)
+            mistakes.add(wrong.refused("given once" if name in found else wanted))
         for name in needed:
             if name not in found:
-                raise self._part(name, self.at).refused("given")
+                mistakes.add(self._part(name, self.at).refused("given"))
         return found
 
     def named(self, names: Kind) -> dict[str, Node]:
         """Returns the parts of a mapping under names that the user chose. Raises UsageError for other names."""
         found = self.mapping()
-        for name, part in found.items():
-            try:
-                names.of(name)
-            except ValueError:
-                raise part.refused(f"called by {names.wanted}") from None
+        with Mistakes() as mistakes:
+            for name, part in found.items():
+                try:
+                    names.of(name)
+                except ValueError:
+                    mistakes.add(part.refused(f"called by {names.wanted}"))
         return found
 
     def items(self) -> Iterator[Node]:

@@ -233,3 +233,35 @@ def test_a_reader_that_ends_early_ends_the_command_quietly(environment, reposito
     )
     os.close(writer)
     assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_all_mistakes_of_a_command_are_told_at_once(tmp_path, capsys):
+    (tmp_path / "c.yaml").write_text("groups: {a: {hosts: many}, b: {cpu: 1}}")
+    assert main(["simulate", str(tmp_path / "c.yaml"), "--fault", "kil:a", "--fault", "kill:worker@a:after=x"]) == 2
+    told = capsys.readouterr().err
+    assert "5 mistakes" in told
+    for part in ("kil", "after", "what should run?", "groups: a: hosts must be", "the name 'cpu' must be one of hosts"):
+        assert part in told
+    assert main(["plan", "--hosst", "1", "--clusterr", "x"]) == 2
+    told = capsys.readouterr().err
+    assert (
+        "unrecognized argument --hosst" in told and "unrecognized argument --clusterr; did you mean --cluster" in told
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [("tfhet simu", "simulate"), ("tfhet simulate --max_r", "--max_run_s"), ("tfhet simulate --hosts ", "namespace")],
+)
+def test_a_shell_is_told_how_a_word_may_go_on(line, offered, tmp_path):
+    """As bash asks programs of argcomplete."""
+    answer = tmp_path / "answer"
+    asked = {
+        "_ARGCOMPLETE": "1",
+        "COMP_LINE": line,
+        "COMP_POINT": str(len(line)),
+        "_ARGCOMPLETE_STDOUT_FILENAME": str(answer),
+    }
+    words = [sys.executable, "-m", "tfhet"]
+    subprocess.run(words, env={**os.environ, **asked, "_ARGCOMPLETE_IFS": "\n"}, timeout=50, check=False)
+    assert offered in answer.read_text().split()

@@ -43,7 +43,8 @@ def plan_of(
     workload = _workload(args, profile, plane, today, run)
     overhead = run.overhead(workload, today) if run is not None and not args.cluster else None
     if overhead is not None and BELIEVED[0] <= overhead <= BELIEVED[1]:
-        workload = replace(workload, overhead=Interval(overhead, min(1.0, overhead), max(1.0, overhead)))
+        # Part of it is the work's and goes with it, part is that of those hosts: the middle, between none and all.
+        workload = replace(workload, overhead=Interval(math.sqrt(overhead), min(1.0, overhead), max(1.0, overhead)))
     ranks = [today.ranks]
     while args.deadline_h and 2 * ranks[-1] <= args.max_hosts * today.dnn.ranks:
         ranks.append(2 * ranks[-1])
@@ -127,11 +128,15 @@ def _types(text: str, known: catalogue.Catalogue, type_of: Callable[[str], HostT
 def _notes(args: argparse.Namespace, workload: Workload, market: str, overhead: float | None) -> list[str]:
     """Returns the assumptions that the plan makes beside what was measured."""
     notes = [f"the wire: {workload.plane_costs.source}", f"prices: {market}, {args.region}"]
-    if workload.overhead.value == overhead:
-        notes.append(f"measured: by its step, the run's input took {overhead:.2f} times the CPU of the profiled parts")
+    counted = workload.overhead.value
+    if overhead is not None and counted != 1.0:
+        notes.append(
+            f"measured: by its step, the run's input took {overhead:.2f} times the CPU of the profiled parts; assumed: "
+            f"{counted:.2f} times on any cluster"
+        )
     else:
         notes.append("assumed: a job takes no more CPU than its parts alone")
-    if overhead is not None and workload.overhead.value != overhead:
+    if overhead is not None and counted == 1.0:
         notes.append(f"the run's step is {overhead:.2g} times what the profile explains: is it of what ran, here?")
     if not args.vcpu_speed:
         notes.append("assumed: a vCPU of every type is as fast as one of the machine that was profiled (--vcpu_speed)")

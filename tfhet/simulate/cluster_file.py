@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from tfhet.cluster import DNN_GROUP, cache_dir
-from tfhet.errors import JobFailed, UsageError, shown
+from tfhet.errors import JobFailed, Mistakes, UsageError, shown
 from tfhet.process import Child, OnLine, describe_exit
-from tfhet.yaml_file import NAME, Kind, Node, each, number, read_text, readers, whole
+from tfhet.yaml_file import NAME, Kind, Node, each, number, read_each, read_text, readers, whole
 
 DIGITS = "digits"
 """First part of a channel's directory that is demonstration data: `digits/train`."""
@@ -43,8 +43,12 @@ class GroupFile:
 
 
 def _group(node: Node) -> GroupFile:
-    parts = {} if node.is_null else node.mapping(tuple(readers(GroupFile)))
-    return GroupFile(**{name: readers(GroupFile)[name](part) for name, part in parts.items() if not part.is_null})
+    if node.is_null:
+        return GroupFile()
+    with Mistakes() as mistakes:
+        parts = node.mapping(tuple(readers(GroupFile)), mistakes=mistakes)
+        given = {name: part for name, part in parts.items() if not part.is_null}
+        return GroupFile(**read_each(given, readers(GroupFile).__getitem__))
 
 
 def _words(node: Node) -> dict[str, str]:

@@ -6,10 +6,13 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfhet.command_line import add_examples, add_output, number
-from tfhet.errors import UsageError
+from tfhet.errors import Mistakes, UsageError
+
+if TYPE_CHECKING:
+    from tfhet.simulate.cluster_file import ClusterFile
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -66,28 +69,23 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """The exit code: 0, 1 when the job failed, or 130 when it was stopped. Raises UsageError for what cannot be run."""
-    from tfhet import report, submit
+    from tfhet import report
     from tfhet.cluster import environment
     from tfhet.messages import MetricLine
     from tfhet.planes import is_noise
-    from tfhet.simulate import Fault, load, presets, run_dir, simulate
-    from tfhet.simulate.submission import hyperparameters, of_job
+    from tfhet.simulate import Fault, presets, run_dir, simulate
+    from tfhet.simulate.submission import hyperparameters
     from tfhet.simulate.training_job import STOPPED_ON_REQUEST
 
     if args.list:
         print("\n".join(presets()))
         return 0
-    how: dict[str, Any] = {}
-    if args.job is not None:
-        if args.cluster is not None:
-            raise UsageError(f"--job {args.job} has a cluster of its own; omit {args.cluster}")
-        cluster, command, how = of_job(submit.read(args.job), args.command)
-    elif args.cluster is None:
-        raise UsageError(f"which cluster? a YAML file, or one of: {', '.join(presets())}")
-    elif not args.command:
-        raise UsageError("what should run? put it after --, like: -- --train_script train.py")
-    else:
-        cluster, command = load(args.cluster), args.command
+    faults: list[Fault] = []
+    with Mistakes() as mistakes:
+        for text in args.fault:
+            with mistakes.noted():
+                faults.append(Fault.parse(text))
+        cluster, command, how = _asked(args)
     how |= {name: value for name, value in (("start", args.start), ("code", args.source_dir)) if value is not None}
     folder, colours = args.run_dir or run_dir(cluster), report.has_colours(sys.stdout, environment())
     given = (how.get("parameters") or hyperparameters(command, "")).get("epochs", "")
@@ -107,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
             max_run_s=args.max_run_s,
             checkpoints=args.checkpoints,
             seed=args.seed,
-            faults=[Fault.parse(text) for text in args.fault],
+            faults=faults,
             on_line=say,
             gather=lambda lines: report.gathered([line for line in lines if not is_noise(line)]).values(),
             hosts=args.hosts,
@@ -125,3 +123,21 @@ def run(args: argparse.Namespace) -> int:
     if summary.cause:
         print(f"the job failed: {summary.cause}", file=sys.stderr)
     return 130 if summary.cause == STOPPED_ON_REQUEST else 0 if summary.succeeded else 1
+
+
+def _asked(args: argparse.Namespace) -> tuple[ClusterFile, list[str], dict[str, Any]]:
+    """The cluster, the command, and options of how it is to be started. Raises UsageError."""
+    from tfhet import submit
+    from tfhet.simulate import load, presets
+    from tfhet.simulate.submission import of_job
+
+    if args.job is not None:
+        if args.cluster is not None:
+            raise UsageError(f"--job {args.job} has a cluster of its own; omit {args.cluster}")
+        return of_job(submit.read(args.job), args.command)
+    if args.cluster is None:
+        raise UsageError(f"which cluster? a YAML file, or one of: {', '.join(presets())}")
+    with Mistakes() as mistakes:
+        if not args.command:
+            mistakes.add(UsageError("what should run? put it after --, like: -- --train_script train.py"))
+        return load(args.cluster), args.command, {}

@@ -160,7 +160,7 @@ def of_job(job: Job, more: Sequence[str] = ()) -> tuple[ClusterFile, list[str], 
     check_code(job)
     for channel in job.channels:
         if channel.mode == PIPE:
-            job.refuse(f"channels: {channel.name}: mode", "must be File or FastFile in a simulation")
+            raise job.mistake(f"channels: {channel.name}: mode", "must be File or FastFile in a simulation")
     groups = {group.name: GroupFile(group.count, max(1, group.ranks), group.instance_type) for group in job.groups}
     cluster = ClusterFile(job.name, groups, {channel.name: _directory(job, channel) for channel in job.channels})
     given = hyperparameters(["", *more], "")

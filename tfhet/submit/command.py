@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfhet.command_line import add_examples, add_output
-from tfhet.errors import UsageError
+from tfhet.errors import Mistakes, UsageError
 
 if TYPE_CHECKING:
     from tfhet.submit.job import Job
@@ -98,8 +98,9 @@ def check_arguments(job: Job) -> None:
     """Raises UsageError, with the field and its line, for hyperparameters that the launcher would refuse."""
     from tfhet.launch import LaunchSettings
 
-    for name, value in job.parameters.items():
-        try:
-            LaunchSettings.parse([f"--{name}", str(value)])
-        except UsageError as error:
-            job.refuse(f"hyperparameters: {name}", f"must be what the launcher takes: {error}")
+    with Mistakes() as mistakes:
+        for name, value in job.parameters.items():
+            try:
+                LaunchSettings.parse([f"--{name}", str(value)])
+            except UsageError as error:
+                mistakes.add(job.mistake(f"hyperparameters: {name}", f"must be what the launcher takes: {error}"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 from tfhet.catalogue import InstanceGroup
 from tfhet.cluster import DATA_GROUP, DNN_GROUP
@@ -205,12 +205,12 @@ class Job:
         named = ((f"--{name}" if len(name) > 1 else f"-{name}", value) for name, value in self.parameters.items())
         return [word for name, value in named for word in (name, str(value))]
 
-    def refuse(self, where: str, why: str) -> NoReturn:
-        """Raises a UsageError that names the file, the line of a field like `code: script`, the field, and `why`.
+    def mistake(self, where: str, why: str) -> UsageError:
+        """Returns an error that names the file, the line of a field like `code: script`, the field, and `why`.
 
         The line is that of the nearest part above the field where the file does not have the field.
         """
         part = where
         while part and part not in self.lines:
             part = part.rpartition(": ")[0]
-        raise UsageError(f"{self.file}:{self.lines.get(part, 1)}: {where} {why}")
+        return UsageError(f"{self.file}:{self.lines.get(part, 1)}: {where} {why}")

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import yaml
 
 from tfhet import catalogue
-from tfhet.catalogue import Catalogue
+from tfhet.catalogue import Catalogue, Instance
 from tfhet.cluster import DATA_GROUP, DNN_GROUP, HOMOGENEOUS_GROUP
-from tfhet.errors import UsageError
+from tfhet.errors import Mistakes, UsageError
 from tfhet.submit import rules, values
 from tfhet.submit.job import ALONE, DATA, DNN, FILE_SYSTEMS, MPI, ROLES, Channel, Code, FileSystem, Job, JobGroup
-from tfhet.yaml_file import Kind, Node, one_of, read_text, readers
+from tfhet.yaml_file import Kind, Node, Reader, one_of, read_each, read_text, readers
 
 _DEEPEST = 4
 """Maximum depth of a job file's nesting."""
 _NEEDED = ("name", "image", "role", "output", "code", "limits")
 _CODE = {"directory": values.DIRECTORY, "script": values.SCRIPT, "uri": values.S3}
-_GROUP = {"type": Kind(str, "an instance type"), "count": values.COUNT, "role": one_of(ROLES), "ranks": values.RANKS}
+_TYPE = Kind(str, "an instance type")
 
 
 def read(path: Path, known: Catalogue | None = None) -> Job:
@@ -36,26 +37,31 @@ def parse(text: str, file: str, known: Catalogue | None = None) -> Job:
     top = Node.parse(text, file)
     if top is None:
         raise UsageError(f"{file}: the job file is empty; it needs {', '.join(_NEEDED)}, and groups or instances")
-    parts = top.mapping((*readers(Job), "code", "channels", "groups", "instances"), _NEEDED)
-    given = {name: reader(parts[name]) for name, reader in readers(Job).items() if name in parts}
-    if not {"groups", "instances"} & parts.keys():
-        raise UsageError(f"{file}:{top.line}: groups or instances must be given")
-    if {"groups", "instances"} <= parts.keys():
-        raise parts["instances"].refused("left out where there are groups: SageMaker takes one of them")
     known = known or catalogue.default()
-    if "groups" in parts:
-        groups = _groups(parts["groups"], known)
-    else:
-        only = parts["instances"].mapping(("type", "count", "ranks"), needed=("type", "count"))
-        groups = (_group(HOMOGENEOUS_GROUP, DNN, only, known),)
-    given.setdefault("start", MPI if sum(group.ranks * group.count for group in groups) > 1 else ALONE)
-    channels = parts["channels"].named(values.CHANNEL) if "channels" in parts else {}
+    own: dict[str, Reader] = {
+        "code": lambda node: _code(node, Path(file).parent),
+        "channels": lambda node: read_each(node.named(values.CHANNEL), lambda name: functools.partial(_channel, name)),
+        "groups": lambda node: _groups(node, known),
+        "instances": lambda node: _instances(node, known),
+    }
+    with Mistakes() as mistakes:
+        parts = top.mapping(mistakes=Mistakes())
+        if not {"groups", "instances"} & parts.keys():
+            mistakes.add(UsageError(f"{file}:{top.line}: groups or instances must be given"))
+        if {"groups", "instances"} <= parts.keys():
+            mistakes.add(parts["instances"].refused("left out where there are groups: SageMaker takes one of them"))
+        given = top.values({**readers(Job), **own}, _NEEDED)
+    groups = given.pop("instances", ()) or given["groups"]
+    code = given["code"]
     job = Job(
-        **given,
-        code=_code(parts["code"], Path(file).parent, given["output"]),
-        groups=groups,
-        grouped="groups" in parts,
-        channels=tuple(_channel(name, part) for name, part in channels.items()),
+        **{
+            "start": MPI if sum(group.ranks * group.count for group in groups) > 1 else ALONE,
+            **given,
+            "code": code if code.uri else replace(code, uri=f"{given['output'].rstrip('/')}/code"),
+            "groups": groups,
+            "channels": tuple(given.get("channels", {}).values()),
+        },
+        grouped="groups" in given,
         file=file,
         lines=dict(_lines(top)),
     )
@@ -63,41 +69,46 @@ def parse(text: str, file: str, known: Catalogue | None = None) -> Job:
     return job
 
 
-def _code(node: Node, beside: Path, output: str) -> Code:
+def _code(node: Node, beside: Path) -> Code:
+    """Its address is "" where none is given."""
     given = node.values(_CODE, needed=("directory", "script"))
-    uri = given.get("uri", f"{output.rstrip('/')}/code")
-    return Code(beside / given["directory"], given["script"], uri.rstrip("/"))
+    return Code(beside / given["directory"], given["script"], given.get("uri", "").rstrip("/"))
 
 
 def _groups(node: Node, known: Catalogue) -> tuple[JobGroup, ...]:
     parts = node.named(values.GROUP)
     by_name = {DATA_GROUP: DATA, DNN_GROUP: DNN}
-    found = []
-    for name, part in parts.items():
-        fields = part.mapping(tuple(_GROUP), needed=("type", "count"))
-        role = by_name.get(name, DNN if len(parts) == 1 else "")
-        if "role" in fields:
-            role = _GROUP["role"](fields["role"])
-        if not role:
-            raise part.refused(f"given a role ({', '.join(ROLES)}): only {', '.join(by_name)} have one by name")
-        found.append(_group(name, role, fields, known))
-    return tuple(found)
+
+    def read(name: str) -> Reader:
+        return lambda part: _group(name, by_name.get(name, DNN if len(parts) == 1 else ""), part, known)
+
+    return tuple(read_each(parts, read).values())
 
 
-def _group(name: str, role: str, fields: Mapping[str, Node], known: Catalogue) -> JobGroup:
-    type_name = _GROUP["type"](fields["type"])
-    try:
-        kind = known.instance(type_name)
-    except UsageError as error:
-        raise fields["type"].refused(f"an instance type that the catalogue has: {error}") from None
-    ranks = max(1, kind.gpus) if role == DNN else 0
-    if "ranks" in fields:
-        if role != DNN:
-            raise fields["ranks"].refused("left out: only the group that trains has ranks")
-        ranks = values.RANKS(fields["ranks"])
-        if kind.gpus and ranks > kind.gpus:
-            raise fields["ranks"].refused(f"at most {kind.gpus}, one for each GPU of {kind.name}")
-    return JobGroup(name, kind.name, values.COUNT(fields["count"]), role, ranks)
+def _instances(node: Node, known: Catalogue) -> tuple[JobGroup, ...]:
+    return (_group(HOMOGENEOUS_GROUP, DNN, node, known, given_role=False),)
+
+
+def _group(name: str, role: str, node: Node, known: Catalogue, *, given_role: bool = True) -> JobGroup:
+    """role: by the group's name; "" where that says none. given_role: whether the file may say another."""
+
+    def instance(part: Node) -> Instance:
+        name = _TYPE(part)
+        try:
+            return known.instance(name)
+        except UsageError as error:
+            raise part.refused(f"an instance type that the catalogue has: {error}") from None
+
+    fields: dict[str, Reader] = {"type": instance, "count": values.COUNT, "ranks": values.RANKS}
+    given = node.values({**fields, **({"role": one_of(ROLES)} if given_role else {})}, needed=("type", "count"))
+    role, kind, ranks = given.get("role", role), given["type"], given.get("ranks")
+    if not role:
+        raise node.refused(f"given a role ({', '.join(ROLES)}): only {DATA_GROUP}, {DNN_GROUP} have one by name")
+    if ranks and role != DNN:
+        raise node.mapping()["ranks"].refused("left out: only the group that trains has ranks")
+    if ranks and kind.gpus and ranks > kind.gpus:
+        raise node.mapping()["ranks"].refused(f"at most {kind.gpus}, one for each GPU of {kind.name}")
+    return JobGroup(name, kind.name, given["count"], role, ranks or (max(1, kind.gpus) if role == DNN else 0))
 
 
 def _channel(name: str, node: Node) -> Channel:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tfhet.control import HYPERPARAMETER_VARIABLE, SECRET_VARIABLE
+from tfhet.errors import Mistakes, UsageError
 from tfhet.submit.job import ALONE, CHECKPOINTS, DATA, DNN, FILE, PIPE, SPARE, Job, Profiler
 from tfhet.submit.request import MOST_GIVEN, OWN
 
@@ -21,119 +22,139 @@ _SECRET_PARAMETER = HYPERPARAMETER_VARIABLE.removeprefix("SM_HP_").lower()
 
 def check(job: Job) -> None:
     """Raises UsageError that names the file, the line and the field for parts that do not fit together."""
-    _check_groups(job)
-    _check_channels(job)
-    _check_storage(job)
-    _check_parameters(job)
-    _check_spot(job)
+    _raise(_check_groups(job))
+    parts = _check_channels, _check_storage, _check_parameters, _check_spot, _check_limits
+    _raise(mistake for check_part in parts for mistake in check_part(job))
+
+
+def _raise(found: Iterable[UsageError]) -> None:
+    with Mistakes() as mistakes:
+        for mistake in found:
+            mistakes.add(mistake)
+
+
+def _check_limits(job: Job) -> Iterator[UsageError]:
     for part, most in _MOST.items():
         if (count := len(getattr(job, part))) > most:
-            job.refuse(part, f"must have at most {most} entries; it has {count}")
+            yield job.mistake(part, f"must have at most {most} entries; it has {count}")
     if SECRET_VARIABLE in job.environment:
-        job.refuse(f"environment: {SECRET_VARIABLE}", "must be left out: each job gets a fresh one")
+        yield job.mistake(f"environment: {SECRET_VARIABLE}", "must be left out: each job gets a fresh one")
 
 
-def _check_groups(job: Job) -> None:
+def _check_groups(job: Job) -> Iterator[UsageError]:
     if not 1 <= len(job.groups) <= MOST_GROUPS:
-        job.refuse("groups", f"must be 1 to {MOST_GROUPS} groups, SageMaker's limit; there are {len(job.groups)}")
+        yield job.mistake(
+            "groups", f"must be 1 to {MOST_GROUPS} groups, SageMaker's limit; there are {len(job.groups)}"
+        )
     for role, which, allowed in ((DNN, "exactly one", (1,)), (DATA, "at most one", (0, 1))):
         names = [group.name for group in job.groups if group.role == role]
         if len(names) not in allowed:
             found = f"they are {', '.join(names)}" if names else "there is none"
-            job.refuse("groups", f"must be {which} with the role {role}; {found}")
+            yield job.mistake("groups", f"must be {which} with the role {role}; {found}")
     for group in job.groups:
         where = f"groups: {group.name}: count" if job.grouped else "instances: count"
         if group.role == SPARE and group.count:
-            job.refuse(where, "must be 0: hosts of a spare group would do nothing, and be paid for")
+            yield job.mistake(where, "must be 0: hosts of a spare group would do nothing, and be paid for")
         if group.role != SPARE and not group.count:
-            job.refuse(where, f"must be at least 1: without hosts this is no {group.role} group")
+            yield job.mistake(where, f"must be at least 1: without hosts this is no {group.role} group")
 
 
-def _check_channels(job: Job) -> None:
+def _check_channels(job: Job) -> Iterator[UsageError]:
     known = [group.name for group in job.groups]
     with_groups = [channel.name for channel in job.channels if channel.groups]
     for channel in job.channels:
         where = f"channels: {channel.name}"
         if channel.groups and not job.grouped:
-            job.refuse(f"{where}: groups", "must be left out: the job has no groups")
+            yield job.mistake(f"{where}: groups", "must be left out: the job has no groups")
         for name in channel.groups:
             if name not in known:
-                job.refuse(f"{where}: groups", f"must be groups of this job ({', '.join(known)}); {name!r} is none")
+                yield job.mistake(
+                    f"{where}: groups", f"must be groups of this job ({', '.join(known)}); {name!r} is none"
+                )
         if (system := channel.file_system) is None:
             continue
         if not job.vpc:
             why = "hosts reach a file system only through subnets and security groups"
-            job.refuse(f"{where}: {system.kind}", f"must have a vpc beside it: {why}")
+            yield job.mistake(f"{where}: {system.kind}", f"must have a vpc beside it: {why}")
         if channel.mode != FILE:
-            job.refuse(f"{where}: mode", f"must be {FILE}, or left out: a file system is mounted")
+            yield job.mistake(f"{where}: mode", f"must be {FILE}, or left out: a file system is mounted")
         if with_groups:
             why = f"all groups see the file system of {channel.name}, and SageMaker takes all with groups, or none"
-            job.refuse(f"channels: {with_groups[0]}: groups", f"must be left out: {why}")
+            yield job.mistake(f"channels: {with_groups[0]}: groups", f"must be left out: {why}")
     without = [channel.name for channel in job.channels if not channel.groups]
     if with_groups and without:
         why = f"{with_groups[0]} does, and SageMaker takes all with groups, or none"
-        job.refuse(f"channels: {without[0]}", f"must say its groups: {why}")
+        yield job.mistake(f"channels: {without[0]}", f"must say its groups: {why}")
 
 
-def _check_storage(job: Job) -> None:
+def _check_storage(job: Job) -> Iterator[UsageError]:
     own = [group.instance_type for group in job.groups if group.count and _OWN_DISKS.match(group.instance_type)]
     if job.keys.volume and own:
         why = f"{own[0]} has disks of its own, which are encrypted anyway, and SageMaker takes no key for them"
-        job.refuse("keys: volume", f"must be left out: {why}")
+        yield job.mistake("keys: volume", f"must be left out: {why}")
     if job.profiler and job.profiler.disabled and job.profiler != Profiler(disabled=True):
-        job.refuse("profiler: disabled", "must be left out, or alone")
+        yield job.mistake("profiler: disabled", "must be left out, or alone")
 
 
-def _check_parameters(job: Job) -> None:
+def _check_parameters(job: Job) -> Iterator[UsageError]:
     count = len(job.hyperparameters) + len(job.pipeline)
     if count > MOST_GIVEN:
-        job.refuse("hyperparameters", f"must be at most {MOST_GIVEN} with those of the pipeline; there are {count}")
+        yield job.mistake(
+            "hyperparameters", f"must be at most {MOST_GIVEN} with those of the pipeline; there are {count}"
+        )
     seen: dict[str, str] = {}
     for name in job.hyperparameters:
         where, plain = f"hyperparameters: {name}", name.replace("-", "_")
         if plain.startswith(OWN):
-            job.refuse(where, f"must not begin with {OWN}: tfhet submit sets the toolkit's own hyperparameters")
+            yield job.mistake(where, f"must not begin with {OWN}: tfhet submit sets the toolkit's own hyperparameters")
         if plain == _SECRET_PARAMETER:
-            job.refuse(where, "must be left out: each job gets a fresh secret, which no file holds")
+            yield job.mistake(where, "must be left out: each job gets a fresh secret, which no file holds")
         if plain in _SET_BY_GROUPS:
-            job.refuse(where, f"must be left out: the groups say it, by {_SET_BY_GROUPS[plain]}")
+            yield job.mistake(where, f"must be left out: the groups say it, by {_SET_BY_GROUPS[plain]}")
         if plain in job.pipeline:
-            job.refuse(where, "must be left out: the pipeline says it")
+            yield job.mistake(where, "must be left out: the pipeline says it")
         if (other := seen.setdefault(plain, name)) != name:
-            job.refuse(where, f"must be left out: it is the same as {other}")
+            yield job.mistake(where, f"must be left out: it is the same as {other}")
 
 
-def _check_spot(job: Job) -> None:
+def _check_spot(job: Job) -> Iterator[UsageError]:
     if job.checkpoints and job.checkpoints.directory != CHECKPOINTS and "train_script" not in job.hyperparameters:
-        job.refuse("checkpoints: directory", f"must be {CHECKPOINTS}, where the built-in trainer writes them")
+        yield job.mistake("checkpoints: directory", f"must be {CHECKPOINTS}, where the built-in trainer writes them")
     if not job.spot:
         return
     least, given = job.limits.max_run_s, job.spot.max_wait_s
     if given < least:
-        job.refuse("spot: max_wait_s", f"must be at least max_run_s, which it contains, {least}; it is {given}")
+        yield job.mistake("spot: max_wait_s", f"must be at least max_run_s, which it contains, {least}; it is {given}")
     plain = {name.replace("-", "_"): value for name, value in job.hyperparameters.items()}
     why = "a retry would begin from nothing"
     if str(plain.get("resume", True)).lower() in ("false", "0", "no"):
-        job.refuse("hyperparameters: resume", f"must be true with spot: {why}")
+        yield job.mistake("hyperparameters: resume", f"must be true with spot: {why}")
     if plain.get("checkpoint_every_epochs", 1) == 0 and not plain.get("checkpoint_every_steps", 0):
         wanted = "must be above 0 with spot (or checkpoint_every_steps)"
-        job.refuse("hyperparameters: checkpoint_every_epochs", f"{wanted}: {why}")
+        yield job.mistake("hyperparameters: checkpoint_every_epochs", f"{wanted}: {why}")
 
 
 def check_code(job: Job) -> None:
     """Raises UsageError, as `check` does, for a code directory that cannot be packed or would not start."""
+    _raise(_check_code(job))
+
+
+def _check_code(job: Job) -> Iterator[UsageError]:
     directory = job.code.directory
     if not directory.is_dir():
-        job.refuse("code: directory", f"must be a directory; {directory} is none (tfhet package makes one)")
+        yield job.mistake("code: directory", f"must be a directory; {directory} is none (tfhet package makes one)")
+        return
     if not (directory / job.code.script).is_file():
-        job.refuse("code: script", f"must be a file in {directory}; {job.code.script} is none")
+        yield job.mistake("code: script", f"must be a file in {directory}; {job.code.script} is none")
     if (directory / "setup.py").exists():
-        job.refuse("code: directory", "must not hold a setup.py: it switches SageMaker's toolkit to package mode")
+        yield job.mistake(
+            "code: directory", "must not hold a setup.py: it switches SageMaker's toolkit to package mode"
+        )
     if (directory / "tfhet").is_dir() and list(directory.glob("tfhet-*.whl")):
-        job.refuse("code: directory", "must not hold a folder tfhet beside the wheel, which it would hide")
+        yield job.mistake("code: directory", "must not hold a folder tfhet beside the wheel, which it would hide")
     for name, script in job.hyperparameters.items():
         if name.replace("-", "_") == "train_script" and not (directory / str(script)).is_file():
-            job.refuse(f"hyperparameters: {name}", f"must be a file in {directory}; {script} is none")
+            yield job.mistake(f"hyperparameters: {name}", f"must be a file in {directory}; {script} is none")
 
 
 def notes(job: Job) -> Iterator[str]:

@@ -196,7 +196,7 @@ def test_a_wrong_file_is_refused_with_its_field_and_line(folder, old, new, said)
     assert SOUND.count(old) == 1
     with pytest.raises(UsageError, match=re.escape(said)) as refused:
         submitted(folder, SOUND.replace(old, new))
-    assert str(refused.value).startswith(str(folder / "job.yaml"))
+    assert all(mistake.startswith(str(folder / "job.yaml")) for mistake in refused.value.mistakes)
     assert "open sesame" not in str(refused.value)
 
 
@@ -244,3 +244,43 @@ def test_a_name_of_the_users_that_sagemaker_would_refuse_is_refused(folder, name
     submitted(folder, SOUND)
     with pytest.raises(UsageError, match="--name"):
         JobSubmission.of(read(folder / "job.yaml"), name)
+
+
+def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
+    wrong = (
+        SOUND.replace("name: digits", "nmae: digits").replace("us-east-1\n", "Virginia\n").replace("script:", "scrypt:")
+    )
+    wrong = wrong.replace("count: 2", "count: many").replace("type: ml.p4d.24xlarge", "type: ml.none")
+    (tmp_path / "job.yaml").write_text(wrong.replace("max_run_s: 3600", "max_run_s: 0").replace("cut: 3", "cut: -7"))
+    with pytest.raises(UsageError) as raised:
+        read(tmp_path / "job.yaml")
+    first, *lines = str(raised.value).splitlines()
+    assert first == f"{len(raised.value.mistakes)} mistakes:"
+    found = [line.partition("job.yaml:")[2].partition(" must be ")[0] for line in lines]
+    assert found == [
+        "1: the name 'nmae'",
+        "1: name",
+        "2: region",
+        "6: code: the name 'scrypt'",
+        "6: code: script",
+        "9: pipeline: cut",
+        "15: groups: data_group: count",
+        "16: groups: dnn_group: type",
+        "17: limits: max_run_s",
+    ]
+
+
+def test_all_parts_that_do_not_fit_together_are_told_at_once(tmp_path: Path) -> None:
+    wrong = SOUND.replace("max_wait_s: 7200", "max_wait_s: 60").replace("train.py", "train.py\n  resume: false")
+    (tmp_path / "job.yaml").write_text(wrong.replace('my-bucket/validation"', 'my-bucket/validation", groups: [none]'))
+    with pytest.raises(UsageError) as raised:
+        read(tmp_path / "job.yaml")
+    told = "\n".join(raised.value.mistakes)
+    assert len(raised.value.mistakes) == 4
+    for part in (
+        "validation: groups must be groups of",
+        "training must say its groups",
+        "max_wait_s",
+        "resume must be true",
+    ):
+        assert part in told
