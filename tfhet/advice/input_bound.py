@@ -74,9 +74,7 @@ def state_by_use(gpu_pct: float | None, cpus_are_busy: bool) -> InputState:
 
 def waiting(wait_pct: float, reason: str = "", waits: Waiting | None = None) -> Finding:
     """The finding that says how long a run waits, how much faster it would be without the wait, and the reason.
-
-    wait_pct: of the steady state. waits: the parts of the wait; those that cost something are named with what they do.
-    """
+    wait_pct: of the steady state. waits: its parts; those that cost something are named with what they do."""
     parts = peaks(waits)
     share, where = min(100.0, max(0.0, wait_pct)), " in the steady state" if parts else ""
     middle = f" (median {waits.median_pct:.1f} %)" if waits and waits.median_pct is not None else ""

@@ -14,10 +14,8 @@ JOB_FILE = "job.yaml"
 
 def next_commands(found: Diagnosis, run: RunSummary, folder: RunFolder) -> list[str]:
     """The commands after a run, in their order. What was profiled or planned already, in the run's folder, is omitted.
-
     A run that waits for its input, or that pays for data hosts, is profiled, planned and then submitted. One that has
-    no data hosts and does not wait can be submitted as it is. A failed run, or one without steps, is examined.
-    """
+    no data hosts and does not wait can be submitted as it is. A failed run, or one without steps, is examined."""
     if found.state is InputState.UNKNOWN or run.exit_code:
         script = _script(folder)
         return [f"tfhet doctor --brief --script {shlex.quote(script[0])}"] if script else []

@@ -79,7 +79,6 @@ def _step(seconds: Interval) -> str:
 
 
 def _cluster(one: Candidate) -> str:
-    """A cluster with its step and its cost."""
     usd = f", {one.usd_per_million.value:.3g} USD per million examples" if one.usd_per_million else ""
     prediction = one.prediction
     return f"{one.cluster}: {_step(prediction.step_s)} a step of {prediction.examples} examples{usd}"

@@ -43,7 +43,6 @@ class HostUtilisation:
     memory_pct: Spread | None = None
     gpu_memory_pct: Spread | None = None
     disk_pct: Spread | None = None
-    """Used share of the disk."""
 
     @property
     def is_empty(self) -> bool:
@@ -52,8 +51,6 @@ class HostUtilisation:
 
 @dataclass(frozen=True)
 class ObservedJob:
-    """The facts that are known of a training job."""
-
     name: str
     status: str
     """As the platform words it."""

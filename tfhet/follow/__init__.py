@@ -17,5 +17,4 @@ if TYPE_CHECKING:
     from tfhet.follow.examination import Examined, examine
     from tfhet.follow.following import Followed, follow
 
-
 lazy.names_on_demand(__name__)

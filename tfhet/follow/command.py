@@ -9,7 +9,6 @@ from tfhet.command_line import add_examples, add_output, number
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds `tfhet follow` and `tfhet diagnose`."""
     follow = commands.add_parser("follow", help="the log, steps and cost of a training job, to its end; its record")
     add_examples(
         follow, "tfhet follow my-job-1700000000", "tfhet follow my-job-1700000000 --region eu-west-1 --every_s 30"

@@ -40,8 +40,6 @@ _DAY_S = 86400
 
 @dataclass(frozen=True)
 class Examined:
-    """A job with its diagnosis."""
-
     state: JobState
     hosts: Sequence[HostUtilisation]
     diagnosis: Diagnosis
@@ -128,10 +126,8 @@ def measured(
     now_s: float,
 ) -> list[HostUtilisation]:
     """Returns what each host of a job used, in order; without values for a host that CloudWatch does not know.
-
     named_groups: by host, as their launchers named them. cloudwatch: boto3's client of that service. between_s: begin
-    and end of the time that counts, in seconds since 1970. Raises as `Patient` does.
-    """
+    and end of the time that counts, in seconds since 1970. Raises as `Patient` does."""
     hosts = [f"algo-{number + 1}" for number in range(state.hosts)]
     samples = _samples(state.name, hosts, cloudwatch, aws, between_s, now_s)
     groups = {group.name: group for group in state.groups}

@@ -33,8 +33,6 @@ CALLS_PER_S = 4.0
 
 @dataclass(frozen=True)
 class Followed:
-    """The result of following a job."""
-
     summary: RunSummary
     folder: RunFolder
 

@@ -1,7 +1,4 @@
-"""The content of a training job's log: its hosts and its steps.
-
-SageMaker does not say which host is in which group; the launcher on the host does.
-"""
+"""The content of a training job's log: its steps, and its hosts, whose groups only their launchers tell."""
 
 from __future__ import annotations
 

@@ -14,8 +14,6 @@ _HOST = re.compile(r"(algo-\d+)(?:-|$)")
 
 @dataclass(frozen=True)
 class LogLine:
-    """One line that a host printed."""
-
     host: str
     at_ms: int
     """Time in milliseconds since 1970."""

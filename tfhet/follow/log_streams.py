@@ -23,8 +23,6 @@ PEEKED = 2
 """Number of pages that `peek` reads at each end of a stream."""
 PAGES = 10_000
 """Maximum number of pages of a stream at one look; a page has up to 10,000 lines, or 1 MB."""
-
-
 _Event = tuple[int, int, str]
 """Time and time of ingestion, in milliseconds since 1970, and message."""
 

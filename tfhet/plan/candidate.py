@@ -112,7 +112,6 @@ class Space:
 
 
 def candidates(workload: Workload, clusters: Iterable[ClusterShape], price_of: UsdPerHour) -> list[Candidate]:
-    """Returns each cluster with its best layout."""
     return [
         Candidate(predict(workload, cluster, best_layout(workload, cluster)[1]), cluster.usd_per_hour(price_of))
         for cluster in clusters
@@ -120,10 +119,8 @@ def candidates(workload: Workload, clusters: Iterable[ClusterShape], price_of: U
 
 
 def ranking(found: Sequence[Candidate]) -> list[Candidate]:
-    """Returns the candidates with the best first: by expected money, or by time where no price is known.
-
-    Of equally cheap ones, the one with the fewest hosts is better, then the fastest, then the smallest.
-    """
+    """Returns the candidates with the best first: by expected money, or by time where no price is known. Of equally
+    cheap ones, the one with the fewest hosts is better, then the fastest, then the smallest."""
     is_priced = any(one.usd_per_hour is not None for one in found)
 
     def rank(one: Candidate) -> tuple[float, ...]:
@@ -137,10 +134,8 @@ def ranking(found: Sequence[Candidate]) -> list[Candidate]:
 
 
 def frontier(found: Sequence[Candidate]) -> list[Candidate]:
-    """Returns the candidates that no other beats in both money and time, the cheapest first.
-
-    Without prices, it is the fastest one alone.
-    """
+    """Returns the candidates that no other beats in both money and time, the cheapest first. Without prices, it is the
+    fastest one alone."""
     best, kept = math.inf, []
     for one in ranking(found):
         if one.s_per_million.value < best:

@@ -72,10 +72,8 @@ class Supply:
 
 
 def ceilings(demand: Demand, supply: Supply, where: Where) -> dict[Resource, float]:
-    """Returns the seconds that each resource needs for the step, for those resources that the step uses.
-
-    Raises UsageError where only data hosts are to prepare examples and there are none.
-    """
+    """Returns the seconds that each resource needs for the step, for those resources that the step uses. Raises
+    UsageError where only data hosts are to prepare examples and there are none."""
     source_s = demand.source_bytes / supply.source_bytes_per_s
     found = {Resource.ACCELERATOR: demand.accelerator_s, Resource.SOURCE: source_s}
     if where is Where.TRAINER:

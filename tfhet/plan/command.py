@@ -18,7 +18,6 @@ DATA_FAMILIES = "ml.c5,ml.c6i,ml.c7i"
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds `tfhet plan`."""
     plan = commands.add_parser("plan", help="the cheapest cluster and the cut, from a profile and prices")
     add_examples(plan, "tfhet plan --run", "tfhet plan --profile p.json --cluster ml.g5.xlarge --accelerator_ms 80..92")
     plan.set_defaults(run=run)

@@ -1,7 +1,4 @@
-"""From measurements and prices to a plan: today's cluster, the best with and without data hosts, and the choice.
-
-`tfhet.advice` says a plan in sentences.
-"""
+"""From measurements and prices to a plan: today's cluster, the best with and without data hosts, and the choice."""
 
 from __future__ import annotations
 
@@ -9,15 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tfhet.plan.candidate import (
-    Candidate,
-    PlanLimits,
-    Space,
-    break_even_usd_per_hour,
-    candidates,
-    frontier,
-    ranking,
-)
+from tfhet.plan.candidate import Candidate, PlanLimits, Space, break_even_usd_per_hour, candidates, frontier, ranking
 from tfhet.plan.ceiling import Where
 from tfhet.plan.host import ClusterShape, UsdPerHour
 from tfhet.plan.prediction import best_layout
@@ -38,7 +27,6 @@ class Plan:
     candidates: tuple[Candidate, ...]
     """Candidates, the best first."""
     plane: DataPlane
-    """The data plane that moves batches from data hosts to ranks."""
     chosen: int | None
     """Index of the best candidate; None when none keeps the limits."""
     runner_up: int | None
@@ -148,11 +136,9 @@ def make_plan(
     saves_us: float = 0.0,
     notes: Sequence[str] = (),
 ) -> Plan:
-    """Returns the choice among today's cluster and every one of the space.
-
-    plane: the data plane whose costs `workload` has. saves_us: CPU microseconds per example that cheaper stages may
-    save, at most. notes: assumptions of the inputs. Raises UsageError for inputs that do not fit.
-    """
+    """Returns the choice among today's cluster and every one of the space. plane: the data plane whose costs `workload`
+    has. saves_us: CPU microseconds per example that cheaper stages may save, at most. notes: assumptions of the inputs.
+    Raises UsageError for inputs that do not fit."""
     found = ranking(candidates(workload, dict.fromkeys([today, *space.clusters()]), price_of))
     edge = {one.cluster for one in frontier(found)}
     found = [replace(one, missed=limits.missed(one), on_frontier=one.cluster in edge) for one in found]

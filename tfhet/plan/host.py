@@ -39,7 +39,6 @@ class HostType:
 
     @classmethod
     def of(cls, instance: Instance, speed: Interval = AS_PROFILED) -> HostType:
-        """Returns a type of the catalogue."""
         return cls(instance.name, instance.vcpus, instance.gpus, instance.gpu_kind, instance.network_gbit_per_s, speed)
 
     @property
@@ -80,16 +79,13 @@ class ClusterShape:
 
     def __post_init__(self) -> None:
         if self.dnn_hosts < 1 or self.data_hosts < 0 or (self.data is None) != (self.data_hosts == 0):
-            raise UsageError(
-                f"{self.dnn_hosts} dnn hosts and {self.data_hosts} data hosts: name the type of a group with hosts"
-            )
+            hosts = f"{self.dnn_hosts} dnn hosts and {self.data_hosts} data hosts"
+            raise UsageError(f"{hosts}: name the type of a group with hosts")
 
     @classmethod
     def parse(cls, text: str, type_of: Callable[[str], HostType]) -> ClusterShape:
         """Returns the cluster of `ml.p4d.24xlarge` or `2*ml.g5.xlarge+3*ml.c5.4xlarge`: dnn hosts, then data hosts.
-
-        Raises UsageError for other texts, and whatever `type_of` raises.
-        """
+        Raises UsageError for other texts, and whatever `type_of` raises."""
         groups = [re.fullmatch(r"\s*(?:(\d+)\s*\*)?\s*([\w.-]+)\s*", part) for part in text.split("+")]
         if not 1 <= len(groups) <= 2 or None in groups:
             raise UsageError(f"cluster {text!r}: write it like 1*ml.p4d.24xlarge+2*ml.c5.18xlarge")

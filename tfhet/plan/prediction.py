@@ -28,8 +28,6 @@ class Layout:
 
 @dataclass(frozen=True)
 class Prediction:
-    """The expected step."""
-
     cluster: ClusterShape
     layout: Layout
     cut: CutCost
@@ -56,7 +54,6 @@ class Prediction:
 
 
 def demand(workload: Workload, cluster: ClusterShape, layout: Layout, view: View = View.EXPECTED) -> Demand:
-    """Returns the demand of one step of all ranks of this cluster."""
     pipeline, trainer, costs = workload.pipeline, workload.trainer, workload.plane_costs
     ranks, cut = cluster.ranks, pipeline.cuts[layout.cut]
     examples = ranks * trainer.batch_size
@@ -85,7 +82,6 @@ def demand(workload: Workload, cluster: ClusterShape, layout: Layout, view: View
 
 
 def supply(workload: Workload, cluster: ClusterShape, layout: Layout, view: View = View.EXPECTED) -> Supply:
-    """Returns the supply of this cluster."""
     dnn, data = cluster.dnn, cluster.data
     serving = cluster.data_hosts + (cluster.dnn_hosts if layout.where is Where.EVERYWHERE else 0)
     preparing = cluster.dnn_hosts if layout.where is Where.TRAINER else max(1, serving)
@@ -108,10 +104,8 @@ def step_s(workload: Workload, cluster: ClusterShape, layout: Layout) -> float:
 
 
 def predict(workload: Workload, cluster: ClusterShape, layout: Layout) -> Prediction:
-    """Returns the expected step, and the step with every input at its best and at its worst.
-
-    Raises UsageError for a layout that the cluster or the pipeline does not have.
-    """
+    """Returns the expected step, and the step with every input at its best and at its worst. Raises UsageError for a
+    layout that the cluster or the pipeline does not have."""
     if not -len(workload.pipeline.cuts) <= layout.cut < len(workload.pipeline.cuts):
         raise UsageError(f"cut {layout.cut}: the pipeline has {len(workload.pipeline.cuts)} places to be cut")
     seen = {

@@ -34,8 +34,6 @@ class CutCost:
 
 @dataclass(frozen=True)
 class PipelineCost:
-    """Cost of an input pipeline."""
-
     cuts: tuple[CutCost, ...]
     """Places where it can be cut, in order, at least one; the last one has the whole pipeline before it."""
     source_bytes: float = 0.0

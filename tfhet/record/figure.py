@@ -36,11 +36,9 @@ class Figure:
     def ratio(
         cls, numerator: Sequence[float], denominator: Sequence[float], *, unit: str = "x", against: str | None = None
     ) -> Figure:
-        """The ratio of the medians of two series whose i-th samples were measured next to each other.
-
-        How many times cheaper b is than a is `Figure.ratio(a, b)`. Raises UsageError for unequal lengths, no samples,
-        or a denominator that is not positive.
-        """
+        """The ratio of the medians of two series whose i-th samples were measured next to each other. How many times
+        cheaper b is than a is `Figure.ratio(a, b)`. Raises UsageError for unequal lengths, no samples, or a denominator
+        that is not positive."""
         low, high = bootstrap_ratio(numerator, denominator)
         pairs = tuple(float(above) / float(below) for above, below in zip(numerator, denominator, strict=True))
         return cls(median(numerator) / median(denominator), low, high, unit, len(pairs), against, pairs)

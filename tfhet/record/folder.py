@@ -153,8 +153,7 @@ class EventTail:
     def read(self) -> dict[str, dict[str, Any]]:
         """Reads what came since the last call; returns `seen`. Raises OSError."""
         for line in self._tail.new():
-            event = _parsed(line)
-            if event is not None and isinstance(name := event.get("event"), str):
+            if (event := _parsed(line)) and isinstance(name := event.get("event"), str):
                 self.seen.setdefault(name, event)
         return self.seen
 

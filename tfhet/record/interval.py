@@ -32,7 +32,6 @@ class Interval:
 
     @classmethod
     def exact(cls, value: float) -> Interval:
-        """A number without a spread."""
         return cls(float(value), float(value), float(value))
 
     @classmethod
@@ -54,7 +53,6 @@ class Interval:
         return {View.EXPECTED: self.value, View.BEST: self.high, View.WORST: self.low}[view]
 
     def figure(self, unit: str) -> Figure:
-        """The interval as records and plots take it."""
         return Figure(self.value, self.low, self.high, unit, 1)
 
     def to_json(self) -> dict[str, float]:

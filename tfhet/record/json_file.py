@@ -70,10 +70,8 @@ def write_json(path: Path, document: Mapping[str, Any]) -> Path:
 
 
 def read_json(path: Path, kind: str) -> dict[str, Any]:
-    """The JSON object in the file `path`. kind: name of the document ("run summary") in error messages.
-
-    Raises UsageError for a file that is missing or may not be read, and DataError for anything but a JSON object.
-    """
+    """The JSON object in the file `path`. kind: name of the document ("run summary") in error messages. Raises
+    UsageError for a file that is missing or may not be read, and DataError for anything but a JSON object."""
     try:
         content = Path(path).read_text(encoding="utf-8")
     except (FileNotFoundError, NotADirectoryError):

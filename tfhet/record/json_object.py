@@ -32,10 +32,7 @@ class Check:
     convert: Callable[[Any], Any] = lambda value: value
 
 
-@functools.cache
-def _types_of(cls: Any) -> dict[str, Any]:
-    """The types of a dataclass's fields, by name."""
-    return typing.get_type_hints(cls, include_extras=True)
+_types_of = functools.cache(functools.partial(typing.get_type_hints, include_extras=True))
 
 
 def check_schema(document: Mapping[str, Any], kind: str, schema: int, where: str = "") -> None:
@@ -44,10 +41,8 @@ def check_schema(document: Mapping[str, Any], kind: str, schema: int, where: str
     if found != schema or isinstance(found, bool):
         place = f" in {where}" if where else ""
         version = "no schema version" if found is None else f"schema {shown(found)}"
-        raise UsageError(
-            f"{kind}{place} has {version}; this tfhet reads schema {schema}: "
-            "read it with the tfhet that wrote it, or run again to write a new one"
-        )
+        cure = "read it with the tfhet that wrote it, or run again to write a new one"
+        raise UsageError(f"{kind}{place} has {version}; this tfhet reads schema {schema}: {cure}")
 
 
 def from_json_object(cls: type[T], content: Any, what: str, where: str = "", *, strict: bool = False) -> T:

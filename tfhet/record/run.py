@@ -137,10 +137,7 @@ class RunSummary:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any], where: str = "") -> RunSummary:
-        """The inverse of `to_json`. where: path for error messages.
-
-        A missing field takes its default. Raises UsageError for another schema version, and DataError for a field of
-        the wrong type.
-        """
+        """The inverse of `to_json`. where: path for error messages. A missing field takes its default. Raises
+        UsageError for another schema version, and DataError for a field of the wrong type."""
         check_schema(content, KIND, SCHEMA, where)
         return from_json_object(cls, content, KIND, where)

@@ -57,11 +57,9 @@ def bootstrap_median(samples: Sequence[float]) -> tuple[float, float]:
 
 
 def bootstrap_ratio(numerator: Sequence[float], denominator: Sequence[float]) -> tuple[float, float]:
-    """The 95 % interval (low, high) of the ratio of medians of paired samples.
-
-    The i-th samples were measured next to each other, and pairs are drawn, so a drift of the machine that affects both
-    cancels. Raises UsageError for unequal lengths, no samples, or a denominator that is not positive.
-    """
+    """The 95 % interval (low, high) of the ratio of medians of paired samples. The i-th samples were measured next to
+    each other, and pairs are drawn, so a drift of the machine that affects both cancels. Raises UsageError for unequal
+    lengths, no samples, or a denominator that is not positive."""
     above, below = _array(numerator), _array(denominator)
     if above.size != below.size:
         raise UsageError(f"paired samples differ in number: {above.size} and {below.size}")

@@ -1,7 +1,5 @@
-"""The timeline of a run: every step of every rank, and what hosts used, in the order of time.
-
-Ranks and launchers each append to a `TimelineFile`, by their host's clock; `Timeline.join` puts all on the leader's.
-"""
+"""The timeline of a run: every step of every rank, and what hosts used, in the order of time. Ranks and launchers each
+append to a `TimelineFile`, by their host's clock; `Timeline.join` puts all on the leader's."""
 
 from __future__ import annotations
 

@@ -69,8 +69,6 @@ class WaitPart:
 
 @dataclass(frozen=True)
 class Waiting:
-    """The wait of a run, and its parts."""
-
     mean_pct: float | None = None
     """Share of the steps' time, 0 to 100; None where it is not known. Likewise the two below."""
     median_pct: float | None = None
@@ -89,11 +87,8 @@ class Waiting:
 
     @classmethod
     def of(cls, steps: Sequence[StepTime], *, stretch: float = 1, mean_pct: float | None = None) -> Waiting:
-        """Divides the wait of measured steps of one rank.
-
-        stretch: number of steps of which each of `steps` is the mean. mean_pct: the share of all ranks; what other
-        ranks wait beyond this one counts as steady.
-        """
+        """Divides the wait of measured steps of one rank. stretch: number of steps of which each of `steps` is the
+        mean. mean_pct: the share of all ranks; what other ranks wait beyond this one counts as steady."""
         durs_s = [step.dur_s if 0 < step.dur_s < _MOST_S else 0.0 for step in steps]
         waits_s = [max(0.0, min(dur_s, step.wait_s)) for dur_s, step in zip(durs_s, steps, strict=True)]
         whole_s = stretch * sum(durs_s)

@@ -16,5 +16,4 @@ if TYPE_CHECKING:
     from tfhet.steps.meter import Journal, Meter
     from tfhet.steps.script_steps import ScriptSteps, step
 
-
 lazy.names_on_demand(__name__)

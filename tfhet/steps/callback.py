@@ -11,14 +11,11 @@ from tfhet.steps.script_steps import ScriptSteps
 
 
 class StepCallback(tf.keras.callbacks.Callback):
-    """Ends a step after each batch of `model.fit`, as `tfhet.step()` does in a loop of one's own. Optional.
-
-    With it, metric lines have the loss, and what `fit` does between epochs is part of no step.
-    """
+    """Ends a step after each batch of `model.fit`, as `tfhet.step()` does in a loop of one's own. Optional. With it,
+    metric lines have the loss, and what `fit` does between epochs is part of no step."""
 
     _supports_tf_logs = True  # the loss stays on the device until a metric line is due
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
-        steps = ScriptSteps.here()
-        if steps is not None:
+        if steps := ScriptSteps.here():
             steps.end_step((logs or {}).get("loss"))

@@ -1,7 +1,4 @@
-"""The meter of a rank: its steps, its pauses, and the figures that follow from them; and the journal of both.
-
-What a step's components are, the wait among them, is defined in `tfhet.record.step_time`.
-"""
+"""The meter of a rank: its steps, its pauses, and the figures that follow from them; and the journal of both."""
 
 from __future__ import annotations
 
@@ -97,8 +94,7 @@ class Meter:
 
     def parts_line(self) -> str:
         """The line at the end of a run with the median of each component of a step."""
-        parts = self.parts_ms()
-        return str(StepPartsLine(parts)) if parts else "[tfhet] no step was taken"
+        return str(StepPartsLine(parts)) if (parts := self.parts_ms()) else "[tfhet] no step was taken"
 
     def summary(self, job: JobContext, **more: Any) -> RunSummary:
         """The summary of a run with these steps; `more` of its fields win."""
@@ -132,9 +128,7 @@ class Meter:
 
 class Journal:
     """Writes each step and pause of a meter once to the run's timeline, where the launcher asked for step times.
-
-    Between two calls of `write` it costs nothing, and a disk that stalls holds up no step.
-    """
+    Between two calls of `write` it costs nothing, and a disk that stalls holds up no step."""
 
     def __init__(self, job: JobContext, meter: Meter, clock: Clock = SYSTEM):
         folder = job.timeline_dir

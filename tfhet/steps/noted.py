@@ -49,8 +49,8 @@ class NotedDataset:
     def __init__(self, dataset: tf.data.Dataset, ops: Any | None, has_ids: bool = False):
         """ops: the compiled ones of `deliveries`, or None. has_ids: whether elements end with ids and epochs, both
         int64 [batch], which are taken off; only with `ops`."""
-        self._has_ids = has_ids
-        self._ops, self._injects = ops, _injects_prefetch(dataset.options())
+        self._has_ids, self._ops, options = has_ids, ops, dataset.options()
+        self._injects = False not in (options.experimental_optimization.inject_prefetch, options.autotune.enabled)
         self._plain: list[_PlainNotes] = []
         self._number, self._end = next(_numbers), next(_numbers)
         self._has_end = False
@@ -117,10 +117,6 @@ _numbers = itertools.count()
 
 def _notes(rows: np.ndarray) -> list[Note]:
     return [Note(asked, got, None if n < 0 else int(n), int(index)) for asked, got, n, index in rows.tolist()]
-
-
-def _injects_prefetch(options: tf.data.Options) -> bool:
-    return options.experimental_optimization.inject_prefetch is not False and options.autotune.enabled is not False
 
 
 def _without_injection(dataset: tf.data.Dataset) -> tf.data.Dataset:

@@ -98,10 +98,8 @@ class ScriptSteps:
     def watch(
         self, dataset: tf.data.Dataset, training: bool = True, pipeline: Pipeline | None = None
     ) -> tf.data.Dataset:
-        """The same data set; its deliveries, and those of what is made of it, are noted.
-
-        pipeline: what it is of. Where this `takes_ids`, its elements end with ids and epochs, which are taken off.
-        """
+        """The same data set; its deliveries, and those of what is made of it, are noted. pipeline: what it is of. Where
+        this `takes_ids`, its elements end with ids and epochs, which are taken off."""
         has_ids, kind = pipeline is not None and self.takes_ids(training), self._kind(training)
         noted = NotedDataset(dataset, native.ops("deliveries"), has_ids)
         if kind == TRAINING and pipeline is None:
@@ -233,10 +231,8 @@ def _number(loss: Any) -> float | None:
 
 @contextlib.contextmanager
 def step() -> Iterator[OwnStep]:
-    """A step of a training script: several batches may belong to it, and what follows it is not part of it.
-
-    Optional. Without it, a step is what a script does between two batches. Costs nothing without a launcher.
-    """
+    """A step of a training script: several batches may belong to it, and what follows it is not part of it. Optional.
+    Without it, a step is what a script does between two batches. Costs nothing without a launcher."""
     this, steps = OwnStep(), ScriptSteps.here()
     if steps is not None:
         steps.expect_ends()

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the commands."""
     init = commands.add_parser("init", help="write the files of a first job: train.py, cluster.yaml, job.yaml")
     add_examples(init, "tfhet init", "tfhet init first")
     init.add_argument("directory", nargs="?", type=Path, default=Path(), help="default: this one")

@@ -138,8 +138,6 @@ class Profiler:
 
 @dataclass(frozen=True)
 class Job:
-    """A training job."""
-
     name: Annotated[str, values.JOB_NAME]
     """Prefix of the names of its training jobs; the time follows."""
     image: Annotated[str, values.IMAGE]
@@ -206,10 +204,8 @@ class Job:
         return [word for name, value in named for word in (name, str(value))]
 
     def mistake(self, where: str, why: str) -> UsageError:
-        """Returns an error that names the file, the line of a field like `code: script`, the field, and `why`.
-
-        The line is that of the nearest part above the field where the file does not have the field.
-        """
+        """Returns an error that names the file, the line of a field like `code: script`, the field, and `why`. The
+        line is that of the nearest part above the field where the file does not have the field."""
         part = where
         while part and part not in self.lines:
             part = part.rpartition(": ")[0]

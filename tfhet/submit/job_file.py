@@ -25,10 +25,8 @@ _TYPE = Kind(str, "an instance type")
 
 
 def read(path: Path, known: Catalogue | None = None) -> Job:
-    """Returns the job of a file, whose relative directories are relative to the file's.
-
-    known: instance types; None: the default catalogue. Raises UsageError for a file that cannot be read, or is refused.
-    """
+    """Returns the job of a file, whose relative directories are relative to the file's. known: instance types; None:
+    the default catalogue. Raises UsageError for a file that cannot be read, or is refused."""
     return parse(read_text(path, "job file"), str(path), known)
 
 

@@ -58,9 +58,7 @@ def write_plan(path: Path, plan: Plan) -> Path:
 
 def _with_section(text: str, old: str, new: str, content: dict[str, Any]) -> str:
     """Returns the text with the top-level section `old` replaced by `new`, which goes to the end if there is no `old`.
-
-    A section reaches to the next one; blank lines and comments in the first column before that stay.
-    """
+    A section reaches to the next one; blank lines and comments in the first column before that stay."""
     lines = [line.rstrip("\n") + "\n" for line in text.splitlines(keepends=True)]
     top: Any = yaml.compose(text, Loader=yaml.SafeLoader)
     keys = {key.value: key.start_mark.line for key, _ in top.value}

@@ -24,8 +24,6 @@ _NUMBER = "-?[0-9.]+"
 
 
 class MetricDefinition(NamedTuple):
-    """One number of the log."""
-
     name: str
     """Name in CloudWatch, at most 255 characters."""
     regex: str
@@ -65,10 +63,8 @@ DEFINITIONS = (
 
 
 def create_request(job: Job, job_name: str, archive_uri: str, secret: str) -> dict[str, Any]:
-    """Returns the arguments of boto3's `create_training_job`.
-
-    job_name: at most 63 characters. archive_uri: S3 URI of the packed code. secret: of the launchers' link.
-    """
+    """Returns the arguments of boto3's `create_training_job`. job_name: at most 63 characters. archive_uri: S3 URI of
+    the packed code. secret: of the launchers' link."""
     request: dict[str, Any] = {
         "TrainingJobName": job_name,
         "RoleArn": job.role,
@@ -106,11 +102,8 @@ def create_request(job: Job, job_name: str, archive_uri: str, secret: str) -> di
 
 
 def _checkpoints(job: Job, job_name: str) -> dict[str, str]:
-    """Returns CheckpointConfig; {} without checkpoints.
-
-    A job on spot hosts has them in any case. Where the file names no place they lie below the training job's own
-    output: its retries go on from them, and another job does not.
-    """
+    """Returns CheckpointConfig; {} without checkpoints. A job on spot hosts has them in any case. Where the file names
+    no place they lie below the training job's own output: its retries go on from them, and another job does not."""
     if job.checkpoints is None and job.spot is None:
         return {}
     given = job.checkpoints or CheckpointPlace()
@@ -148,11 +141,8 @@ def _channel(channel: Channel) -> dict[str, Any]:
 
 
 def hyperparameters(job: Job, job_name: str, archive_uri: str) -> dict[str, str]:
-    """Returns all hyperparameters of a request, each a JSON value as text.
-
-    archive_uri: S3 URI of sourcedir.tar.gz. With MPI the toolkit starts the ranks, on the dnn group only; else every
-    host starts its launcher once.
-    """
+    """Returns all hyperparameters of a request, each a JSON value as text. archive_uri: S3 URI of sourcedir.tar.gz.
+    With MPI the toolkit starts the ranks, on the dnn group only; else every host starts its launcher once."""
     found: dict[str, Any] = {
         **job.parameters,
         "sagemaker_submit_directory": archive_uri,

@@ -20,7 +20,6 @@ from tfhet.errors import UsageError
 PACKAGE = Path(__file__).parents[1]
 TEMPLATES = Path(__file__).parent / "templates"
 LAUNCHER = TEMPLATES / "launcher.py"
-"""The entry point of every host."""
 MARK = "# Written by tfhet package."
 REQUIREMENTS = """\
 {mark}
@@ -37,11 +36,9 @@ WHEEL = "Wheel-Version: 1.0\nGenerator: tfhet package\nRoot-Is-Purelib: true\nTa
 
 
 def make(target: Path, script: Path | None = None, requirements: Path | None = None) -> None:
-    """Makes the directory, or makes it anew: replaces what an earlier call wrote, and leaves other files.
-
-    script: the training script; None: the built-in trainer. requirements: further lines for requirements.txt. Raises
-    UsageError for a directory of somebody else's, and for files that would change how the toolkit starts the job.
-    """
+    """Makes the directory, or makes it anew: replaces what an earlier call wrote, and leaves other files. script: the
+    training script; None: the built-in trainer. requirements: further lines for requirements.txt. Raises UsageError for
+    a directory of somebody else's, and for files that would change how the toolkit starts the job."""
     listing, more = target / "requirements.txt", ""
     was_made = listing.is_file() and listing.read_text(encoding="utf-8").partition("\n")[0] == MARK
     if target.exists() and not target.is_dir():
@@ -76,11 +73,9 @@ def make(target: Path, script: Path | None = None, requirements: Path | None = N
 
 
 def wheel() -> tuple[str, bytes]:
-    """Returns name and content of a wheel of this package. Raises UsageError where the package is not installed.
-
-    Its version ends with the hash of what is in it: pip leaves an installed tfhet alone when the version is the same,
-    so an image's own would otherwise hide this one. The same content gives the same wheel.
-    """
+    """Returns name and content of a wheel of this package. Raises UsageError where the package is not installed. Its
+    version ends with the hash of what is in it: pip leaves an installed tfhet alone when the version is the same, so an
+    image's own would otherwise hide this one. The same content gives the same wheel."""
     installed = _installed()
     paths = [path for path in sorted(PACKAGE.rglob("*")) if path.is_file() and "__pycache__" not in path.parts]
     files = {f"tfhet/{path.relative_to(PACKAGE).as_posix()}": path.read_bytes() for path in paths}
@@ -107,9 +102,8 @@ def _installed() -> metadata.Distribution:
     try:
         return metadata.distribution("tfhet")
     except metadata.PackageNotFoundError:
-        raise UsageError(
-            "tfhet is not installed here, so it cannot be packed: pip install tfhet, or a checkout"
-        ) from None
+        missing = "tfhet is not installed here, so it cannot be packed: pip install tfhet, or a checkout"
+        raise UsageError(missing) from None
 
 
 def _required(package: str) -> str:

@@ -38,10 +38,8 @@ class Archive:
 
     @classmethod
     def of(cls, code: Code) -> Archive:
-        """Packs without owners, times and permissions (but for the right to execute); links are followed.
-
-        Raises UsageError for a directory that is too large, cannot be read, or holds a link to a directory.
-        """
+        """Packs without owners, times and permissions (but for the right to execute); links are followed. Raises
+        UsageError for a directory that is too large, cannot be read, or holds a link to a directory."""
         packed, total = io.BytesIO(), 0
         with tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as archive:
             for name, path in _files(code.directory):
@@ -93,10 +91,8 @@ class JobSubmission:
 
     @classmethod
     def of(cls, job: Job, name: str | None = None, clock: Clock = SYSTEM) -> JobSubmission:
-        """Makes a training job with a fresh secret; its name is by default the job's name and the time (UTC).
-
-        Raises UsageError for a name that SageMaker would refuse, and for code that cannot be packed or would not start.
-        """
+        """Makes a training job with a fresh secret; its name is by default the job's name and the time (UTC). Raises
+        UsageError for a name that SageMaker would refuse, and for code that cannot be packed or would not start."""
         if name is None:
             name = f"{job.name}-{datetime.fromtimestamp(clock.wall(), timezone.utc):%Y%m%d-%H%M%S}"
         try:
@@ -117,10 +113,8 @@ class JobSubmission:
         return create_request(self.job, self.name, self.archive.uri, REDACTED)
 
     def send(self, sagemaker: Any, s3: Any) -> str:
-        """Stores the code, creates the training job, and returns its ARN. sagemaker, s3: boto3's clients.
-
-        Raises as `Patient` does, and never with the secret in the message.
-        """
+        """Stores the code, creates the training job, and returns its ARN. sagemaker, s3: boto3's clients. Raises as
+        `Patient` does, and never with the secret in the message."""
         patient = Patient(self.clock)
         try:
             patient(s3.put_object, **self.archive.place, Body=self.archive.content)

@@ -1,7 +1,5 @@
-"""The kinds of single values of a job file: SageMaker's limits, which its client does not check, and ours.
-
-The patterns and lengths are those of CreateTrainingJob in botocore's service model (1.44.5).
-"""
+"""The kinds of single values of a job file: our limits, and SageMaker's, which its client does not check: patterns and
+lengths of CreateTrainingJob in botocore's service model (1.44.5)."""
 
 from __future__ import annotations
 
@@ -16,8 +14,6 @@ Value = str | int | float | bool
 VALUE_CHARACTERS = 2500
 """Maximum length of a hyperparameter, as JSON."""
 _BUCKET = r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]"
-
-
 _SAGEMAKER_NAME = (r"[a-zA-Z0-9](-*[a-zA-Z0-9])*", "letters, digits and '-' between them")
 TRAINING_JOB_NAME = matching(*_SAGEMAKER_NAME, 63)
 JOB_NAME = matching(*_SAGEMAKER_NAME, 63 - 16)  # the time needs 16

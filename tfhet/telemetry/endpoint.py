@@ -20,12 +20,9 @@ async def serve_metrics(
     labels: Mapping[str, str],
     say: Callable[[str], None],
 ) -> None:
-    """Serves the values of one launcher at `host`:`port` (0: a free port) until it is cancelled.
-
-    values: returns the current values; it is called on the launcher's event loop, once per request. labels: labels of
-    all values. say: takes lines for the log. Returns early, with a line for the log, where the port cannot be had: the
-    job goes on without metrics.
-    """
+    """Serves the values of one launcher at `host`:`port` (0: a free port) until it is cancelled. Returns early, with a
+    line for the log, where the port cannot be had: the job goes on without metrics. values: called on the launcher's
+    event loop, once per request. labels: of all values. say: takes lines for the log."""
     # Imported when needed: prometheus_client takes as long to import as the rest of a launcher.
     from tfhet.telemetry.metrics_server import MetricsServer
 

@@ -17,8 +17,7 @@ GPU_DRIVER = Path("/proc/driver/nvidia/gpus")
 def gpu_count(env: Mapping[str, str], driver: Path = GPU_DRIVER) -> int:
     """Number of GPUs that a process with these variables may use. The first source that is present decides:
     `CUDA_VISIBLE_DEVICES`, `SM_NUM_GPUS`, the driver."""
-    visible = env.get("CUDA_VISIBLE_DEVICES")
-    if visible is not None:
+    if (visible := env.get("CUDA_VISIBLE_DEVICES")) is not None:
         names = [name.strip() for name in visible.split(",")]
         # CUDA ignores everything from the first invalid name on, such as -1 (CUDA programming guide).
         return next((i for i, name in enumerate(names) if not name or name.startswith("-")), len(names))
@@ -65,13 +64,9 @@ class GpuMonitor:
             try:
                 handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
                 while not self._ended.is_set():
-                    self.latest = tuple(
-                        (
-                            float(nvml.nvmlDeviceGetUtilizationRates(handle).gpu),
-                            int(nvml.nvmlDeviceGetMemoryInfo(handle).used),
-                        )
-                        for handle in handles
-                    )
+                    rates = map(nvml.nvmlDeviceGetUtilizationRates, handles)
+                    memory = map(nvml.nvmlDeviceGetMemoryInfo, handles)
+                    self.latest = tuple((float(one.gpu), int(its.used)) for one, its in zip(rates, memory, strict=True))
                     self._ended.wait(period_s)
             finally:
                 with contextlib.suppress(nvml.NVMLError):

@@ -39,11 +39,8 @@ _TOTALS = {"steps": STEPS, "examples": EXAMPLES, "step_s": STEP_S, "wait_s": WAI
 
 
 def training_metrics(totals: Mapping[str, float], line: MetricLine | None) -> dict[Metric, float]:
-    """Metrics of a training script, as far as they are known.
-
-    totals: sums since the script began, with the names of `trainer.Meter.totals`. line: the last metric line; None
-    before the first one, and on ranks that print none.
-    """
+    """Metrics of a training script, as far as they are known. totals: sums since the script began, with the names of
+    `trainer.Meter.totals`. line: the last metric line; None before the first one, and on ranks that print none."""
     values = {metric: totals[name] for name, metric in _TOTALS.items() if name in totals}
     if line is not None:
         values[EPOCH] = line.epoch
@@ -55,10 +52,8 @@ def training_metrics(totals: Mapping[str, float], line: MetricLine | None) -> di
 def emf_line(namespace: str, dimensions: Mapping[str, str], line: MetricLine, at_s: float) -> str:
     """A metric line in CloudWatch's embedded metric format (EMF): one JSON object, without a line break.
 
-    Source: "Specification: Embedded metric format", Amazon CloudWatch User Guide.
-
     dimensions: values by name, at most 30, all in one set. at_s: seconds since 1970. A loss that is not finite is left
-    out, because neither JSON nor CloudWatch can represent it.
+    out, because neither JSON nor CloudWatch can represent it. Source: "Embedded metric format", CloudWatch User Guide.
     """
     numbers = {name: value for name, value in line.numbers().items() if math.isfinite(value)}
     directive = {

@@ -27,9 +27,7 @@ class MetricsServer(ThreadingWSGIServer):
 
     def __init__(self, host: str, port: int, values: Callable[[], Mapping[Metric, float]], labels: Mapping[str, str]):
         """Listens at `host`:`port` (0: a free port). Raises OSError or OverflowError where the port cannot be had.
-
-        values: returns the current values; called once per request, on its connection's thread. labels: of all values.
-        """
+        values: called once per request, on its connection's thread. labels: of all values."""
         self.address_family = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][0]
         super().__init__((host, port), _Handler)
         registry = CollectorRegistry()

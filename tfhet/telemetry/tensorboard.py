@@ -44,11 +44,9 @@ class ScalarFile:
 
 
 def write_scalars(timeline: Timeline, folder: Path) -> list[Path]:
-    """Writes one event file per rank (by step) and per host (by seconds since the run's first entry).
-
-    Returns their paths. They lie in the folders `rank-N` and `host-NAME` below `folder`; files of the same names are
-    replaced. Raises UsageError when tensorboard is not installed.
-    """
+    """Writes one event file per rank (by step) and per host (by seconds since the run's first entry). Returns their
+    paths. They lie in the folders `rank-N` and `host-NAME` below `folder`; files of the same names are replaced. Raises
+    UsageError when tensorboard is not installed."""
     began_s = timeline.began_s
     points: dict[str, list[tuple[float, int, dict[str, float]]]] = defaultdict(list)
     for step in timeline.steps:
@@ -59,8 +57,7 @@ def write_scalars(timeline: Timeline, folder: Path) -> list[Path]:
         points[run].append((ended_s, round(ended_s - began_s), dict(_of_use(use))))
     written = []
     for run, found in sorted(points.items()):
-        file = ScalarFile(folder / run, began_s, run)
-        with contextlib.closing(file):
+        with contextlib.closing(ScalarFile(folder / run, began_s, run)) as file:
             for point in found:
                 file.add(*point)
         written.append(file.path)
@@ -70,16 +67,14 @@ def write_scalars(timeline: Timeline, folder: Path) -> list[Path]:
 def _of_step(step: StepTime) -> Iterator[tuple[str, float]]:
     yield "step/ms", 1e3 * step.dur_s
     for name in ("wait", "copy", "compute", "allreduce"):
-        seconds = getattr(step, f"{name}_s")
-        if seconds is not None:
+        if (seconds := getattr(step, f"{name}_s")) is not None:
             yield f"step/{name}_ms", 1e3 * seconds
 
 
 def _of_use(use: UsageSample) -> Iterator[tuple[str, float]]:
     for name, cpus in use.processes.items():
         yield f"cpus/{name}-{use.member}" if name == "launcher" else f"cpus/{name}", cpus
-    host = use.machine
-    if host is not None:
+    if host := use.machine:
         yield f"host/{host.counted}_cpus", host.cpus
         yield "host/memory_mib", host.memory_bytes / MIB
         yield "host/received_mib_per_s", host.received_bytes_per_s / MIB

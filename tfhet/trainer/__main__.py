@@ -22,7 +22,6 @@ from tfhet.trainer.training import STOP_CODE
 
 
 def main(argv: Sequence[str], env: Mapping[str, str]) -> int:
-    """Runs the script; returns the exit code."""
     answer_with_stack()
     logging.basicConfig(format="[tfhet] %(levelname)s: %(message)s")
     settings, job, paths = Settings.parse(argv), JobContext.from_env(env), host_paths(env)

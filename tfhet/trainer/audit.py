@@ -20,11 +20,9 @@ MOST = 1 << 18
 
 
 class Audit:
-    """The account of one epoch, to which all ranks contribute.
-
-    Each block of ids has an owner, the rank that knows which of them were seen; the others send it what they were
-    given. Every rank must construct the audit, and call what the others call, in their order.
-    """
+    """The account of one epoch, to which all ranks contribute. Each block of ids has an owner, the rank that knows
+    which of them were seen; the others send it what they were given. Every rank must construct the audit, and call what
+    the others call, in their order."""
 
     def __init__(self, source: Source, collective: Collective, before: Rest | None = None, bad: ArrayLike = ()):
         """before: what earlier runs left of the epoch, None on all ranks for all of it; a rank may know a part of what

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import tensorflow as tf
 
 from tfhet import planes, strategies
@@ -29,10 +28,8 @@ log = logging.getLogger("tfhet")
 
 
 def build(settings: Settings, job: JobContext, paths: HostPaths) -> Training:
-    """Forms the collective, declares the pipeline, checks what can be checked and builds the model.
-
-    Raises UsageError and DataError before any work is lost.
-    """
+    """Forms the collective, declares the pipeline, checks what can be checked and builds the model. Raises UsageError
+    and DataError before any work is lost."""
     seed = job.seed if settings.seed < 0 else settings.seed
     source = _source(settings, paths, seed)
     # Before anything is read: Gloo gives up after 30 s without all ranks, and the disk of one of them may be slow.
@@ -46,10 +43,8 @@ def build(settings: Settings, job: JobContext, paths: HostPaths) -> Training:
     pipeline = Pipeline(source, chain, settings.batch_size, seed=seed, shuffle=settings.shuffle)
     cut = Cut.smallest(pipeline) if settings.cut < 0 else Cut(settings.cut).checked(pipeline)
     if pipeline.output.height is None or pipeline.output.width is None:
-        raise UsageError(
-            f"the model needs images of one size, and the chain {chain!r} gives {pipeline.output}; say --image_size N, "
-            "or begin the chain with decode() and a stage like random_resized_crop(224, 224)"
-        )
+        cure = "say --image_size N, or begin the chain with decode() and a stage like random_resized_crop(224, 224)"
+        raise UsageError(f"the model needs images of one size, and the chain {chain!r} gives {pipeline.output}; {cure}")
     if source.split_count() < 1:
         raise UsageError(f"source {source.name!r} has no splits: there is nothing to read")
     side = planes.get(job.plane).rank_side()
@@ -74,11 +69,9 @@ def _source(settings: Settings, paths: HostPaths, seed: int) -> Source:
     if kind != "synthetic":
         directory = paths.channel(text)
         if not directory.is_dir():
-            there = sorted(p.name for p in paths.input_data.glob("*"))
-            raise UsageError(
-                f"channel {text!r} is missing: {directory} is no directory; "
-                f"channels that are there: {', '.join(there) or 'none'}"
-            )
+            there = ", ".join(sorted(p.name for p in paths.input_data.glob("*"))) or "none"
+            missing = f"channel {text!r} is missing: {directory} is no directory"
+            raise UsageError(f"{missing}; channels that are there: {there}")
         return _records(directory, settings)
     try:
         examples, splits = int(numbers[0]), int(numbers[1])
@@ -97,34 +90,25 @@ def _records(directory: Path, settings: Settings, classes: Sequence[str] = ()) -
 
 def _check(source: Source, job: JobContext, collective: Collective) -> None:
     """Checks the source: the ranks of a host share its files, and all take the counts that those of rank 0's host find.
-
-    Bad records that are to be skipped are found by every rank, since each has to know them.
-    """
+    Bad records that are to be skipped are found by every rank, since each has to know them."""
     if not isinstance(source, TFRecordSource) or source.on_bad_record == "skip":
         source.check()
         return
-
-    def gather(counts: np.ndarray) -> np.ndarray:
-        return collective.gather(counts if job.rank < job.local_size else counts[:0], "files")
-
-    source.check((job.local_rank, job.local_size), gather)
+    share, is_on_first_host = (job.local_rank, job.local_size), job.rank < job.local_size
+    source.check(share, lambda counts: collective.gather(counts if is_on_first_host else counts[:0], "files"))
 
 
 def _validation(settings: Settings, pipeline: Pipeline, job: JobContext, paths: HostPaths) -> Reader | None:
-    """The reader of the validation data: the ranks prepare them themselves, by the stages without their chance.
-
-    Labels are numbered by the classes of the training data, where both channels name theirs. Raises UsageError for a
-    class that those do not have, and for fewer files than ranks.
-    """
+    """The reader of the validation data: the ranks prepare them themselves, by the stages without their chance. Labels
+    are numbered by the classes of the training data, where both channels name theirs. Raises UsageError for a class
+    that those do not have, and for fewer files than ranks."""
     if settings.data.startswith("synthetic") or not paths.channel(settings.validation).is_dir():
         return None
     source = _records(paths.channel(settings.validation), settings, Sidecar.classes_of(paths.channel(settings.data)))
     source.check()
     if source.split_count() < job.size:
-        raise UsageError(
-            f"channel {settings.validation!r} has {source.split_count()} files for {job.size} ranks; write at least "
-            "one for each rank"
-        )
+        few = f"channel {settings.validation!r} has {source.split_count()} files for {job.size} ranks"
+        raise UsageError(f"{few}; write at least one for each rank")
     given = [pipeline.input, *(placed.output for placed in pipeline.placed())]
     fixed = tuple(s for p, before in zip(pipeline.placed(), given, strict=False) for s in certain(p, before))
     same_size = replace(pipeline, source=source, stages=fixed, shuffle=0, shuffle_splits=False)
@@ -178,10 +162,8 @@ def _accelerator(
 
 def model(name: str, shape: tuple[int, int, int], classes: int) -> tf.keras.Model:
     """The named model for images in [0, 1] of `shape` (height, width, channels); its output is probabilities, float32.
-
     `resnet50` is ResNet-50 (He et al. 2015) without pre-trained weights, as Keras has it, for height and width of at
-    least 32. `small_cnn` has about 160,000 parameters at 32x32x3; it takes a second to build and is quick on a CPU.
-    """
+    least 32. `small_cnn` has about 160,000 parameters at 32x32x3; it takes a second to build and is quick on a CPU."""
     if name == "resnet50":
         return tf.keras.applications.ResNet50(weights=None, input_shape=shape, classes=classes)
     if name != "small_cnn":

@@ -36,24 +36,18 @@ class Superseded(TfhetError):
 
 
 class Checkpoints:
-    """The checkpoints of one training in one directory. Rank 0 alone writes and reads them.
-
-    A checkpoint is a folder `checkpoint-TERM-STEP`. The term tells trainings that used the directory one after the
-    other apart: what a former owner still writes never counts as newer, and is refused on the same file system.
-    """
+    """The checkpoints of one training in one directory. Rank 0 alone writes and reads them. A checkpoint is a folder
+    `checkpoint-TERM-STEP`. The term tells trainings that used the directory one after the other apart: what a former
+    owner still writes never counts as newer, and is refused on the same file system."""
 
     def __init__(self, directory: Path, keep: int = 3, job_id: str = "", **objects: Any):
-        self.directory = directory
-        self._keep = keep
-        self._owner = Owner(job_id)
+        self.directory, self._keep, self._owner = directory, keep, Owner(job_id)
         self._broken: set[Path] = set()
         self._checkpoint = tf.train.Checkpoint(**objects)
 
     def claim(self) -> None:
-        """Makes this training the owner of the directory, and removes what earlier ones left half written.
-
-        Raises UsageError when checkpoints cannot be written there.
-        """
+        """Makes this training the owner of the directory, and removes what earlier ones left half written. Raises
+        UsageError when checkpoints cannot be written there."""
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
             with self._locked():
@@ -66,11 +60,9 @@ class Checkpoints:
             raise UsageError(f"checkpoints cannot be written to {self.directory}: {error.strerror}") from None
 
     def save(self, progress: Progress, ledger: Ledger | None = None) -> Path:
-        """Writes a checkpoint beside the others, and gives it its name once it is on the disk.
-
-        ledger: what was seen of the pass that is not finished. Raises DataError when it cannot be written, and
-        Superseded when the directory has another owner by now.
-        """
+        """Writes a checkpoint beside the others, and gives it its name once it is on the disk. ledger: what was seen of
+        the pass that is not finished. Raises DataError when it cannot be written, and Superseded when the directory has
+        another owner by now."""
         final = self.directory / f"{_PREFIX}{self._owner.term:04d}-{progress.step:010d}"
         temporary = self.directory / f".{final.name}.{os.getpid()}"
         try:
@@ -87,9 +79,8 @@ class Checkpoints:
                 self._prune()
         except (OSError, tf.errors.OpError) as error:
             reason = str(error).strip().split("\n")[0]
-            raise DataError(
-                f"the checkpoint of step {progress.step} cannot be written to {self.directory}: {reason}", str(final)
-            ) from error
+            failed = f"the checkpoint of step {progress.step} cannot be written to {self.directory}: {reason}"
+            raise DataError(failed, str(final)) from error
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
         return final
@@ -106,11 +97,9 @@ class Checkpoints:
         return sorted(self.directory.glob(f"{_PREFIX}*"))
 
     def restore(self) -> tuple[Progress, Ledger | None] | None:
-        """Loads the newest whole checkpoint, and returns its ledger too if it was written within a pass.
-
-        Returns None if there is no checkpoint. Logs which ones are not whole and were passed over. Raises DataError if
-        there are some and none is whole, or if the newest whole one does not fit this training.
-        """
+        """Loads the newest whole checkpoint, and returns its ledger too if it was written within a pass. Returns None
+        if there is no checkpoint. Logs which ones are not whole and were passed over. Raises DataError if there are
+        some and none is whole, or if the newest whole one does not fit this training."""
         for path in reversed(found := self.all()):
             try:
                 manifest = Manifest.verified(path)
@@ -120,11 +109,9 @@ class Checkpoints:
                 continue
             return manifest.progress, self._load(path, manifest)
         if found:
-            raise DataError(
-                f"none of the {len(found)} checkpoints in {self.directory} is whole: remove them, or say "
-                "--resume False to train from the start",
-                str(self.directory),
-            )
+            none_is = f"none of the {len(found)} checkpoints in {self.directory} is whole"
+            cure = "remove them, or say --resume False to train from the start"
+            raise DataError(f"{none_is}: {cure}", str(self.directory))
         return None
 
     def _load(self, path: Path, manifest: Manifest) -> Ledger | None:
@@ -133,9 +120,8 @@ class Checkpoints:
             self._checkpoint.read(str(path / "state")).assert_existing_objects_matched()
         except (AssertionError, ValueError, TypeError, IndexError, tf.errors.OpError) as error:
             reason = str(error).strip().split("\n")[0]
-            raise DataError(
-                f"the checkpoint {path} does not fit this model ({reason}); remove it, or say --resume False", str(path)
-            ) from None
+            misfit = f"the checkpoint {path} does not fit this model ({reason})"
+            raise DataError(f"{misfit}; remove it, or say --resume False", str(path)) from None
         return ledger
 
     def _prune(self) -> None:
@@ -148,10 +134,9 @@ class Checkpoints:
     def _check_owner(self) -> None:
         found, own = self._written_owner(), self._owner
         if found.term > own.term or (found.term == own.term and found != own):
-            raise Superseded(
-                f"{self.directory} belongs to the training of job {found.job_id!r} since this one wrote there last "
-                f"(term {found.term}; this one has term {own.term}): the checkpoint is not kept"
-            )
+            other = f"{self.directory} belongs to the training of job {found.job_id!r} since this one wrote there last"
+            terms = f"term {found.term}; this one has term {own.term}"
+            raise Superseded(f"{other} ({terms}): the checkpoint is not kept")
 
     def _written_owner(self) -> Owner:
         """The owner that the directory names; one of term 0 if it names none."""
@@ -162,10 +147,8 @@ class Checkpoints:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Keeps other processes of this machine from changing owner or checkpoints meanwhile.
-
-        Does nothing on a file system without locks. Raises DataError when another process does not come to an end.
-        """
+        """Keeps other processes of this machine from changing owner or checkpoints meanwhile. Does nothing on a file
+        system without locks. Raises DataError when another process does not come to an end."""
         descriptor, until_s = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY), SYSTEM.monotonic() + _LOCKED_S
         try:
             while not _lock(descriptor):

@@ -23,7 +23,6 @@ class Course:
     per_step: int
     """Examples of a full step of all ranks."""
     is_last: bool
-    """Whether no epoch follows."""
     totals: np.ndarray = field(default_factory=lambda: np.zeros(3))
     """Examples, loss sum and correct answers so far, all ranks together."""
 
@@ -37,7 +36,5 @@ class Course:
 
     def is_followed(self, step: int, left: float) -> bool:
         """Whether another pass follows this one, of which `left` examples are still to come; the same on all ranks.
-
-        step: number of steps since the training began.
-        """
+        step: number of steps since the training began."""
         return not self.is_last or step - self.first + self.steps_left(left) < self.steps

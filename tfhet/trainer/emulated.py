@@ -24,14 +24,12 @@ class EmulatedDevice:
         self._begins_s = self._ends_s = clock.monotonic()
 
     def begin(self, step_s: float) -> None:
-        """Hands over a step that takes `step_s` seconds."""
         self._clock.sleep(max(0.0, self._begins_s - self._clock.monotonic()))
         self._begins_s = max(self._clock.monotonic(), self._ends_s)
         self.idle_s = self._begins_s - self._ends_s
         self._ends_s = self._begins_s + step_s
 
     def finish(self) -> None:
-        """Waits until all steps are done."""
         self._clock.sleep(max(0.0, self._ends_s - self._clock.monotonic()))
 
 

@@ -19,11 +19,9 @@ _BROKEN = (OSError, ValueError, KeyError, EOFError, TypeError, NotImplementedErr
 
 @dataclass(frozen=True, eq=False)
 class Ledger:
-    """The examples of an interrupted pass that a training had seen when its checkpoint was written.
-
-    tf.data service cannot save where its readers are; the ids of what they delivered say the same. The file has a byte
-    for each split, and for the examples of splits that were open a bit each.
-    """
+    """The examples of an interrupted pass that a training had seen when its checkpoint was written. tf.data service
+    cannot save where its readers are; the ids of what they delivered say the same. The file has a byte for each split,
+    and for the examples of splits that were open a bit each."""
 
     fingerprint: str
     """Fingerprint of the source that the numbers belong to."""

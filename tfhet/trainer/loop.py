@@ -95,7 +95,6 @@ class Loop:
             self.reader.go_local()
 
     def close(self) -> None:
-        """Gives up the part that is being read."""
         if isinstance(self._part, Generator):
             self._part.close()
         self._part = self._parts = None
@@ -103,10 +102,8 @@ class Loop:
 
     def epoch(self, epoch: int, steps: int = 0, begun: Begun | None = None, is_last: bool = True) -> dict[str, Any]:
         """Takes the steps of one pass over the data, or `steps` steps of pass after pass. Returns what was measured.
-
-        begun: what earlier runs did of the epoch and the pass, which is left out. is_last: whether no epoch follows;
-        if one does, it is made ready while this one ends.
-        """
+        begun: what earlier runs did of the epoch and the pass, which is left out. is_last: whether no epoch follows; if
+        one does, it is made ready while this one ends."""
         begun = begun or Begun(number=epoch)
         examples = self.reader.pipeline.source.example_count() or 1
         per_step = self.reader.pipeline.batch_size * self.collective.size * self.accumulate
@@ -145,10 +142,8 @@ class Loop:
         )
 
     def _open_part(self, endless: bool) -> bool:
-        """Opens the next part of the pass, or of the next pass if `endless`; False at the end of the pass.
-
-        Every rank calls it when all ranks are dry. Raises DataError for a pass without an example.
-        """
+        """Opens the next part of the pass, or of the next pass if `endless`; False at the end of the pass. Every rank
+        calls it when all ranks are dry. Raises DataError for a pass without an example."""
         while True:
             assert self._parts is not None
             self._part = self._parts.next()

@@ -26,8 +26,6 @@ class Owner:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a training has come."""
-
     epoch: int = 0
     """Epochs finished."""
     step: int = 0
@@ -40,8 +38,6 @@ class Progress:
 
 @dataclass(frozen=True)
 class Manifest:
-    """The content of a whole checkpoint."""
-
     progress: Progress
     owner: Owner
     files: dict[str, dict[str, Any]]
@@ -56,10 +52,8 @@ class Manifest:
 
     @classmethod
     def verified(cls, folder: Path) -> Manifest:
-        """The manifest in `folder`, each of whose files is as it was written.
-
-        Raises DataError, which says what is missing or differs. Files that the manifest does not name do not matter.
-        """
+        """The manifest in `folder`, each of whose files is as it was written. Raises DataError, which says what is
+        missing or differs. Files that the manifest does not name do not matter."""
         try:
             found = read_json(folder / NAME, "manifest of a checkpoint")
             check_schema(found, "the manifest", _SCHEMA)

@@ -1,7 +1,5 @@
 """The parts of a pass over the data: what was lost, or could not be read at once, is read again until all was seen.
-
-All ranks go through the same parts together: at the end of each they tell each other what they saw.
-"""
+All ranks go through the same parts together: at the end of each they tell each other what they saw."""
 
 from __future__ import annotations
 
@@ -96,11 +94,9 @@ class Parts:
         threading.Thread(target=_read_to_end, args=(part,), name="tfhet-end", daemon=True).start()
 
     def next(self) -> Iterator[Delivery] | None:
-        """Opens the next part and returns its batches; None at the end of the pass.
-
-        Every rank calls it when all ranks have read the part before to its end. Raises DataError or NotReady when the
-        rest is needed and cannot be had, and DataError for more bad records than the budget.
-        """
+        """Opens the next part and returns its batches; None at the end of the pass. Every rank calls it when all ranks
+        have read the part before to its end. Raises DataError or NotReady when the rest is needed and cannot be had,
+        and DataError for more bad records than the budget."""
         audit = self.audit
         if not self._has_begun:
             self._has_begun = True
@@ -120,10 +116,8 @@ class Parts:
             self._is_next_ready = False
         if audit is None:
             if self.was_cut_off and not self.may_lose:
-                raise DataError(
-                    "the data service was restarted in the middle of an epoch, because a data host was lost; "
-                    "what is left of the epoch is not known with --audit False"
-                )
+                lost = "the data service was restarted in the middle of an epoch, because a data host was lost"
+                raise DataError(f"{lost}; what is left of the epoch is not known with --audit False")
             return None
         rest = audit.rest(not self.reader.is_served) if self.was_cut_off or audit.sizes is not None else None
         return None if rest is None else self._again(audit, rest)

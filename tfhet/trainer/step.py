@@ -46,10 +46,9 @@ class Accelerator(Protocol):
         """Takes a batch whose gradients are to be added to those of the next `step`."""
 
     def step(self, batch: Batch | None, stop: bool = False) -> Any:
-        """Takes one step with all ranks. batch: None where this rank has none.
-
-        Returns four numbers, which may still be under way: examples, loss sum and correct answers of all ranks since
-        the last step, and the number of ranks that say `stop`. Without examples all are dry and nothing changed."""
+        """Takes one step with all ranks. batch: None where this rank has none. Returns four numbers, which may still be
+        under way: examples, loss sum and correct answers of all ranks since the last step, and the number of ranks that
+        say `stop`. Without examples all are dry and nothing changed."""
 
     def evaluate(self, batch: Batch) -> Any:
         """Examples, loss sum and correct answers of one batch on this rank, without learning from it."""

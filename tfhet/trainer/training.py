@@ -37,10 +37,8 @@ log = logging.getLogger("tfhet")
 
 
 def hear_sigterm(stop: threading.Event) -> None:
-    """Makes SIGTERM set `stop` instead of ending the process; does nothing outside the main thread.
-
-    The launcher sends it when a platform takes its machines back.
-    """
+    """Makes SIGTERM set `stop` instead of ending the process; does nothing outside the main thread. The launcher sends
+    it when a platform takes its machines back."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, lambda number, frame: stop.set())
 
@@ -126,10 +124,8 @@ class Training:
         )
         (validating,) = self.collective.total([float(self.validation is not None)], "validation")
         if 0 < validating < self.collective.size:
-            raise UsageError(
-                f"{int(validating)} of {self.collective.size} ranks see the channel {settings.validation!r}: show it "
-                "to all dnn hosts, or say --validation none"
-            )
+            see = f"{int(validating)} of {self.collective.size} ranks see the channel {settings.validation!r}"
+            raise UsageError(f"{see}: show it to all dnn hosts, or say --validation none")
         hear_sigterm(self.stop)
         loop.agree()
         self.channel.send(rank.to_json(rank.Reading(endless=False)), limit_s=1.0)
@@ -191,12 +187,9 @@ class Training:
         """Prints what is about to happen: the first step builds the graph, which takes a while."""
         count = self.reader.pipeline.source.example_count()
         size = f", {self._keras.model.count_params() / 1e6:.1f} M parameters" if self._keras else ""
-        print(
-            f"[tfhet] training {self.settings.model}{size}: {self.settings.epochs} epochs of "
-            f"{'an unknown number of' if count is None else count} examples, {self.collective.size} ranks of batch "
-            f"{self.settings.batch_size}; the first step builds the graph",
-            flush=True,
-        )
+        data = f"{self.settings.epochs} epochs of {'an unknown number of' if count is None else count} examples"
+        what = f"{data}, {self.collective.size} ranks of batch {self.settings.batch_size}"
+        print(f"[tfhet] training {self.settings.model}{size}: {what}; the first step builds the graph", flush=True)
 
     def _resume(self, checkpoints: Checkpoints) -> tuple[Progress, Begun | None]:
         """Gives all ranks the state of rank 0, from its newest checkpoint if there is one."""
@@ -208,10 +201,8 @@ class Training:
         elif self._is_chief:
             progress, ledger = checkpoints.restore() or (progress, None)
             if progress.begun and ledger is None and self.settings.audit:
-                log.warning(
-                    "the checkpoint says nothing of which examples of epoch %d were seen: they may come again",
-                    progress.epoch,
-                )
+                unknown = "the checkpoint says nothing of which examples of epoch %d were seen: they may come again"
+                log.warning(unknown, progress.epoch)
             source = self.reader.pipeline.source
             if ledger is not None and ledger.fingerprint == source.fingerprint():
                 rest = ledger.rest
