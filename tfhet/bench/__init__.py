@@ -1,11 +1,9 @@
 """The compute-time harness, and the suites that users run on their own machine and pipeline.
 
-`run(argv)` is the command `tfhet bench`; `run_suite` runs a suite of another package.
+from tfhet.bench import Case, measure
 
-    from tfhet.bench import Case, measure
-
-    taken = measure([Case("sum", lambda _: sum(range(100_000))), Case("max", lambda _: max(range(100_000)))])
-    print(taken["sum"].cheaper_than(taken["max"], against="max"))
+taken = measure([Case("sum", lambda _: sum(range(100_000))), Case("max", lambda _: max(range(100_000)))])
+print(taken["sum"].cheaper_than(taken["max"], against="max"))
 """
 
 from typing import TYPE_CHECKING

@@ -27,8 +27,7 @@ class Case:
     close: Callable[[Any], object] = lambda state: None
     """Undoes `prepare`, untimed, after the last round, also after an error."""
     begin: Callable[[Any], Any] = lambda state: state
-    """Makes the input of one run, untimed, such as the iterator of a data set, whose graph TensorFlow optimizes anew
-    for each (150 ms, once an epoch in a training)."""
+    """Makes the input of one run, untimed, such as a data set's iterator, which takes TensorFlow 150 ms."""
 
     def __post_init__(self) -> None:
         if self.units < 1:

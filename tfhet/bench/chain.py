@@ -17,20 +17,17 @@ if TYPE_CHECKING:
 
 TFHET, DECODE = "tfhet", "decode"
 """Names of cases: the chain; reading and batching alone."""
-PASSES = 4
-"""Passes over the records in one run of the cheap cases."""
-PHOTO_PASSES = 2
-"""The same for photos."""
+PASSES, PHOTO_PASSES = 4, 2
+"""Passes over the records in one run of the cheap cases, and of those of photos."""
 ALONE_IMAGES = {True: 16384, False: 512}
 """Minimum number of images in one run of a step alone, by whether they are small."""
 
 
 @dataclass(frozen=True)
 class Course:
-    """One chain on one data set, with everything that its cases need."""
+    """One chain, with its name in figures, on one data set, with everything that its cases need."""
 
     name: str
-    """Name of the chain in figures."""
     pipeline: Pipeline
     examples: int
     threads: int | None
@@ -114,10 +111,8 @@ def _alone(course: Course, name: str, work: Callable[..., Any], images: tf.Tenso
 def reading(
     name: str, count: int, build: Callable[[], Iterable[Any]], images: Callable[[Any], Any] = lambda element: element
 ) -> Case:
-    """Returns a case whose run reads the data set that `build` makes, in whose elements `images` finds the images.
-
-    The run raises TfhetError unless there are `count` images.
-    """
+    """Returns a case whose run reads the data set that `build` makes, in whose elements `images` finds the images. The
+    run raises TfhetError unless there are `count` images."""
 
     def read(iterator: Iterable[Any]) -> None:
         seen = sum(int(images(element).shape[0]) for element in iterator)

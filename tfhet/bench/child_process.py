@@ -25,7 +25,6 @@ class AnsweringProcess:
     def __init__(
         self, name: str, command: Sequence[str], env: Mapping[str, str], answer_limit_s: float = ANSWER_LIMIT_S
     ):
-        """name: for messages. answer_limit_s: maximum time for an answer."""
         self.name = name
         self._limit_s = answer_limit_s
         self._errors = tempfile.TemporaryFile(mode="w+", errors="replace")  # noqa: SIM115  closed with the process
@@ -52,10 +51,8 @@ class AnsweringProcess:
         return self._process.pid
 
     def ask(self, request: Mapping[str, Any], limit_s: float | None = None) -> dict[str, Any]:
-        """Sends a request and returns its answer. limit_s: maximum time for it, if not the process's own limit.
-
-        Raises TfhetError with the child's error, and when it gives no answer in time or has ended.
-        """
+        """Sends a request and returns its answer. limit_s: maximum time for it, if not the process's own limit. Raises
+        TfhetError with the child's error, and when it gives no answer in time or has ended."""
         self.request(request)
         return self.answer(limit_s)
 

@@ -17,8 +17,7 @@ PROGRAM = "tfhet bench"
 
 
 def run(argv: Sequence[str]) -> int:
-    """Runs the suite that `argv` (without the word `bench`) names. Returns 0 ok, 1 failed, 2 wrong use. Raises
-    UsageError for a suite that is not there."""
+    """Runs the suite that `argv` names. Returns 0 ok, 1 failed, 2 wrong use. Raises UsageError for an unknown suite."""
     if not argv or argv[0] in ("-h", "--help"):
         known = "\n".join(f"  {name:<12}{suite_named(name).does}" for name in NAMES)
         usage = f"usage: {PROGRAM} SUITE [options]   ({PROGRAM} SUITE --help lists them)"

@@ -29,7 +29,6 @@ ALONE = ".alone"
 WORDS = {"": "all", ALONE: "alone"}
 """The two ways in a record's details, by suffix."""
 REFERENCE = Path(__file__).parent / "cpu_reference.json"
-"""The record of the reference machine."""
 PASSES = 100
 LEAST_SHARE = 0.9
 """Minimum CPU time over wall time of the processes: below it others ran too, or a quota held them."""
@@ -59,9 +58,8 @@ def turn(processes: Sequence[AnsweringProcess], passes: int) -> Turn:
     for process in processes:
         process.request({"passes": passes})
     answers = [process.answer() for process in processes]
-    for answer in answers:
-        if answer["checksum"] != cpu_work.CHECKSUM:
-            made = answer["checksum"]
+    for made in (answer["checksum"] for answer in answers):
+        if made != cpu_work.CHECKSUM:
             raise TfhetError(f"the work made {made}, not {cpu_work.CHECKSUM}: report it with numpy's version")
     return Turn(tuple(answer["cpu_s"] for answer in answers), max(answer["wall_s"] for answer in answers))
 

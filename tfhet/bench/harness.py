@@ -18,9 +18,7 @@ from tfhet.errors import UsageError
 from tfhet.events import Event, Observer, ignore
 from tfhet.report import number
 
-REPEATS = 5
-WARMUP = 1
-
+REPEATS, WARMUP = 5, 1
 T = TypeVar("T")
 
 
@@ -33,11 +31,9 @@ def in_rounds(
     observer: Observer = ignore,
     clock: Clock = SYSTEM,
 ) -> dict[str, list[T]]:
-    """Returns the results of every case by name, without those of the first `warmup` rounds.
-
-    A case is called with the number of its round, from 0. describe: (name, result) -> the words that the observer gets
-    with the event `case.ended`, after every run. An error of a case ends the rounds.
-    """
+    """Returns the results of every case by name, without those of the first `warmup` rounds. A case is called with the
+    number of its round, from 0. describe: (name, result) -> the words that the observer gets with the event
+    `case.ended`, after every run. An error of a case ends the rounds."""
     rounds = warmup + repeats
     taken: dict[str, list[T]] = {name: [] for name in cases}
     for index in range(rounds):
@@ -75,10 +71,8 @@ def measure(
     observer: Observer = ignore,
 ) -> dict[str, Measurement]:
     """Returns CPU and wall time of every case, run `warmup` + `repeats` times in rounds, by name in the given order.
-
     All cases are prepared before the first round and closed after the last one, also after an error. Raises UsageError
-    for no cases, equal names, or repeats below 1.
-    """
+    for no cases, equal names, or repeats below 1."""
     known = {case.name: case for case in cases}
     if not cases or len(known) != len(cases):
         names = ", ".join(case.name for case in cases) or "no case"
@@ -94,8 +88,7 @@ def measure(
         return meter.stop(start)
 
     def describe(name: str, sample: Sample) -> str:
-        cost = number(1e6 * sample.cpu_s / known[name].units, unit="us CPU")
-        return f"{cost} per {known[name].unit}"
+        return f"{number(1e6 * sample.cpu_s / known[name].units, unit='us CPU')} per {known[name].unit}"
 
     with contextlib.ExitStack() as stack:
         runs = {}

@@ -53,6 +53,5 @@ class ProcessMeter:
         return Sample(self._clock.monotonic(), cpu_s)
 
     def stop(self, start: Sample) -> Sample:
-        """Returns the time since `start`."""
         wall_s, cpu_s = self._clock.monotonic(), self._clock.cpu()
         return Sample(wall_s - start.wall_s, max(0.0, cpu_s + self._children() - start.cpu_s))

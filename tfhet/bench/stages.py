@@ -1,8 +1,7 @@
 """`tfhet bench stages`: CPU microseconds per image of a chain of stages, whole and stage by stage.
 
 The cases take turns on the same records: the chain, reading and batching alone (the floor), and each step alone on a
-batch in memory. The cheap ones go over the records several times in one run, so that starting an iterator does not
-weigh in them more than in the others. `python -m benchmarks.stages` adds the chain in plain TensorFlow, and peers.
+batch in memory. The cheap ones go over the records several times in a run, so that an iterator's start weighs little.
 """
 
 from __future__ import annotations
@@ -35,11 +34,8 @@ OWN_CHAIN = "chain"
 
 @dataclass(frozen=True)
 class Prepared:
-    """A chain that is ready to be measured."""
-
     course: chain.Course
     steps: Mapping[str, Case]
-    """The case of each step alone."""
     folder: Path
 
     @property

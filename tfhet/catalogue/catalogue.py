@@ -61,11 +61,9 @@ class Catalogue:
         return self.instances.get(full_name(name))
 
     def price(self, name: str, region: str = REGION, market: str | None = None) -> Price | None:
-        """Returns the price of a type in a region; None where none is known.
-
-        Of several prices, the last file's is taken, then the newest one, then SageMaker's. market: only prices of this
-        market count. Raises UsageError for an unknown type or market.
-        """
+        """Returns the price of a type in a region; None where none is known. Of several prices, the last file's is
+        taken, then the newest one, then SageMaker's. market: only prices of this market count. Raises UsageError for an
+        unknown type or market."""
         if market is not None and market not in MARKETS:
             errors.unknown("market", market, MARKETS)
         prices = self._prices.get(self.instance(name).name, ())

@@ -13,8 +13,6 @@ from tfhet.yaml_file import NAME, Node, read_text, readers
 
 @dataclass(frozen=True)
 class CatalogueFile:
-    """Types and prices of one file."""
-
     instances: Mapping[str, Instance] = field(default_factory=dict)
     prices: tuple[tuple[str, Price], ...] = ()
     """Prices, each with the full name of its type."""
@@ -50,7 +48,6 @@ class CatalogueFile:
 
 
 def _types(node: Node) -> dict[str, Node]:
-    """Returns the value of each type by its full name."""
     found: dict[str, Node] = {}
     for name, part in node.named(NAME).items():
         if full_name(name) in found:
@@ -69,7 +66,6 @@ def _instance(full: str, node: Node) -> Instance:
 
 
 def _prices(node: Node) -> list[tuple[str, Price, int]]:
-    """Returns the prices of one list, each with its type and line."""
     known = {**readers(Price), "usd_per_hour": _types}
     given = node.values(known, needed=tuple(known))
     types = given.pop("usd_per_hour")

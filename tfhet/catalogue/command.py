@@ -66,7 +66,6 @@ def _rows(known: catalogue.Catalogue, args: argparse.Namespace) -> list[dict[str
 
 
 def _notes(known: catalogue.Catalogue, rows: Sequence[Mapping[str, Any]], region: str) -> Iterator[str]:
-    """Yields remarks: which prices are missing, and which cannot be compared."""
     found = [row for row in rows if row["USD/h"] is not None]
     if len(found) < len(rows) or not rows:
         where = ", ".join(known.regions())

@@ -52,11 +52,8 @@ class PriceList:
 
 
 def refresh(region: str, path: Path | None = None, pricing: Any = None) -> tuple[Path, PriceList]:
-    """Asks AWS for the prices of a region and writes them to a file. Returns its path and the prices.
-
-    The file is `path`, by default `refreshed_path(region)`, which the default catalogue reads. It is written whole or
-    not at all. Raises as `ask`.
-    """
+    """Asks AWS for the prices of a region and writes them to `path`, by default `refreshed_path(region)`, which the
+    default catalogue reads: whole or not at all. Returns the path and the prices. Raises as `ask`."""
     found = ask(region, pricing)
     text = found.to_yaml()
     CatalogueFile.parse(text, "the answer of AWS")
@@ -64,11 +61,9 @@ def refresh(region: str, path: Path | None = None, pricing: Any = None) -> tuple
 
 
 def ask(region: str, pricing: Any = None, clock: Clock = SYSTEM) -> PriceList:
-    """Returns the training prices of a region. pricing: boto3's client of the service `pricing`.
-
-    Raises UsageError (no boto3, no credentials or rights, no such region), NotReady (no network, or too slow) and
-    DataError, which names the SKU, for an answer that cannot be understood.
-    """
+    """Returns the training prices of a region. pricing: boto3's client of the service `pricing`. Raises UsageError (no
+    boto3, no credentials or rights, no such region), NotReady (no network, or too slow) and DataError, which names the
+    SKU, for an answer that cannot be understood."""
     try:
         REGION_NAME.of(region)
     except ValueError:

@@ -2,16 +2,12 @@
 
     with contextlib.closing(Bridge("ab3d")) as bridge:
         bridge.attach("algo-1", pid_1, "10.77.0.1")
-        bridge.attach("algo-2", pid_2, "10.77.0.2")
         bridge.limit("algo-1", 100e6)  # 100 Mbit/s in each direction
-        bridge.cut(["algo-2"])  # algo-1 and algo-2 do not see each other any more
-        bridge.heal(["algo-2"])
-        sent, received = bridge.bytes("algo-1")
+        bridge.cut(["algo-1"])  # no other host sees it any more
 
 The bridge is in a network namespace of its own, which only a descriptor of this process keeps alive. So the machine's
 firewall has no say in what the hosts send each other (where Docker is, it drops what it does not know), every
-simulator may use the same addresses, and when this process ends, however it ends, the kernel removes all of it:
-bridges, cables with both their ends, limits and rules.
+simulator may use the same addresses, and when this process ends, however it ends, the kernel removes all of it.
 
 Hosts know each other's hardware addresses from the start. So one that is cut off is silent, as it would be in a
 cloud's network, and connections to it wait; with ARP the host's own kernel would soon say: no route to host.
@@ -75,11 +71,8 @@ class Partitions(abc.ABC):
 
 
 class Bridge(Partitions):
-    """A network. Hosts are attached to it, and faults done to them, by name.
-
-    Every call takes some milliseconds, and raises UsageError for wrong use, TfhetError with the command and its message
-    where one fails.
-    """
+    """A network. Hosts are attached to it, and faults done to them, by name. Every call takes some milliseconds, and
+    raises UsageError for wrong use, TfhetError with the command and its message where one fails."""
 
     def __init__(self, tag: str, subnet: str = SUBNET):
         """tag: at most 8 letters and digits, for the names of devices. subnet: of the hosts' addresses, /24 to /29."""

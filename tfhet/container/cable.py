@@ -32,9 +32,7 @@ PARTS = 1_000_000
 
 def limiting(device: str, bits_per_s: float | None) -> str:
     """Line for tc that limits the bandwidth of what a device sends; None: that lifts the limit, where there is one.
-
-    Raises UsageError for a bandwidth out of bounds.
-    """
+    Raises UsageError for a bandwidth out of bounds."""
     if bits_per_s is None:
         return f"qdisc delete dev {device} root"
     if not SLOWEST_BITS_PER_S <= bits_per_s <= FASTEST_BITS_PER_S:
@@ -61,10 +59,8 @@ class Cable:
 
     def __init__(self, switch: NetworkNamespace, device: str, namespace: NetworkNamespace, address: IPv4Address):
         """device: its end in the namespace `switch`. namespace: the host's, which stays when its processes are gone."""
-        self.device = device
-        self.address = address
-        self._switch = switch
-        self._namespace = namespace
+        self.device, self.address = device, address
+        self._switch, self._namespace = switch, namespace
         self._bits_per_s: float | None = None
         self._share: float | None = None
         self._line: DelayLine | None = None
@@ -93,10 +89,8 @@ class Cable:
 
     @contextlib.contextmanager
     def ending(self) -> Iterator[None]:
-        """Ends the delay line on entry and releases the host's namespace on exit.
-
-        The devices have to be deleted meanwhile: a namespace without processes and descriptors takes them with it.
-        """
+        """Ends the delay line on entry and releases the host's namespace on exit. The devices have to be deleted
+        meanwhile: a namespace without processes and descriptors takes them with it."""
         try:
             if self._line is not None:
                 self._line.close()
@@ -125,11 +119,8 @@ class Cable:
             self.lose(self._share)
 
     def lose(self, share: float | None) -> None:
-        """Loses packets where they arrive: in the bridge, and at the host; None lifts the loss.
-
-        Before that packets are cut to the size that a wire has, so that one of a hundred packets is lost, and not one
-        of a hundred pieces of 64 KiB, which veth passes on whole.
-        """
+        """Loses packets where they arrive: in the bridge, and at the host; None lifts the loss. Before that packets are
+        cut to the size that a wire has: else it would be pieces of 64 KiB that are lost, which veth passes on whole."""
         if not share and not self._share:
             return
         self._share = share
@@ -140,10 +131,8 @@ class Cable:
             namespace.run(["nft", "-f", "-"], losing(self.device, device, share))
 
     def miss(self, others: set[IPv4Address]) -> None:
-        """Lets nothing that the host sends to these addresses arrive, and what it sends to all others.
-
-        It sends to its own hardware address then, and no bridge passes a packet back to where it came from.
-        """
+        """Lets nothing that the host sends to these addresses arrive, and what it sends to all others. It sends to its
+        own hardware address then, and no bridge passes a packet back to where it came from."""
         aims = {other: self.address if other in others else other for other in others ^ self._missed}
         if aims:
             self._namespace.run(IP_BATCH, [_neighbour(other, aim, "eth0") for other, aim in aims.items()])

@@ -2,12 +2,6 @@
 
 A group is a folder in each tree that has a controller for it, in cgroup version 1 or 2 or in both (`hierarchy.py`).
 Its limits and counters hold for all processes that its processes start.
-
-    group = Cgroup.create("tfhet-abcd-algo-1")
-    group.add(process.pid)
-    not_limited = group.limit(Limits(cpus=0.5, memory_bytes=1 << 30))
-    seconds = group.cpu_s()
-    group.remove()
 """
 
 from __future__ import annotations
@@ -58,11 +52,9 @@ class Limits:
         return max(round(LEAST_QUOTA_S * 1e6), round(self.cpus * period_s * 1e6)), round(period_s * 1e6)
 
     def lost_without_root(self) -> tuple[str, ...]:
-        """Names of the limits that hold only with cgroups and a network of the host's own: all but the CPU set.
-
-        No rlimit stands in for memory: rlimits hold for one process, not for a host, and RLIMIT_AS counts the address
-        space, of which TensorFlow reserves many times what it uses.
-        """
+        """Names of the limits that hold only with cgroups and a network of the host's own: all but the CPU set. No
+        rlimit stands in for memory: it holds for one process, not for a host, and RLIMIT_AS counts the address space,
+        of which TensorFlow reserves many times what it uses."""
         is_tied = self.cpus is not None and self.cpu_set is not None and self.cpus >= len(self.cpu_set)
         values = {
             "CPU quota": None if is_tied else self.cpus,
@@ -105,10 +97,8 @@ class Cgroup:
         return cgroup
 
     def limit(self, limits: Limits) -> tuple[str, ...]:
-        """Sets all limits, at any time; None lifts one. Returns what could not be limited here, in words.
-
-        Raises UsageError for what the kernel refuses, such as less memory than is in use.
-        """
+        """Sets all limits, at any time; None lifts one. Returns what could not be limited here, in words. Raises
+        UsageError for what the kernel refuses, such as less memory than is in use."""
         quota, period = limits.quota() or (0, 0)
         cpus = ",".join(map(str, limits.cpu_set or ()))
         values = {"quota": quota, "period": period, "cpus": cpus, "memory": limits.memory_bytes}
@@ -172,10 +162,8 @@ class Cgroup:
         return self._count("memory", "killed")
 
     def remove(self) -> list[int]:
-        """Ends what is in it (SIGKILL) and removes it. Returns the processes that did not die within REMOVE_S, or [].
-
-        Raises TfhetError when the kernel keeps an empty group.
-        """
+        """Ends what is in it (SIGKILL) and removes it. Returns the processes that did not die within REMOVE_S. Raises
+        TfhetError when the kernel keeps an empty group."""
         until = SYSTEM.monotonic() + REMOVE_S
         while True:
             left = self._remove_folders()
@@ -222,7 +210,6 @@ class Cgroup:
             self._files.write(file, text.format_map(values or {}))
 
     def _count(self, controller: str, what: str) -> int | None:
-        """A counter; None where nothing counts it here."""
         with contextlib.suppress(OSError, KeyError):
             tree = self._trees[controller]
             file, field = VERSIONS[tree.version].counters[what]

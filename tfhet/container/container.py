@@ -2,11 +2,10 @@
 
     Container("algo-1", "/runs/scratch/algo-1", ["python", "train.py"], {"PATH": "/usr/bin"}, "/").write(spec)
 
-and then `python -m tfhet.container.container SPEC.json` runs it. That process enters new namespaces (network, mounts,
-host name, IPC, processes) and forks. The fork is process 1 of the container. It lays out the root, an overlay of the
-machine's own root, so that whatever the container writes stays in it; it waits for its `eth0`, which `bridge.py`
-attaches, and becomes the command. The first process stays outside, passes signals on, and ends as the container did.
-When it dies, so does everything inside.
+and then `python -m tfhet.container.container SPEC.json` runs it. That process enters new namespaces and forks. The fork
+is process 1 of the container. It lays out the root, an overlay of the machine's own root, so that whatever the
+container writes stays in it; it waits for its `eth0`, which `bridge.py` attaches, and becomes the command. The first
+process stays outside, passes signals on, and ends as the container did. When it dies, so does everything inside.
 """
 
 from __future__ import annotations
@@ -54,7 +53,6 @@ class Container:
     """The parts of one container; the process that becomes it reads them from a file."""
 
     name: str
-    """Its host name."""
     scratch: str
     """An empty directory for what it changes, on a file system that may be the upper part of an overlay."""
     command: Sequence[str]
@@ -80,7 +78,6 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def _mount(source: str, target: Path | str, kind: str = "", flags: int = 0, options: str = "") -> None:
-    """The system call. Raises OSError with the arguments in its message."""
     words = [text.encode() or None for text in (source, str(target), kind, options)]
     result = _LIBC.mount(*words[:3], ctypes.c_ulong(flags), words[3])
     _check(result, f"mount {kind or 'bind'} {source} {target}")
@@ -101,13 +98,13 @@ class _Root:
         self._count = 0
 
     def make(self, container: Container) -> None:
-        """Makes all of it, from the machine's root up to the files."""
         _mount("none", "/", flags=_MS_REC | _MS_PRIVATE)
-        points = _mount_points(str(self._scratch))
+        points = {mount.mountpoint for mount in psutil.disk_partitions(all=True)} - {"/"}
         self.at.mkdir()
         self._overlay("/", self.at)
-        for point in points:
-            self._carry(point)
+        for point in sorted(points):  # the outer ones first
+            if not f"{point}/".startswith((*_OUTSIDE, str(self._scratch))):
+                self._carry(point)
         _mount("proc", self.at / "proc", "proc")
         _mount("sysfs", self.at / "sys", "sysfs")
         _mount("/dev", self.at / "dev", flags=_MS_BIND)
@@ -178,12 +175,6 @@ class _Root:
             os.fchdir(outside)
             os.chroot(".")
             os.close(outside)
-
-
-def _mount_points(scratch: str) -> list[str]:
-    """Mount points of the machine that a container should see, the outer ones first."""
-    points = {mount.mountpoint for mount in psutil.disk_partitions(all=True)} - {"/"}
-    return sorted(point for point in points if not f"{point}/".startswith((*_OUTSIDE, scratch)))
 
 
 def _escaped(path: str) -> str:

@@ -1,7 +1,4 @@
-"""A delay line: a small program, delay.cc, that passes frames between two network devices, each after a delay.
-
-It does what netem does, which not every kernel has, and ends with the process that started it.
-"""
+"""A delay line, like netem, which not every kernel has: delay.cc passes frames between two devices, each delayed."""
 
 from __future__ import annotations
 
@@ -21,20 +18,13 @@ END_LIMIT_S = 5.0
 
 def build() -> Path:
     """Path of the program, built unless it is in the user's cache. Raises UsageError where it cannot be built."""
-    return compiled(
-        Path(__file__).with_name("delay.cc"),
-        environment(),
-        "a packet delay",
-        "omit the delay",
-        ("-O2", "-Wall"),
-    )
+    source = Path(__file__).with_name("delay.cc")
+    return compiled(source, environment(), "a packet delay", "omit the delay", ("-O2", "-Wall"))
 
 
 class DelayLine:
-    """A running delay line between two devices of a network namespace.
-
-    It passes nothing until `set`. Raises TfhetError when it does not come up.
-    """
+    """A running delay line between two devices. It passes nothing until `set`. Raises TfhetError when it does not
+    come up."""
 
     def __init__(self, namespace: NetworkNamespace, devices: tuple[str, str]):
         self._name = f"the delay line between {' and '.join(devices)}"

@@ -115,12 +115,8 @@ def hierarchies() -> tuple[Hierarchy, ...]:
 
 def controllers() -> dict[str, int]:
     """Version of each controller with which this process can make groups: mounted, and writable for this user."""
-    return {
-        controller: hierarchy.version
-        for hierarchy in hierarchies()
-        if os.access(hierarchy.top, os.W_OK)
-        for controller in hierarchy.controllers
-    }
+    writable = [tree for tree in hierarchies() if os.access(tree.top, os.W_OK)]
+    return {controller: tree.version for tree in writable for controller in tree.controllers}
 
 
 Lines = tuple[tuple[str, str], ...]

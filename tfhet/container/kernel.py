@@ -62,10 +62,8 @@ class _Probe:
 
 
 def probe(directory: Path | None = None) -> tuple[KernelFeature, ...]:
-    """All features. directory: where hosts would keep what they write; None: the folder for temporary files.
-
-    Takes some tenths of a second, and leaves nothing.
-    """
+    """All features. directory: where hosts would keep what they write; None: the folder for temporary files. Takes some
+    tenths of a second, and leaves nothing."""
     return tuple(_look_for(_PROBES, directory))
 
 

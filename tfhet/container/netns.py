@@ -56,10 +56,8 @@ class NetworkNamespace:
         return f"/proc/self/fd/{self.descriptor}"
 
     def run(self, words: Sequence[str], lines: Iterable[str] = (), others: Iterable[NetworkNamespace] = ()) -> str:
-        """Runs a command in it, with `lines` as its input, and returns what it prints. Raises as `tool.run`.
-
-        others: namespaces whose `path` the command uses.
-        """
+        """Runs a command in it, with `lines` as its input, and returns what it prints. others: namespaces whose `path`
+        the command uses. Raises as `tool.run`."""
         if self.descriptor < 0:
             raise TfhetError(f"`{' '.join(words)}`: this network namespace was closed")
         descriptors = [self.descriptor, *(other.descriptor for other in others)]

@@ -3,11 +3,6 @@
 A simulator claims a tag, by a lock on a file of that name, which the kernel drops when its process dies. All that could
 outlive the simulator bears the tag: cgroups are called `tfhet-TAG-HOST`, and folders are registered in the file. Only
 what belongs to a file without a living owner is removed, so simulators on one machine leave each other alone.
-
-    for line in sweep():
-        print(line)
-    with claim() as owner:
-        owner.register(folder)
 """
 
 from __future__ import annotations
@@ -33,7 +28,7 @@ SYSTEM_FOLDER = Path("/run/tfhet")
 TRIES = 100
 
 
-class Owner:
+class Owner(contextlib.AbstractContextManager["Owner"]):
     """The holder of a tag: made by `claim`. Also a context, which releases the tag at its end."""
 
     def __init__(self, tag: str, lock: Path, descriptor: int):
@@ -43,10 +38,8 @@ class Owner:
         self._descriptor = descriptor
 
     def register(self, path: Path) -> None:
-        """Lets the next sweep remove a folder with all that is in it, should this process die.
-
-        Raises UsageError for what cannot be a folder of a simulator's own.
-        """
+        """Lets the next sweep remove a folder with all that is in it, should this process die. Raises UsageError for
+        what cannot be a folder of a simulator's own."""
         path = path.resolve()
         if not path.is_dir() or len(path.parts) < 3 or os.path.ismount(path):
             raise UsageError(f"{path}: only an existing folder of one's own, at least two deep, can be registered")
@@ -60,18 +53,13 @@ class Owner:
             self.lock.unlink(missing_ok=True)
         os.close(self._descriptor)
 
-    def __enter__(self) -> Owner:
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.release()
 
 
 def claim(folder: Path | None = None) -> Owner:
-    """A new tag. folder: of the locks, the same for all that shall leave each other alone; None: the machine's.
-
-    Raises UsageError where no lock can be had.
-    """
+    """A new tag. folder: of the locks, the same for all that shall leave each other alone; None: the machine's. Raises
+    UsageError where no lock can be had."""
     folder = _lock_folder() if folder is None else folder
     for _ in range(TRIES):
         # Short, since it is part of the names of network devices, of 15 characters at most.
@@ -90,10 +78,8 @@ def claim(folder: Path | None = None) -> Owner:
 
 
 def sweep(folder: Path | None = None) -> list[str]:
-    """Removes what dead simulators have left: cgroups with their processes, mounts, folders.
-
-    Returns what was done, and what could not be done, in lines. What could not be removed is left to the next sweep.
-    """
+    """Removes what dead simulators have left: cgroups with their processes, mounts, folders. Returns, in lines, what
+    was done, and what could not be done, which is left to the next sweep."""
     folder = _lock_folder() if folder is None else folder
     lines: list[str] = []
     for path in sorted(folder.glob("*.lock")):

@@ -18,11 +18,9 @@ TOOL_LIMIT_S = 20.0
 
 
 def run(words: Sequence[str], text: str = "", *, before: Sequence[str] = (), **options: Any) -> str:
-    """Runs a command with `text` as its input and returns what it prints.
-
-    before: words of a command that runs this one, such as nsenter's. options: of `subprocess.run`. Raises TfhetError
-    where the command is not installed (`kernel.require` says so before), fails, or takes longer than TOOL_LIMIT_S.
-    """
+    """Runs a command with `text` as its input and returns what it prints. before: words of a command that runs this
+    one, such as nsenter's. options: of `subprocess.run`. Raises TfhetError where the command is not installed
+    (`kernel.require` says so before), fails, or takes longer than TOOL_LIMIT_S."""
     command = " ".join(words)
     caught: dict[str, Any] = {"capture_output": True, "text": True, "errors": "replace", "timeout": TOOL_LIMIT_S}
     try:
@@ -47,9 +45,7 @@ def compiled(
     source: Path, env: Mapping[str, str], what: str, instead: str, flags: Sequence[str] = (), suffix: str = ""
 ) -> Path:
     """Path of the program or library made of one C++ file, compiled with `flags` unless it is in the user's cache.
-
-    Raises UsageError, which says that `what` (like "a delay") cannot be had and what to do `instead`.
-    """
+    Raises UsageError, which says that `what` (like "a delay") cannot be had and what to do `instead`."""
     if not (command := compiler(env)):
         raise UsageError(f"{what} needs a C++ compiler, and there is none (Debian: g++); {instead}")
     words = [*command, *flags]

@@ -79,18 +79,10 @@ def look(name: str) -> ClusterFacts:
             types[group.instance_type] = known.instance(group.instance_type)
         except UsageError as error:
             unknown_types[group.instance_type] = str(error)
-    return ClusterFacts(
-        cluster,
-        settings,
-        refused,
-        types,
-        unknown_types,
-        dict(_mistyped(rest)),
-        # The demonstration data are written when they are first used.
-        {channel: _files(Path(at)) for channel, at in cluster.channels.items() if Path(at).parts[:1] != (DIGITS,)},
-        usable_cores(),
-        int(psutil.virtual_memory().total),
-    )
+    # The demonstration data are written when they are first used.
+    files = {channel: _files(Path(at)) for channel, at in cluster.channels.items() if Path(at).parts[:1] != (DIGITS,)}
+    mistyped, memory_bytes = dict(_mistyped(rest)), int(psutil.virtual_memory().total)
+    return ClusterFacts(cluster, settings, refused, types, unknown_types, mistyped, files, usable_cores(), memory_bytes)
 
 
 def _mistyped(rest: list[str]) -> Iterator[tuple[str, str]]:
@@ -127,10 +119,8 @@ def mistyped_arguments(facts: ClusterFacts) -> RuleAnswer:
 @CLUSTER.rule("groups", "each group delivers data or trains")
 def groups(facts: ClusterFacts) -> RuleAnswer:
     names = (f"algo-{number}" for number in itertools.count(1))
-    made = tuple(
-        Group(name, tuple(itertools.islice(names, group.hosts)), group.instance_type)
-        for name, group in facts.cluster.groups.items()
-    )
+    given = facts.cluster.groups.items()
+    made = tuple(Group(name, tuple(itertools.islice(names, one.hosts)), one.instance_type) for name, one in given)
     try:
         roles(Identity("", made[0].name, Cluster(made, "")), facts.settings.groups)
     except ClusterError as error:  # every launcher would raise it

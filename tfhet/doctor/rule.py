@@ -48,8 +48,6 @@ Facts = TypeVar("Facts")
 
 @dataclass(frozen=True)
 class RuleAnswer:
-    """The judgement of a rule about some facts."""
-
     status: Status
     found: str
     what_to_do: str = ""

@@ -73,8 +73,9 @@ def parse(text: str, path: str) -> ScriptFacts:
     except (SyntaxError, ValueError, RecursionError) as error:
         return ScriptFacts(path, error=str(error))
     names = dict(_imported(tree))
-    reader = _Reader(names, _mapped_functions(tree))
-    return ScriptFacts(path, tuple(reader.calls(tree)), frozenset(names.values()))
+    maps = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and _is_map(node))
+    mapped = {argument.id for node in maps for argument in node.args if isinstance(argument, ast.Name)}
+    return ScriptFacts(path, tuple(_Reader(names, mapped).calls(tree)), frozenset(names.values()))
 
 
 def _imported(tree: ast.AST) -> Iterator[tuple[str, str]]:
@@ -94,22 +95,18 @@ def _is_map(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in MAPPED
 
 
-def _mapped_functions(tree: ast.AST) -> set[str]:
-    """Returns the names of functions that are given to a data set's `map` and the like."""
-    maps = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and _is_map(node))
-    return {argument.id for node in maps for argument in node.args if isinstance(argument, ast.Name)}
-
-
 @dataclass(frozen=True)
 class _Reader:
     names: dict[str, str]
     """Full name by local name."""
     mapped: set[str]
+    """Names of functions that are given to a data set's `map` and the like."""
 
     def calls(self, node: ast.AST, by_rank: bool = False, inside: bool = False) -> Iterator[Call]:
         """Yields the calls below a node. by_rank: under an `if` that asks for the rank; inside: a mapped function."""
         if isinstance(node, ast.Call):
-            yield self._call(node, by_rank, inside)
+            keywords = frozenset(keyword.arg or "**" for keyword in node.keywords)
+            yield Call(self._name(node.func), node.lineno, keywords, len(node.args), by_rank, inside)
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             inside = inside or node.name in self.mapped
         test = node.test if isinstance(node, (ast.If, ast.IfExp)) else None
@@ -118,10 +115,6 @@ class _Reader:
             value = child.value if isinstance(child, ast.keyword) else child
             is_mapped = inside or (_is_map(node) and isinstance(value, ast.Lambda))
             yield from self.calls(child, by_rank or (asks and child is not test), is_mapped)
-
-    def _call(self, node: ast.Call, by_rank: bool, inside: bool) -> Call:
-        keywords = frozenset(keyword.arg or "**" for keyword in node.keywords)
-        return Call(self._name(node.func), node.lineno, keywords, len(node.args), by_rank, inside)
 
     def _name(self, node: ast.expr) -> str:
         if isinstance(node, ast.Name):
@@ -148,8 +141,7 @@ def distribute(facts: ScriptFacts) -> RuleAnswer:
         return limited("no call of tfhet.distribute", "ds = tfhet.distribute(ds), after batch")
     by_rank = [call for call in calls if call.is_rank_dependent]
     found = f"only some ranks call it ({_lines(by_rank)})"
-    what = "call it on every rank, in the same order"
-    return wrong(found, what, when=by_rank, otherwise=_lines(calls))
+    return wrong(found, "call it on every rank, in the same order", when=by_rank, otherwise=_lines(calls))
 
 
 @_horovod_rule("hvd.init", "every call of Horovod needs it")

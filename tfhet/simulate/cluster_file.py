@@ -104,10 +104,8 @@ def presets() -> list[str]:
 async def channel_directories(
     channels: Mapping[str, str], env: Mapping[str, str], on_line: OnLine, stop: asyncio.Event
 ) -> dict[str, Path]:
-    """Directories of the channels by name, without those that do not exist: the job itself must report these.
-
-    Raises UsageError when the demonstration data cannot be written, JobFailed when stopped meanwhile.
-    """
+    """Directories of the channels by name, without those that do not exist: the job itself must report these. Raises
+    UsageError when the demonstration data cannot be written, JobFailed when stopped meanwhile."""
     there = {}
     for name, text in channels.items():
         path = Path(text)

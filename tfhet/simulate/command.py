@@ -28,12 +28,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     option("cluster", nargs="?", metavar="CLUSTER", help="a cluster file (YAML), or a preset's name; none with --job")
     option("--job", type=Path, metavar="FILE", help="a job file, with local: DIRECTORY per channel; words after -- win")
     option("--list", action="store_true", help="list the presets")
-    option(
-        "--hosts",
-        choices=("process", "namespace"),
-        default="process",
-        help="process trees, which need no root, or containers with networks and limits of their own (default process)",
-    )
+    words = "process trees, which need no root, or containers with networks and limits of their own (default process)"
+    option("--hosts", choices=("process", "namespace"), default="process", help=words)
     option(
         "--start",
         choices=("ranks", "alone", "toolkit"),
@@ -44,12 +40,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     option("--input_mode", choices=("File", "FastFile"), default="File", help="default: File")
     words = "scale of the instance types' CPUs, memory and bandwidth for the hosts; fit: the largest that fits"
     option("--cpu_scale", metavar="X", help=words)
-    option(
-        "--limits_from",
-        choices=("start", "reading"),
-        default="start",
-        help="when these limits begin: when the hosts start, or when the ranks begin to read",
-    )
+    words = "when these limits begin: when the hosts start, or when the ranks begin to read"
+    option("--limits_from", choices=("start", "reading"), default="start", help=words)
     option("--run_dir", type=Path, help="folder of the run record; default: runs/NAME-TIME")
     option("--checkpoints", type=Path, help="directory of checkpoints; the next run resumes")
     option("--max_run_s", type=number(float, above=0), default=3600.0, help="maximum seconds of the job (default 3600)")

@@ -13,10 +13,8 @@ T = TypeVar("T")
 
 
 def drive(work: Callable[[asyncio.Event], Awaitable[T]]) -> T:
-    """Returns the result of `work(stop)`. `stop` is set when the user or the system wants it to end.
-
-    Inside a running loop, as in a notebook's cell, `work` runs in a thread of its own.
-    """
+    """Returns the result of `work(stop)`. `stop` is set when the user or the system wants it to end. Inside a running
+    loop, as in a notebook's cell, `work` runs in a thread of its own."""
     loops: list[asyncio.AbstractEventLoop] = []
     stop = asyncio.Event()
 

@@ -66,7 +66,6 @@ class Fault:
     host: str = ""
     """`data-1`: the first host of the data group; `dnn-2`; or a host's own name, `algo-3`; "": any with the process."""
     rank: int | None = None
-    """Rank of the script that is harmed."""
     after_s: float = 0.0
     """Seconds after `since`; for `late-join`, after the other hosts started."""
     every_s: float | None = None

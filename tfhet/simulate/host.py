@@ -30,7 +30,6 @@ class SimulatedHost:
     group: str
     instance_type: str
     address: str
-    """Its own loopback address."""
     ports: Ports
     ranks: int
     """Number of ranks of this host; 1 where it does not train."""
@@ -109,11 +108,9 @@ class SimulatedHost:
 
 
 def hosts_of(job: Submission, folder: Path, seed: int, *, detours: bool = False) -> list[SimulatedHost]:
-    """The hosts of a job's cluster, with their files below `folder`.
-
-    Names are dealt out to groups at random, as SageMaker does: algo-1 may be in any group. detours: whether hosts
-    without a network of their own reach the leader's through forwarders. Raises UsageError when none would train.
-    """
+    """The hosts of a job's cluster, with their files below `folder`. Names are dealt out to groups at random, as
+    SageMaker does: algo-1 may be in any group. detours: whether hosts without a network of their own reach the leader's
+    through forwarders. Raises UsageError when none would train."""
     groups = [(name, group) for name, group in job.cluster.groups.items() for _ in range(group.hosts)]
     if not any(name == job.dnn_group for name, _ in groups):
         there = ", ".join(f"{name} ({group.hosts} hosts)" for name, group in job.cluster.groups.items())
@@ -130,8 +127,8 @@ def hosts_of(job: Submission, folder: Path, seed: int, *, detours: bool = False)
 
     def numbers(ports: PortRange) -> tuple[int, ...]:
         """The ports as on the platform, on hosts with a network of their own; as many free ports on others."""
-        count = ports.count
-        return tuple(range(ports.first, ports.first + count) if has_network else itertools.islice(free, count))
+        usual = range(ports.first, ports.first + ports.count)
+        return tuple(usual if has_network else itertools.islice(free, ports.count))
 
     shared = {name: numbers(ports) for name, ports in wanted[DNN].items() if ports.is_shared}
     (control,) = numbers(PortRange(settings.control_port))
@@ -220,10 +217,7 @@ class HostBackend(abc.ABC):
     def lay_out(
         self, host: SimulatedHost, parameters: Mapping[str, str]
     ) -> tuple[dict[str, object], list[str], dict[Path, Path]]:
-        """Writes a host's configuration files.
-
-        Returns its resourceconfig.json, the channels that it sees, and `SimulatedHost.directories`.
-        """
+        """Writes a host's files. Returns its resourceconfig.json, channels, and `SimulatedHost.directories`."""
         job = self.job
         channels = job.seen_by(host.group, self.channels)
         config = resource_config(job, host, self.hosts)

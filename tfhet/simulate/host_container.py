@@ -30,10 +30,8 @@ _HIDDEN = ("/tmp/", "/run/", "/dev/", "/mnt/", "/media/")
 def container(
     backend: HostBackend, host: SimulatedHost, scratch: Path, secret: str, keys: Mapping[str, str]
 ) -> Container:
-    """The container of a host; its configuration files are written.
-
-    scratch: an empty directory for what the container changes. secret: the job's. keys: see `ssh_files`.
-    """
+    """The container of a host, whose configuration files it writes. scratch: an empty directory for what the container
+    changes. secret: the job's. keys: see `ssh_files`."""
     job = backend.job
     config, channels, places = backend.lay_out(host, _parameters(backend))
     mounts = [Mount(str(host.paths.base), str(BASE), SHARED)]

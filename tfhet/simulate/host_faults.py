@@ -26,10 +26,8 @@ def library(env: Mapping[str, str]) -> Path:
 
 
 class HostFaults:
-    """The control file of one host: what its processes, which have all preloaded the library, do wrong now.
-
-    It begins with a number for each kind in PRELOADED, in their order.
-    """
+    """The control file of one host: what its processes, which have all preloaded the library, do wrong now. It begins
+    with a number for each kind in PRELOADED, in their order."""
 
     def __init__(self, path: Path):
         self.path = path

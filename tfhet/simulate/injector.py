@@ -97,10 +97,8 @@ class Injector:
             await self._signal_processes(fault, order)
 
     async def _signal_processes(self, fault: Fault, order: random.Random) -> None:
-        found = self._processes(fault)
-        while not found:  # it is being started again, perhaps
+        while not (found := self._processes(fault)):  # it is being started again, perhaps
             await asyncio.sleep(_POLL_S)
-            found = self._processes(fault)
         chosen = found if fault.process == "host" else [order.choice(found)]
         if fault.kind == "oom":
             await self._starve(fault, chosen[0])

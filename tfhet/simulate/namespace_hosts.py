@@ -84,13 +84,9 @@ class NamespaceHosts(HostBackend):
         host_container.container(self, host, scratch, self._secret, self._keys).write(spec)
         cgroup = self.cgroups[host.name] = Cgroup.create(f"tfhet-{self._owner.tag}-{host.name}")
         path = host_container.with_package(self.env.get("PYTHONPATH", ""))
-        child = await Child.start(
-            host.name,
-            [sys.executable, "-m", "tfhet.container.container", str(spec)],
-            env={"PATH": self.env.get("PATH", os.defpath), "PYTHONPATH": path},
-            on_line=self.on_line(host.name),
-        )
-        children[host.name] = child
+        words = [sys.executable, "-m", "tfhet.container.container", str(spec)]
+        env = {"PATH": self.env.get("PATH", os.defpath), "PYTHONPATH": path}
+        child = children[host.name] = await Child.start(host.name, words, env=env, on_line=self.on_line(host.name))
         self._pids[host.name] = child.pid
         await _isolated(child)
         try:
@@ -170,7 +166,6 @@ class NamespaceHosts(HostBackend):
         return {**super().facts(), "host_use": self._use}
 
     def _used(self, name: str) -> dict[str, int | None]:
-        """Usage of a host until now, for the record; None for what was not counted."""
         cgroup, sent, received = self.cgroups[name], None, None
         with contextlib.suppress(TfhetError, OSError):
             if name in self._attached:

@@ -53,10 +53,8 @@ def damage_newest(checkpoints: Path, draw: random.Random) -> str:
 
 
 async def run_second_job(backend: HostBackend, host: SimulatedHost) -> str:
-    """Runs the job's launcher once more on one of its hosts, alone, and returns how that ended. Raises OSError.
-
-    It is given the ports that processes of this host have; those of the leader on another host are free ones here.
-    """
+    """Runs the job's launcher once more on one of its hosts, alone, and returns how that ended. It is given the ports
+    that processes of this host have; those of the leader on another host are free ones here. Raises OSError."""
     job, ports = backend.job, host.ports
     if host is not next(one for one in backend.hosts if one.group == job.dnn_group):
         control, *free = free_ports(1 + len(host.shared))

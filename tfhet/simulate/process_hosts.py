@@ -71,6 +71,7 @@ class ProcessHosts(HostBackend):
             temporary = Path(env.get("TMPDIR") or tempfile.gettempdir())
             faults.open(reads, [host.paths.base, host.paths.checkpoints.resolve(), temporary.resolve()])
             env |= faults.variables(env)
+        say = self.on_line(host.name)
         by_rank = host.group == job.dnn_group and job.start == "ranks"
         for local_rank in range(host.ranks if by_rank else 1):
             rank = self._ring.variables(host.name, local_rank) if self._ring and by_rank else {}
@@ -79,12 +80,7 @@ class ProcessHosts(HostBackend):
                 command += ["--processes_per_host", str(host.ranks)]
             label = f"{host.name}/{rank.get('HOROVOD_RANK', 0)}" if by_rank else host.name
             children[label] = await Child.start(
-                label,
-                command,
-                env={**env, **rank},
-                on_line=self.on_line(host.name),
-                cwd=host.paths.code,
-                when_orphaned=signal.SIGTERM,
+                label, command, env={**env, **rank}, on_line=say, cwd=host.paths.code, when_orphaned=signal.SIGTERM
             )
             if cpu_set := self.limits[host.name].cpu_set:
                 os.sched_setaffinity(children[label].pid, cpu_set)
@@ -106,16 +102,12 @@ class ProcessHosts(HostBackend):
 
 
 class Forwarder:
-    """Listens at `address`:`port` and passes every connection on to `address`:`target`.
-
-    While a direction is closed to data nothing passes in it and no connection ends; new ones are accepted and held.
-    What was sent meanwhile arrives when it passes data again, as TCP promises.
-    """
+    """Listens at `address`:`port` and passes every connection on to `address`:`target`. While a direction is closed to
+    data nothing passes in it and no connection ends; new ones are accepted and held. What was sent meanwhile arrives
+    when it passes data again, as TCP promises."""
 
     def __init__(self, address: str, port: int, target: int):
-        self.port = port
-        self._address = address
-        self._target = target
+        self.port, self._address, self._target = port, address, target
         self._there, self._back = asyncio.Event(), asyncio.Event()
         self.pass_data()
         self._server: asyncio.Server | None = None
@@ -173,22 +165,17 @@ class Forwarder:
 
 
 class Network(Partitions):
-    """Partitions without root: hosts reach the leader's ports through forwarders, which can stop passing data.
-
-    What a host's ranks read from the workers of others, and Horovod's ring between the ranks, are not cut.
-    """
+    """Partitions without root: hosts reach the leader's ports through forwarders, which can stop passing data. What a
+    host's ranks read from the workers of others, and Horovod's ring between the ranks, are not cut."""
 
     def __init__(self, hosts: Sequence[SimulatedHost], dnn_group: str):
         super().__init__()
         leader = next(host for host in hosts if host.group == dnn_group)
         targets = [leader.ports.control, *(leader.ports.plane[name][0] for name in leader.shared)]
         self._leader = leader.name
+        detours = {host.name: zip(host.detour, targets, strict=True) for host in hosts if host.detour is not None}
         self._forwarders = {
-            host.name: [
-                Forwarder(leader.address, port, target) for port, target in zip(host.detour, targets, strict=True)
-            ]
-            for host in hosts
-            if host.detour is not None
+            name: [Forwarder(leader.address, *ports) for ports in pairs] for name, pairs in detours.items()
         }
 
     async def start(self) -> None:

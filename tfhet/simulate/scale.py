@@ -1,7 +1,4 @@
-"""The share of the machine that each host of a cluster gets.
-
-It is the host's instance type times a scale, since no machine is as large as the cluster. Limits in its file win.
-"""
+"""The share of the machine that each host gets: its instance type times a scale, or what the cluster file says."""
 
 from __future__ import annotations
 
@@ -47,11 +44,9 @@ def limits_of(
     cpus: Sequence[int] | None = None,
     memory_bytes: int | None = None,
 ) -> tuple[dict[str, Limits], list[str]]:
-    """The limits of each host, and notes for the user on where they are not what the cluster's types say.
-
-    hosts: group by host. cpu_scale: None takes nothing from instance types. cpus, memory_bytes: of the machine, by
-    default. Raises UsageError for an unknown instance type, for a wrong scale, and where nothing is left to fit into.
-    """
+    """The limits of each host, and notes for the user on where they are not what the cluster's types say. hosts: group
+    by host. cpu_scale: None takes nothing from instance types. cpus, memory_bytes: by default the machine's. Raises
+    UsageError for an unknown instance type, for a wrong scale, and where nothing is left to fit into."""
     usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
     cpus = sorted(usable) if cpus is None else cpus
     memory_bytes = psutil.virtual_memory().total if memory_bytes is None else memory_bytes
@@ -141,10 +136,8 @@ def _memory_fitted(
 
 
 def _placed(limits: Mapping[str, Limits], cpus: Sequence[int], notes: list[str]) -> dict[str, Limits]:
-    """Gives each host the fewest CPUs that hold its quota, so that the quotas on each CPU fit it.
-
-    As on a real host, TensorFlow then sees that number of CPUs, and starts as many threads.
-    """
+    """Gives each host the fewest CPUs that hold its quota, so that the quotas on each CPU fit it. As on a real host,
+    TensorFlow then sees that number of CPUs, and starts as many threads."""
     load = dict.fromkeys(cpus, 0.0)
     placed = dict(limits)
     for host, limit in sorted(limits.items(), key=lambda item: -(item[1].cpus or 0.0)):

@@ -1,8 +1,4 @@
-"""One run of a command on every host of a simulated cluster.
-
-summary = simulate(load("demo"), ["scripts/launcher.py", "--epochs", "1"], Path("runs/demo"))
-print(summary.exit_code, summary.cause)
-"""
+"""One run of a command on every host of a simulated cluster."""
 
 from __future__ import annotations
 
@@ -158,7 +154,6 @@ class Simulation:
             await asyncio.sleep(min(left_s, 0.2))
 
     async def _stop(self) -> None:
-        """Ends every host: SIGTERM, and after the grace period SIGKILL."""
         grace_s = STOP_GRACE_S[self.submission.host_kind]
         await asyncio.gather(*(child.stop(grace_s) for child in self._children.values()))
 
@@ -205,7 +200,6 @@ class Simulation:
             self._last_exit_s = SYSTEM.wall()
 
     def _conclude(self, cause: str | None, began: float) -> RunSummary:
-        """The leader's record, completed with what only the simulator saw."""
         self._injector.conclude()
         gone_s, ended = self._launchers_gone_s or self._last_exit_s, SYSTEM.wall()
         self._note("launchers.gone", at_s=gone_s)
@@ -249,7 +243,6 @@ class Simulation:
         return []
 
     def _has_come(self, moment: str = "steps") -> bool:
-        """Whether one of `fault.MOMENTS` has come."""
         if moment == "start":
             return self._are_up
         with contextlib.suppress(OSError):
@@ -283,7 +276,8 @@ def simulate(cluster: ClusterFile, command: Sequence[str], folder: Path | None =
     """Runs `command` (a Python file and its arguments) on every host of `cluster`, to the end of the last one.
 
     folder: place of the run record, new or empty. how: options of `Simulation` and `Submission`, such as `checkpoints`,
-    a directory that outlives the run, `seed`, which gives hosts their names, and `faults`. Raises UsageError for what
-    cannot be run; when the job fails, the record says so.
+    `seed` and `faults`. Raises UsageError for what cannot be run; when the job fails, the record says so.
+
+        summary = simulate(load("demo"), ["scripts/launcher.py", "--epochs", "1"], Path("runs/demo"))
     """
     return Simulation(cluster, command, folder or run_dir(cluster), **how).run()

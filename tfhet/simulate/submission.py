@@ -29,8 +29,6 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Submission:
-    """A command for every host of a cluster."""
-
     cluster: ClusterFile
     command: Sequence[str]
     """A Python file, and the launcher's arguments: those of the cluster file and then the user's."""
@@ -139,11 +137,10 @@ def hyperparameters(command: Sequence[str], job: str) -> dict[str, str]:
 
 
 def _is_json(text: str) -> bool:
-    try:
+    with contextlib.suppress(ValueError):
         json.loads(text)
-    except ValueError:
-        return False
-    return True
+        return True
+    return False
 
 
 def named_now(cluster: ClusterFile) -> str:
@@ -152,11 +149,9 @@ def named_now(cluster: ClusterFile) -> str:
 
 
 def of_job(job: Job, more: Sequence[str] = ()) -> tuple[ClusterFile, list[str], dict[str, Any]]:
-    """Cluster, command and options of `Submission.of` for a job file.
-
-    more: `--NAME VALUE` words that win over the file's hyperparameters. Raises UsageError for code that would not
-    start, and for a channel that is a pipe, which no simulated host has.
-    """
+    """Cluster, command and options of `Submission.of` for a job file. more: `--NAME VALUE` words that win over the
+    file's hyperparameters. Raises UsageError for code that would not start, and for a channel that is a pipe, which no
+    simulated host has."""
     check_code(job)
     for channel in job.channels:
         if channel.mode == PIPE:

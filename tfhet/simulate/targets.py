@@ -22,8 +22,6 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class Targets:
-    """The hosts of a cluster, as faults name them."""
-
     hosts: Sequence[SimulatedHost]
     dnn_group: str
 
@@ -90,8 +88,7 @@ class Population:
         """Training scripts, of one rank or of all."""
         servers = {process.pid for kind in planes.kinds() for process in self.servers(kind)}
         launchers = [process for number, process in self.launchers.items() if rank in (None, number or 0)]
-        nothing: list[psutil.Process] = []
-        below = [process for launcher in launchers for process in _ask(launcher.children, nothing)]
+        below = [process for launcher in launchers for process in _ask(launcher.children, list[psutil.Process]())]
         return [process for process in below if process.pid not in servers]
 
 

@@ -22,10 +22,8 @@ def completed(
     cause: str | None,
     never_began: str | None,
 ) -> RunSummary:
-    """The leader's summary with exit codes, cause, status and failure reason.
-
-    codes: by `host` or `host/rank`. cause: why the simulator stopped the job. never_began: why a host was not made.
-    """
+    """The leader's summary with exit codes, cause, status and failure reason. codes: by `host` or `host/rank`. cause:
+    why the simulator stopped the job. never_began: why a host was not made."""
     try:
         summary = leader.read_summary()
     except TfhetError:
@@ -66,10 +64,7 @@ def status(codes: Mapping[str, int], is_stopped: bool) -> str:
 
 
 def failure_reason(hosts: Sequence[SimulatedHost], codes: Mapping[str, int]) -> str:
-    """The oldest failure file of the hosts that ended badly; without one, how each of them ended.
-
-    codes: by `host`, or by `host/rank`.
-    """
+    """The oldest failure file of the hosts that ended badly; without one, how each ended. codes: as in `completed`."""
     bad = {label.split("/")[0]: code for label, code in codes.items() if code}
     files = [(host.paths.failure, bad[host.name]) for host in hosts if host.name in bad]
     written = sorted((path.stat().st_mtime, path, code) for path, code in files if path.is_file())

@@ -38,14 +38,11 @@ class Turn:
 
     @property
     def all_per_gb(self) -> float:
-        """CPU seconds of all sides per GB."""
         return sum(self.cpu_s.values()) * GB / self.bytes
 
 
 @dataclass(frozen=True)
 class Lane:
-    """One way with its processes."""
-
     key: str
     bytes: int
     """Bytes of one batch."""

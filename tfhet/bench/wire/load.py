@@ -43,8 +43,7 @@ SELECTION = (
     *(Load("uint8", "19MB", workers=workers) for workers in (2, 4)),
     *(Load("uint8", "19MB", workers=workers, ranks=2) for workers in (1, 2)),
 )
-"""The loads that are measured by default: one thing changed at a time. 77 MB are not compressed, which would take
-longer than all the rest."""
+"""The loads measured by default: one thing changed at a time. To compress 77 MB would take longer than all the rest."""
 
 
 def combined(

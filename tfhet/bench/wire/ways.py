@@ -59,7 +59,6 @@ class Ways(contextlib.AsyncExitStack):
         return Lane(load.key, load.bytes, readers, sides, ahead=2 * load.workers + 2, wire_ratio=ratio)
 
     def end(self, env: Mapping[str, str], module: str, *arguments: str) -> AnsweringProcess:
-        """Starts a process that is one end of a way."""
         words = [module, *arguments]
         process = AnsweringProcess(" ".join(words), [sys.executable, "-m", *words], env, ANSWER_LIMIT_S)
         self.callback(self._end, process)
