@@ -53,11 +53,8 @@ class Patient:
     patience_s: float = PATIENCE_S
 
     def __call__(self, call: Callable[..., Any], **request: Any) -> Any:
-        """Returns the answer of `call`, a method of a boto3 client.
-
-        Raises AwsRefused for what AWS refuses, UsageError without credentials or rights, and NotReady when it is
-        still too busy, or cannot be reached, after `patience_s`.
-        """
+        """Returns the answer of `call`, a method of a boto3 client. Raises AwsRefused for what AWS refuses, UsageError
+        without credentials or rights, and NotReady when it is still too busy, or out of reach, after `patience_s`."""
         import botocore.exceptions as wrong
 
         until_s, pause_s = self.clock.monotonic() + self.patience_s, FIRST_PAUSE_S

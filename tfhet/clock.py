@@ -24,8 +24,6 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's clock."""
-
     monotonic = staticmethod(time.monotonic)
     wall = staticmethod(time.time)
     cpu = staticmethod(time.process_time)
@@ -36,11 +34,8 @@ class SystemClock:
 
 
 def cpu_of(process_id: int) -> float:
-    """CPU seconds of another process of this machine so far, to the nanosecond; that of its children left out.
-
-    Linux only: the number of a process's CPU clock is made as clock_getcpuclockid(3) makes it. Raises OSError where
-    there is no such clock.
-    """
+    """CPU seconds of another process of this machine so far, to the nanosecond, without its children. Raises OSError
+    where there is no such clock. Linux only: the clock's number is made as clock_getcpuclockid(3) makes it."""
     if sys.platform != "linux":
         raise OSError("no CPU clock of other processes here")
     return time.clock_gettime(~process_id << 3 | 2)

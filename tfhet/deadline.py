@@ -16,11 +16,9 @@ HEARING_S = 0.1
 
 
 class Deadline:
-    """`async with Deadline(5):` cancels what runs inside after 5 s and raises asyncio.TimeoutError.
-
-    Not `asyncio.wait_for`: before Python 3.12 that swallows a cancellation which comes just when its result does
-    (python/cpython#81839), and a task that has to end would go on. From 3.11 on `asyncio.timeout` does the same.
-    """
+    """`async with Deadline(5):` cancels what runs inside after 5 s and raises asyncio.TimeoutError. Not
+    `asyncio.wait_for`: before Python 3.12 that swallows a cancellation which comes just when its result does
+    (python/cpython#81839), and a task that has to end would go on. From 3.11 on `asyncio.timeout` does the same."""
 
     def __init__(self, seconds: float):
         self._seconds = seconds

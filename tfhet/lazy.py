@@ -21,11 +21,8 @@ from typing import Any
 
 def names_on_demand(package: str) -> None:
     """Gives a package a `__getattr__` (PEP 562) that does one of its imports for TYPE_CHECKING on first use, and lists
-    their names as `__all__`.
-
-    A public name may equal a sub-module only where it is that module, imported from the package itself: the import
-    system sets every loaded sub-module as an attribute of its package.
-    """
+    their names as `__all__`. A public name may equal a sub-module only where it is that module, imported from the
+    package itself: the import system sets every loaded sub-module as an attribute of its package."""
     facade = sys.modules[package]
     homes = functools.cache(lambda: _imported_for_types(Path(str(facade.__file__)).read_text("utf-8")))
 

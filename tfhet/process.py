@@ -103,12 +103,9 @@ def stack_of_last_thread() -> str:
 
 
 def _stack(thread: threading.Thread) -> list[tuple[CodeType, int]]:
-    """Code and line, the innermost first; empty for a thread that has ended.
-
-    No frame is kept, nor the frames of all threads, of which this is one: objects that refer to themselves stay until
-    Python ends, and with them all that the frames know. With an iterator whose elements a Python function makes,
-    TensorFlow would then wait for that function for ever.
-    """
+    """Code and line, the innermost first; empty for a thread that has ended. No frame is kept, nor the frames of all
+    threads, of which this is one: objects that refer to themselves stay until Python ends, with all that the frames
+    know. If that is an iterator whose elements a Python function makes, TensorFlow then waits for that for ever."""
     frame = sys._current_frames().get(thread.ident or 0)
     return [(each.f_code, line) for each, line in traceback.walk_stack(frame)] if frame else []
 
@@ -120,11 +117,9 @@ def name_process(name: str) -> None:
 
 
 class _Output(asyncio.SubprocessProtocol):
-    """Splits the output of a process into lines, and knows when it has ended and when its output is closed.
-
-    Not asyncio's `Process`: its `wait` (Python 3.11) returns only when no grandchild holds the pipe any more, so a
-    script that leaves a daemon would never be seen to end.
-    """
+    """Splits the output of a process into lines, and knows when it has ended and when its output is closed. Not
+    asyncio's `Process`: its `wait` (Python 3.11) returns only when no grandchild holds the pipe any more, so a script
+    that leaves a daemon would never be seen to end."""
 
     def __init__(self, on_line: OnLine, is_noise: Callable[[str], bool]):
         self.tail: collections.deque[str] = collections.deque(maxlen=_TAIL_LINES)
@@ -181,12 +176,10 @@ class Child:
         channel: Channel | None = None,
         is_noise: Callable[[str], bool] = lambda line: False,
     ) -> Child:
-        """Starts `command`. Raises OSError when it cannot be executed.
-
-        `when_orphaned`: the signal that it gets when this process dies without stopping it. SIGKILL, because a training
-        script may ignore SIGTERM, or be too deep in an allreduce to handle it; SIGTERM for a child that has children of
-        its own to end. `channel` is handed to the child, and is ended with it. `is_noise`: lines that `tail` omits.
-        """
+        """Starts `command`. Raises OSError when it cannot be executed. `when_orphaned`: the signal that it gets when
+        this process dies without stopping it. SIGKILL, because a training script may ignore SIGTERM, or be too deep in
+        an allreduce to handle it; SIGTERM for a child that has children of its own to end. `channel` is handed to the
+        child, and is ended with it. `is_noise`: lines that `tail` omits."""
         output = _Output(on_line, is_noise)
         try:
             transport, _ = await asyncio.get_running_loop().subprocess_exec(

@@ -15,7 +15,6 @@ MOST = 10_000
 """Entries that wait to be written; beyond that the oldest ones are dropped, so that the last words survive."""
 LAST_S = 2.0
 """Seconds that a process waits at its end for a reader or a disk."""
-
 GATHER_S = 0.5
 """Seconds for which an entry waits for others that may be merged with it."""
 
@@ -23,12 +22,10 @@ T = TypeVar("T")
 
 
 class Writer(Generic[T]):
-    """Hands entries to `write` one by one, in their order, from a daemon thread.
-
-    write: may block and may raise an error, which loses the entry. on_dropped: makes the entry that is written in the
-    place of dropped ones, of their number; without it nothing tells of them. gather: merges the entries that come
-    within GATHER_S; without it none waits for another one.
-    """
+    """Hands entries to `write` one by one, in their order, from a daemon thread. write: may block, and may raise an
+    error, which loses the entry. on_dropped: makes the entry that is written in the place of dropped ones, of their
+    number; without it nothing tells of them. gather: merges the entries that come within GATHER_S; without it none
+    waits for another one."""
 
     def __init__(
         self,

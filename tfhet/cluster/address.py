@@ -11,16 +11,13 @@ from tfhet.cluster.environment import json_variable
 from tfhet.errors import ClusterError, UsageError, shown
 
 ADDRESSES_VARIABLE = "TFHET_ADDRESSES"
-
 _SELF_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback", "0.0.0.0", "::", "::1")
 
 
 def resolve(host: str, env: Mapping[str, str], current_host: str | None = None) -> str:
     """The address at which every host of the job reaches `host`: from `TFHET_ADDRESSES`, else the name itself.
-
     `TFHET_ADDRESSES` is JSON, name -> address. Raises ClusterError for a loopback address like `localhost`, unless
-    `host` is `current_host`, and UsageError for a malformed variable.
-    """
+    `host` is `current_host`, and UsageError for a malformed variable."""
     address = json_variable(env, ADDRESSES_VARIABLE).get(host, host)
     if not isinstance(address, str) or not address or not address.isprintable() or " " in address:
         raise UsageError(f"{ADDRESSES_VARIABLE}: the address of {host!r} must be text, got {shown(address)}")
@@ -56,11 +53,9 @@ def check_free(port: int, host: str = "0.0.0.0") -> None:
 
 
 def claim(port: int) -> socket.socket:
-    """Keeps a port for this process until the socket that it returns is closed, and checks that it is free.
-
-    gRPC lets several servers share a port, and a server needs a moment from its start to its bind: the claim is what
-    another tfhet job on this machine finds meanwhile. Raises UsageError for a port that is claimed or in use.
-    """
+    """Keeps a port for this process until the socket that it returns is closed, and checks that it is free. gRPC lets
+    several servers share a port, and a server needs a moment from its start to its bind: the claim is what another
+    tfhet job on this machine finds meanwhile. Raises UsageError for a port that is claimed or in use."""
     held = socket.socket(socket.AF_UNIX)
     try:
         with contextlib.suppress(FileNotFoundError, PermissionError):  # elsewhere than on Linux there are no such names

@@ -19,11 +19,9 @@ def environment() -> Mapping[str, str]:
 
 
 def job_name(env: Mapping[str, str]) -> str:
-    """The training job's name, equal on every host of a job; "" when there is none.
-
-    The platform sets `TRAINING_JOB_NAME`. Ranks that another program starts on other hosts may lack it and have the
-    `SM_*` variables of the first host instead, so the same name is looked up there.
-    """
+    """The training job's name, equal on every host of a job; "" when there is none. The platform sets
+    `TRAINING_JOB_NAME`. Ranks that another program starts on other hosts may lack it and have the `SM_*` variables of
+    the first host instead, so the same name is looked up there."""
     if env.get("TRAINING_JOB_NAME"):
         return env["TRAINING_JOB_NAME"]
     try:

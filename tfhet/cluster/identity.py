@@ -65,12 +65,10 @@ class Identity:
 
 
 def identify(env: Mapping[str, str]) -> Identity:
-    """This host's identity, from resourceconfig.json, or where there is none from `SM_RESOURCE_CONFIG`.
-
-    SageMaker writes the file on every host; the variable is what its toolkits export of it. Programs that hand their
-    environment on to other hosts give all of them that of the first one, so the file comes first, and one that is
-    wrong is an error, not a reason to look elsewhere. Raises ClusterError, also without either.
-    """
+    """This host's identity, from resourceconfig.json, which SageMaker writes on every host, or where there is none from
+    `SM_RESOURCE_CONFIG`, which its toolkits export. Programs that hand their environment on to other hosts give all of
+    them that of the first one, so the file comes first, and one that is wrong is an error, not a reason to look
+    elsewhere. Raises ClusterError, also without either."""
     path = host_paths(env).resource_config
     text: str | bytes
     try:
@@ -88,11 +86,9 @@ def identify(env: Mapping[str, str]) -> Identity:
 
 
 def describe(document: object, where: str) -> Identity:
-    """Reads a description in the form of resourceconfig.json, as parsed from JSON.
-
-    Raises ClusterError, naming `where`, for anything that is not a sound description: a missing or unknown current
-    host or group, a host in two groups or in none, two groups of one name, or values of the wrong type.
-    """
+    """Reads a description in the form of resourceconfig.json, as parsed from JSON. Raises ClusterError, naming `where`,
+    for anything that is not a sound description: a missing or unknown current host or group, a host in two groups or in
+    none, two groups of one name, or values of the wrong type."""
     if not isinstance(document, dict):
         raise ClusterError(f"{where}: expected a JSON object, got {shown(document)}")
     listed = _hosts(document["hosts"], f"{where}: 'hosts'") if document.get("hosts") is not None else None

@@ -9,11 +9,9 @@ from pathlib import Path
 
 
 class HostPaths:
-    """The directories of one host, in SageMaker's layout. Nothing is created here.
-
-    `SM_MODEL_DIR`, `SM_OUTPUT_DATA_DIR`, `SM_OUTPUT_DIR`, `SM_INPUT_CONFIG_DIR` and `SM_CHANNEL_<NAME>` win over
-    the layout where `variables` holds them: a user's script reads those, so both have to mean the same place.
-    """
+    """The directories of one host, in SageMaker's layout; none is created here. `SM_MODEL_DIR`, `SM_OUTPUT_DATA_DIR`,
+    `SM_OUTPUT_DIR`, `SM_INPUT_CONFIG_DIR` and `SM_CHANNEL_<NAME>` win over the layout where `variables` holds them: a
+    user's script reads those, so both have to mean the same place."""
 
     def __init__(self, base: Path, variables: Mapping[str, str] | None = None):
         self._variables = variables or {}
@@ -78,6 +76,5 @@ def config_dir(env: Mapping[str, str]) -> Path:
 
 def _user_dir(env: Mapping[str, str], variable: str, below_home: str) -> Path:
     given = Path(env.get(variable) or "")
-    if given.is_absolute():
-        return given / "tfhet"
-    return Path(env.get("HOME") or Path.home()) / below_home / "tfhet"
+    base = given if given.is_absolute() else Path(env.get("HOME") or Path.home()) / below_home
+    return base / "tfhet"

@@ -1,11 +1,7 @@
 """The place of one launcher in its job: its host, role and rank, and how it reaches the others.
 
-    place = Place(identity, roles, Rank(1, 4, 1, 2, "tfhet"), ports, paths, env)   # rank 1 of 4, the second on its host
-    place.is_leader      # whether this is the launcher of rank 0
-    place.address("algo-2")
-
-Every launcher of a job draws the same picture, each from its own side. The variables by which programs other than
-tfhet give a process its rank belong to `tfhet.strategies`.
+place = Place(identity, roles, Rank(1, 4, 1, 2, "tfhet"), ports, paths, env)   # rank 1 of 4, the second on its host
+place.address("algo-2")
 """
 
 from __future__ import annotations
@@ -54,8 +50,8 @@ class Rank:
 
     @classmethod
     def read(cls, env: Mapping[str, str], variables: Sequence[str], source: str) -> Rank:
-        """The rank that four variables give: rank, size, local rank, local size. Raises ClusterError for variables
-        that are missing, no numbers, or contradictory."""
+        """The rank that four variables give, in the order of the fields. Raises ClusterError where one is missing or no
+        number, or where they contradict each other."""
         rank, size, local_rank, local_size = (env_number(env, name) for name in variables)
         return cls(rank, size, local_rank, local_size, source)
 
@@ -72,8 +68,6 @@ def env_number(env: Mapping[str, str], name: str) -> int:
 
 @dataclass(frozen=True)
 class Place:
-    """Which host, role and rank a launcher has."""
-
     identity: Identity
     roles: Roles
     rank: Rank | None

@@ -49,12 +49,9 @@ class Ports:
     def from_env(
         cls, env: Mapping[str, str], *, control: int = CONTROL_PORT, plane: Mapping[str, PortRange] | None = None
     ) -> Ports:
-        """The ports given in `TFHET_PORTS`, or else the arguments.
-
-        `TFHET_PORTS` is JSON: `{"control": 16000, NAME: 6000, OTHER: [6001, 6002]}`, where the further names are those
-        of `plane`; names that it omits come from the arguments. Raises UsageError for numbers that are no ports, for
-        the same port twice, and for too few.
-        """
+        """The ports given in `TFHET_PORTS`, or else the arguments. The variable is JSON with the names of `plane`, like
+        `{"control": 16000, NAME: 6000, OTHER: [6001, 6002]}`; what it omits comes from the arguments. Raises UsageError
+        for numbers that are no ports, for the same port twice, and for too few."""
         ranges, given = plane or {}, json_variable(env, PORTS_VARIABLE)
         for name in given:
             check_known(f"{PORTS_VARIABLE} key", name, ("control", *ranges))

@@ -37,8 +37,6 @@ DATA_GROUP, DNN_GROUP = DATA.group, DNN.group
 
 @dataclass(frozen=True)
 class Roles:
-    """Which group does what."""
-
     groups: Mapping[str, Group]
     """The groups by the name of their role; `dnn` is there always, `data` in a heterogeneous job."""
     current: Role
@@ -103,8 +101,7 @@ def roles(identity: Identity, names: Mapping[str, str] | None = None, known: Seq
     for group in found.values():
         if not group.hosts:
             raise ClusterError(f"group {group.name!r} has no hosts; give it at least one, or run without it")
-    current = role_of[identity.current_group]
-    return Roles(found, next(role for role in (*ROLES, *further) if role.name == current))
+    return Roles(found, next(role for role in (*ROLES, *further) if role.name == role_of[identity.current_group]))
 
 
 def _only_group(cluster: Cluster, dnn_group: str | None) -> Group:

@@ -21,8 +21,7 @@ from tfhet.errors import ClusterError, NotReady, UsageError
 
 logger = logging.getLogger(__name__)
 
-FIRST_RETRY_S = 0.05
-LAST_RETRY_S = 1.0
+FIRST_RETRY_S, LAST_RETRY_S = 0.05, 1.0
 """Backoff between attempts to connect: from the first to the last, growing by 1.6."""
 SHORTEST_LEASE_S, LONGEST_LEASE_S = 0.01, 86400.0
 """Range of leases that a client accepts: a shorter one keeps it busy with renewals, a longer one never ends."""
@@ -31,11 +30,9 @@ SHORTEST_LEASE_S, LONGEST_LEASE_S = 0.01, 86400.0
 class LinkClient:
     """Dials the server at `address`:`port` under a name that the server expects.
 
-    Callbacks are called one after another: `on_message(message)` for each message;
-    `on_end(code, cause)`, once, when the job is over; `on_lease_lost(reason)`, once, when the server was silent for the
-    length of the lease, or took this member for lost. Never both of the last two.
-    Call `leave` in every case: it ends the tasks.
-    """
+    Callbacks are called one after another: `on_message(message)` for each message, and then one of two, once:
+    `on_end(code, cause)` when the job is over, or `on_lease_lost(reason)` when the server was silent for the length of
+    the lease, or took this member for lost. Call `leave` in every case: it ends the tasks."""
 
     def __init__(
         self,
@@ -61,8 +58,7 @@ class LinkClient:
         self._handshake_s, self._clock = handshake_s, clock
         self._instance = secrets.token_hex(8)
         self._facts: Mapping[str, Any] = {}
-        self._outbox = Outbox()
-        self._inbox = Inbox()
+        self._outbox, self._inbox = Outbox(), Inbox()
         self._connection: Connection | None = None
         self._heard_s = 0.0
         self.end_reason = ""
@@ -86,8 +82,7 @@ class LinkClient:
         ]
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """Sends the server a message, as `LinkServer.send` does. Raises ProtocolError for a message that does not fit,
-        or when 4 MiB are unconfirmed."""
+        """As `LinkServer.send`. Raises ProtocolError for a message that does not fit, or when 4 MiB are unconfirmed."""
         if not self._tasks or self._leaving is not None:
             raise UsageError("a client sends between join and leave")
         if self._outbox.is_full:
@@ -97,11 +92,8 @@ class LinkClient:
             self._connection.write(packed)
 
     async def leave(self, code: int = 0, flush_s: float = 1.0) -> None:
-        """Tells the server that this member leaves on purpose, with its exit code, and ends connection and tasks.
-
-        Waits at most `flush_s` seconds for the server to read that. Drops callbacks that are still to be called. Only
-        the first call's code counts.
-        """
+        """Tells the server that this member leaves on purpose, for which it waits at most `flush_s` seconds, and ends
+        connection and tasks; drops callbacks that are still to be called. Only the first call's exit code counts."""
         if self._leaving is None:
             self._leaving = asyncio.create_task(self._leave(code, flush_s), name="tfhet-leave")
         await asyncio.shield(self._leaving)

@@ -36,8 +36,7 @@ class Connection:
     """Reads and writes messages; `write` never waits."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter):
-        self._reader = reader
-        self._writer = writer
+        self._reader, self._writer = reader, writer
         self._seals: tuple[Seal, Seal] | None = None
         peer = writer.get_extra_info("peername")
         self.peer = f"{peer[0]}:{peer[1]}" if peer else "unknown"
@@ -74,8 +73,7 @@ class Connection:
         self._seals = Seal(sends), Seal(reads)
 
     async def read(self) -> Message:
-        """Returns the next message. Raises ConnectionError at the end, ProtocolError for a line that is not one, or
-        that the other side of the handshake has not written."""
+        """The next message. Raises ConnectionError at the end, ProtocolError for a line that is none, or is forged."""
         try:
             line = await self._reader.readuntil(b"\n")
         except asyncio.IncompleteReadError as error:

@@ -51,11 +51,8 @@ class JoinRequest:
 
 
 async def admit(connection: Connection, secret: Secret, objection: Callable[[str, str], str | None]) -> JoinRequest:
-    """The server's side, up to the member's facts; the caller answers them.
-
-    `objection(name, instance)` returns the reason to refuse an authenticated member, or None.
-    Raises Unauthenticated, Refused (the member knows), ProtocolError, or OSError.
-    """
+    """The server's side, up to the member's facts; the caller answers them. `objection(name, instance)`: why to refuse
+    an authenticated member, or None. Raises Unauthenticated, Refused (the member knows), ProtocolError, or OSError."""
     nonce = secrets.token_hex(32)
     connection.write({"type": "hello", "version": VERSION, "nonce": nonce})
     join = _expect(await connection.read(), "join")

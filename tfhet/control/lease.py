@@ -22,10 +22,7 @@ async def beats(
 
     now_s: on `clock`, the monotonic one. stood_still_s: seconds that this process was stopped or starved since the last
     beat, if more than a quarter of the lease, else 0. Messages that peers sent meanwhile are still unread, so these
-    seconds do not count as their silence.
-
-    `lease_s()`: seconds, may change. since_s: when the lease began, on `clock`.
-    """
+    seconds do not count as their silence. lease_s: returns seconds, may change. since_s: when the lease began."""
     last_s = since_s
     while True:
         renew()

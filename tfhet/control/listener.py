@@ -26,16 +26,13 @@ BACKLOG = 1024
 """Maximum number of connections that the kernel holds; beyond it a client waits a second before its next attempt."""
 LOGGED_DROPS = 10
 """Number of drops that are all logged; after them only those whose number is a power of two."""
-
 _OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class Listener:
-    """One listening socket. Calls `serve` with every authenticated connection, in a task of its own.
-
-    `objection(name, instance)` returns the reason to refuse an authenticated member, or None; `dropped(peer, reason)`
-    is called for connections that failed. A handshake has to end within `handshake_s` seconds.
-    """
+    """One listening socket. Calls `serve` with every authenticated connection, in a task of its own, and `dropped(peer,
+    reason)` for those that failed. `objection(name, instance)` returns the reason to refuse an authenticated member, or
+    None. A handshake has to end within `handshake_s` seconds."""
 
     def __init__(
         self,

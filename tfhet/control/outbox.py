@@ -49,15 +49,13 @@ class Outbox:
         return tuple(message for message, _ in self._kept)
 
     def receive(self, message: Message, renewal: str, inbox: Inbox, callback: Callable[..., None] | None) -> bool:
-        """Takes a renewal or a numbered message, whose body goes to `callback`; False for a message of another type.
-        Raises ProtocolError for a gap."""
+        """Takes a renewal or a numbered message, whose body goes to `callback`; False for others. Raises as `take`."""
         if message["type"] == renewal:
             self.confirm(message["seen"])
             return True
         if message["type"] != "message":
             return False
-        body = self.take(message)
-        if body is not None:
+        if (body := self.take(message)) is not None:
             inbox.put(callback, body)
         return True
 

@@ -1,7 +1,4 @@
-"""The server of the link, in the leader's launcher: who belongs to the job, who holds a lease, and the end of the job.
-
-Every other launcher is a member, whose LinkClient (client.py) dials the server.
-"""
+"""The server of the link, in the leader's launcher: who belongs to the job, who holds a lease, and the job's end."""
 
 from __future__ import annotations
 
@@ -29,13 +26,12 @@ logger = logging.getLogger(__name__)
 
 
 class LinkServer:
-    """Keeps a lease for each of the members named in `expected`.
+    """Keeps a lease for each of the members named in `expected`, the other launchers.
 
-    Callbacks are called one after another: `on_message(member, message)` for each
-    message; `on_left(member, code)` when a member leaves on purpose; `on_lost(member, reason)`, once, for a member that
-    was silent for `lease_s` seconds, or whose connection broke and was not restored within `grace_s` (a quarter of the
-    lease). A lost member is refused when it dials again. After `end` no member is lost any more.
-    """
+    Callbacks are called one after another: `on_message(member, message)` for each message; `on_left(member, code)` when
+    a member leaves on purpose; `on_lost(member, reason)`, once, for a member that was silent for `lease_s` seconds, or
+    whose connection broke and was not restored within `grace_s` (a quarter of the lease). A lost member is refused when
+    it dials again. After `end` no member is lost any more."""
 
     def __init__(
         self,
@@ -115,11 +111,9 @@ class LinkServer:
 
     def send(self, member: str, message: Mapping[str, Any]) -> None:
         """Sends a message to a member that holds a lease: JSON values, a text under "type", under 64 KiB as a line.
-
-        The message arrives once and in order, also over a new connection. A member that leaves 4 MiB unconfirmed is
-        lost; confirmations travel with the renewals. Raises ProtocolError for a message that does not fit, UsageError
-        for a name that is not expected.
-        """
+        It arrives once and in order, also over a new connection. A member that leaves 4 MiB unconfirmed is lost;
+        confirmations travel with the renewals. Raises ProtocolError for a message that does not fit, UsageError for a
+        name that is not expected."""
         if member not in self.expected:
             raise UsageError(f"no member {member!r}; expected: {', '.join(sorted(self.expected)) or 'none'}")
         session = self._sessions.get(member)
@@ -138,10 +132,8 @@ class LinkServer:
 
     async def end(self, code: int, cause: str, linger_s: float = 2.0, late_s: float = 0.0) -> frozenset[str]:
         """Sends every member the end of the job, waits at most `linger_s` seconds until they have left, and closes.
-
         Returns the members that had not left by then. A member that joins or returns meanwhile gets the end too;
-        members that never joined are awaited first, for `late_s` seconds. The first call's code and cause count.
-        """
+        members that never joined are awaited first, for `late_s` seconds. The first call's code and cause count."""
         if self._end is None:
             self._end = {"type": "end", "code": valid_code(code), "cause": cause[:4000]}
             for session in self._sessions.values():
@@ -192,8 +184,7 @@ class LinkServer:
         session, event = self._sessions.get(request.name), "link.member_joined"
         now = self._clock.monotonic()
         if session is None:
-            session = Session(request, connection, now)
-            self._sessions[request.name] = session
+            session = self._sessions[request.name] = Session(request, connection, now)
         else:
             if session.connection is not None:
                 session.connection.abort()

@@ -14,8 +14,6 @@ from tfhet.source import IdCount
 
 
 class _Epoch:
-    """The ids of one epoch."""
-
     def __init__(self) -> None:
         self.by_rank: Counter[int] = Counter()
         self.count = IdCount()
@@ -26,10 +24,9 @@ class _Epoch:
 
 
 class Account:
-    """The reports of the scripts of all ranks, in the leader."""
+    """The reports of the scripts of all `size` ranks, in the leader."""
 
     def __init__(self, size: int):
-        """size: number of ranks."""
         self._size = size
         self._standings: dict[int, rank.Standing] = {}
         self._epochs: defaultdict[int, _Epoch] = defaultdict(_Epoch)

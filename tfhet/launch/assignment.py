@@ -20,8 +20,6 @@ from tfhet.strategies import RankSource, Strategy
 
 @dataclass(frozen=True)
 class Assignment:
-    """The part of one launcher."""
-
     place: Place
     settings: LaunchSettings
     plane: DataPlane
@@ -87,8 +85,7 @@ def _ports(settings: LaunchSettings, plane: DataPlane, role: Role) -> dict[str, 
 
 
 def _rank(env: Mapping[str, str], parts: Roles, strategy: str) -> Rank:
-    rank = strategies.rank_of(env, strategy)
-    if rank is not None:
+    if (rank := strategies.rank_of(env, strategy)) is not None:
         return rank
     if len(hosts := parts.dnn_hosts) > 1:
         raise ClusterError(f"{len(hosts)} dnn hosts ({', '.join(hosts)}) and no rank for this process")

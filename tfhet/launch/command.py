@@ -18,10 +18,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(words: Sequence[str], *, own_process: bool) -> int:
-    """Runs the launcher with these words and returns its exit code.
-
-    own_process: this process was started to be the launcher, so that a host's further launchers are started like it.
-    """
+    """Runs the launcher with these words and returns its exit code. own_process: this process was started to be the
+    launcher, so that a host's further launchers are started like it."""
     from tfhet.launch import main
 
     if not own_process:

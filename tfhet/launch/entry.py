@@ -106,9 +106,8 @@ class LocalLaunchers:
 
     async def run(self) -> int:
         """Starts them and returns once all have ended: the worst of their exit codes, or that of one that crashed."""
-        loop = asyncio.get_running_loop()
         for number in STOP_SIGNALS:
-            loop.add_signal_handler(number, self._stopped.set)
+            asyncio.get_running_loop().add_signal_handler(number, self._stopped.set)
         numbers = ", ".join(str(rank.rank) for rank in self._ranks)
         self._lines.put(f"[{self._host}] starts the launchers of ranks {numbers} of {self._ranks[0].size}")
         try:

@@ -16,8 +16,6 @@ from tfhet.messages import MessageError, UnknownKind, link
 
 
 class Follower:
-    """The link as a follower sees it."""
-
     def __init__(self, assignment: Assignment, *, on_stop: Callable[[], None] = lambda: None):
         """on_stop: called when the script of this host has to stop."""
         place, settings = assignment.place, assignment.settings
@@ -39,8 +37,7 @@ class Follower:
 
     async def join(self) -> None:
         """Raises NotReady when the leader is not there before the deadline, ClusterError when it refuses this host."""
-        facts = {"host": self._place.host, "ranks": self._place.size}
-        await self._client.join(facts, self._settings.ready_timeout_s)
+        await self._client.join({"host": self._place.host, "ranks": self._place.size}, self._settings.ready_timeout_s)
 
     async def started(self) -> link.Start:
         """The leader's order to start. Raises NotReady when it does not come; the leader ends the job before that."""
@@ -85,8 +82,7 @@ class Follower:
 
 
 def checked_order(message: Message, assignment: Assignment) -> link.Order:
-    """The leader's order in a message. Raises MessageError for one that this launcher cannot follow (UnknownKind where
-    only the kind is new)."""
+    """The leader's order. Raises MessageError for one that this launcher cannot follow: UnknownKind for a new kind."""
     order = link.parse_order(message)
     if isinstance(order, link.Start):
         try:

@@ -32,7 +32,6 @@ it within moments of each other, and what started the ranks may end all of them 
 LEFT_S = 2.0
 """Seconds that the command's remaining children may take to end after SIGTERM, before SIGKILL."""
 _POLL_S = 0.1
-
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _PR_SET_CHILD_SUBREAPER = 36
 _ENDED = (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
@@ -156,9 +155,7 @@ class Init:
 
 def _wait(numbers: set[signal.Signals], limit_s: float | None) -> int:
     """The next of some blocked signals; 0 when there was none for `limit_s`."""
-    if limit_s is None:
-        return signal.sigwaitinfo(numbers).si_signo
-    heard = signal.sigtimedwait(numbers, limit_s)
+    heard = signal.sigwaitinfo(numbers) if limit_s is None else signal.sigtimedwait(numbers, limit_s)
     return heard.si_signo if heard else 0
 
 

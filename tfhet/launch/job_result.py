@@ -23,8 +23,6 @@ STARTS_WITHIN_S = 10.0
 
 @dataclass(frozen=True)
 class JobResult:
-    """The code that every launcher exits with, and why."""
-
     code: int
     cause: str
     """One line; the lines after it are the last ones that the failed process had printed."""
@@ -86,9 +84,7 @@ def write_failure(
     """Writes cause, launcher and the last log lines, unless the job has such a file: the first cause is the true one.
 
     began_s: when this launcher began, on the wall clock (now); a file from STARTS_WITHIN_S before is an earlier job's.
-    Returns whether it was written. Never raises: the exit code must not be lost over it. Writes nothing where there is
-    no base directory, as on a machine that SageMaker has not laid out.
-    """
+    Returns whether it was written, never without a base directory. Raises nothing: the exit code must not be lost."""
     head = f"{cause}\n(exit code {code}, seen by {label})\n"
     room = max(0, FAILURE_LIMIT - len(head))
     lines = "\n".join(tail)

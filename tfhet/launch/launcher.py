@@ -36,7 +36,6 @@ that handles the signal may wait for other ranks in an allreduce."""
 SERVER_GRACE_S = 1.0
 """Seconds that a process of the data plane may take to end."""
 
-
 Link = Leader | Follower
 
 
@@ -62,8 +61,7 @@ class Launcher:
         # One launcher writes the events of the job: lines of several hosts would need one clock.
         self._events = Writer("events", self._write_event)
         self._observe: Observer = self._events.put if self.place.is_leader else ignore
-        wait_s = self._settings.ready_timeout_s
-        outlets = Outlets(log.say, self._report, self._observe, self._script.tell, wait_s)
+        outlets = Outlets(log.say, self._report, self._observe, self._script.tell, self._settings.ready_timeout_s)
         self._side = assignment.plane.launcher_side(assignment.plane_settings, self.place, outlets)
 
     async def run(self) -> int:
@@ -133,13 +131,12 @@ class Launcher:
             self._ask_to_stop(stopped, signal.SIGTERM, await source.gone(self.place))
 
     async def _work(self, link: Link) -> None:
-        place = self.place
         await link.join()
-        serving = asyncio.create_task(self._side.serve())
-        training = asyncio.create_task(self._train(link)) if place.rank is not None else None
-        of_strategy = place.roles.current in self.assignment.strategy.roles
-        helping = asyncio.create_task(self._serve_strategy(link)) if of_strategy else None
-        tasks = {task for task in (serving, training, helping) if task is not None}
+        tasks = {asyncio.create_task(self._side.serve())}
+        if self.place.rank is not None:
+            tasks.add(asyncio.create_task(self._train(link)))
+        if self.place.roles.current in self.assignment.strategy.roles:
+            tasks.add(asyncio.create_task(self._serve_strategy(link)))
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
             for task in done:

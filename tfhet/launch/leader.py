@@ -56,7 +56,6 @@ class Leader:
         self.lost_hosts: dict[str, str] = {}
         """The data hosts without which the job went on, and why each was lost."""
         self.account = Account(self.place.size)
-        """The reports of the scripts of all ranks."""
         self._on_stop, self._on_host_lost = on_stop, on_host_lost
         self._assignment, self._settings, self._side = assignment, assignment.settings, side
         self._observer = observer
@@ -120,11 +119,9 @@ class Leader:
         return 0.0, 0.0  # from itself
 
     async def leave(self, code: int, cause: str, hurry: asyncio.Future[Any]) -> None:
-        """Sends all followers the job result, waits briefly for them to leave, and closes the link.
-
-        If the job fails while hosts are still starting, the leader stays until the end of `ready_timeout_s`, because
-        they look for it that long, but not once `hurry` is done.
-        """
+        """Sends all followers the job result, waits briefly for them to leave, and closes the link. If the job fails
+        while hosts are still starting, the leader stays until the end of `ready_timeout_s`, because they look for it
+        that long, but not once `hurry` is done."""
         closing = [in_thread(self._meeting.close)] if self._meeting is not None else []
         await asyncio.gather(self._end(code, cause, hurry), *closing)
 

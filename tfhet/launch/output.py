@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 
 from tfhet.clock import SYSTEM
 from tfhet.cluster import DATA, Place, environment, job_name
@@ -48,8 +48,7 @@ class Log:
             self._lines.put(line)
 
     def write_emf(self, line: MetricLine) -> None:
-        """Writes the numbers of a metric line for CloudWatch, where the settings ask for it. CloudWatch wants a line of
-        JSON alone, so it has no prefix."""
+        """Writes a metric line for CloudWatch, where the settings ask for it: JSON alone, without a prefix."""
         if namespace := self._assignment.settings.emf_namespace:
             self._lines.put(emf_line(namespace, labels(self._assignment.place), line, SYSTEM.wall()))
 
@@ -61,20 +60,15 @@ class Log:
 
 def line_writer(*, gathers: bool = False) -> Writer[str]:
     """Prints lines from a thread, each in one write: a program that puts a prefix before what it reads would tear the
-    line from its end. If the reader is too slow, the oldest lines are dropped, and their number is printed.
-
-    gathers: whether a line waits for a moment, so that equal ones of several ranks are printed once.
-    """
+    line from its end. If the reader is too slow, the oldest lines are dropped, and their number is printed. gathers:
+    whether a line waits for a moment, so that equal ones of several ranks are printed once."""
     is_terminal = has_colours(sys.stdout, environment())
 
     def write(line: str) -> None:
         write_whole(STDOUT, f"{painted(line, True) if is_terminal else line}\n".encode(errors="replace"))
 
-    def once(lines: Sequence[str]) -> Iterable[str]:
-        return gathered(lines).values()
-
     dropped: Callable[[int], str] = "[tfhet] {} lines were dropped: the reader of this log was too slow".format
-    return Writer("log", write, dropped, gather=once if gathers else None)
+    return Writer("log", write, dropped, gather=(lambda lines: gathered(lines).values()) if gathers else None)
 
 
 def file_writer(folder: RunFolder, host: str) -> Writer[tuple[str, bool]]:
@@ -131,8 +125,7 @@ def metrics_of(
 
 
 def labels(place: Place) -> dict[str, str]:
-    """Labels of all metrics; those that this host does not have are omitted. The job's name is `training_job`, because
-    Prometheus uses `job` for the scrape configuration."""
+    """Labels of all metrics, as far as this host has them. Prometheus uses `job` itself, hence `training_job`."""
     every = {
         "training_job": job_name(place.env),
         "group": place.identity.current_group,
@@ -147,12 +140,10 @@ def write_outcome(
     folder: RunFolder, assignment: Assignment, leader: Leader, result: JobResult, began_s: float
 ) -> RunSummary:
     """Completes `summary.json`, or creates it when the training wrote none."""
-    try:
-        summary = folder.read_summary()
-        if summary.job_id != leader.job_id:  # of an earlier job with the same directory
-            summary = RunSummary(job_id=leader.job_id)
-    except TfhetError:
-        summary = RunSummary(job_id=leader.job_id)
+    summary = RunSummary(job_id=leader.job_id)
+    with contextlib.suppress(TfhetError):
+        found = folder.read_summary()
+        summary = found if found.job_id == leader.job_id else summary  # else of an earlier job with the same directory
     place, by_name = assignment.place, {role.name: role for role in known_roles(assignment.settings)}
     groups = {}
     for group in place.identity.cluster.groups:
@@ -164,12 +155,11 @@ def write_outcome(
             **assignment.plane.host_facts(assignment.plane_settings, role),
             "ranks_per_host": place.local_size if role.trains else 0,
         }
-    now_s = SYSTEM.wall()
     summary = dataclasses.replace(
         summary,
         mode=place.mode,
         started=began_s,
-        duration_s=now_s - began_s,
+        duration_s=SYSTEM.wall() - began_s,
         machine=machine(),
         versions=versions(),
         cluster=groups,

@@ -13,8 +13,6 @@ first batch serves for some seconds each time, so for `planes.supervised.Restart
 
 
 class Restarts:
-    """The restarts on all hosts of a job."""
-
     def __init__(self, progress: Callable[[], int | None]):
         """progress: any number that is another one once a rank has got a batch; None as long as nothing tells."""
         self.count = 0

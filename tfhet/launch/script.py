@@ -23,12 +23,9 @@ from tfhet.strategies import JobContext
 
 
 class Hearing:
-    """Takes the messages and the log of one script.
-
-    on_line: receives each line of the log, and each metric line that comes as a message. on_metrics: receives each
-    metric line, from the messages of a script that sends them, else from its log. on_reading: called with whether a
-    data set is endless, once it is read. on_report: receives what the leader needs of all ranks.
-    """
+    """Takes the messages and the log of one script. on_line: receives each line of the log, and each metric line that
+    comes as a message. on_metrics: each metric line, from the messages of a script that sends them, else from its log.
+    on_reading: whether a data set is endless, once it is read. on_report: what the leader needs of all ranks."""
 
     def __init__(
         self,
@@ -51,7 +48,6 @@ class Hearing:
         """When the script last sent its progress, on the clock; None for a script that never does."""
 
     def hear(self, line: str) -> None:
-        """Takes one line of the log."""
         self._on_line(line)
         if not self._sends_metrics and (metrics := MetricLine.parse(line)) is not None:
             self._count(metrics)
@@ -212,8 +208,7 @@ class Script:
     def _result(self, child: Child, code: int) -> JobResult:
         place, settings = self._assignment.place, self._assignment.settings
         assert place.rank is not None
-        late = self._is_stopping and code == -signal.SIGKILL
-        stop = f", which had {SCRIPT_GRACE_S:g} s to stop" if late else ""
+        stop = f", which had {SCRIPT_GRACE_S:g} s to stop" if self._is_stopping and code == -signal.SIGKILL else ""
         whose = f"{settings.train_script or 'the built-in trainer'} ended on {place.host}, rank {place.rank.rank}{stop}"
         return JobResult.of_script(code, whose, list(child.tail))
 

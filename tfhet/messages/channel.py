@@ -34,10 +34,8 @@ _RETRY_S = 0.02
 
 
 class Channel:
-    """The launcher's end. `on_message` receives the values of each message, on the event loop.
-
-    `Child.start` hands the other end to the process, and ends the channel with it.
-    """
+    """The launcher's end. `on_message` receives the values of each message, on the event loop. `Child.start` hands the
+    other end to the process, and ends the channel with it."""
 
     def __init__(self, on_message: Callable[[dict[str, Any]], None]):
         self._on_message = on_message
@@ -63,10 +61,8 @@ class Channel:
         self._other.close()
 
     def send(self, values: Mapping[str, Any]) -> bool:
-        """Sends a message; False when it was dropped because the socket's buffer is full, or the process is gone.
-
-        A process that never opens its end is no error. Raises MessageError for values that are no message.
-        """
+        """Sends a message; False when it was dropped because the socket's buffer is full, or the process is gone. A
+        process that never opens its end is no error. Raises MessageError for values that are no message."""
         packet = _packet_of(values)
         try:
             self._end.send(packet)
@@ -112,9 +108,7 @@ class Channel:
 
 class ProcessChannel:
     """The process's end; all methods may be called from any thread. Without a socket it sends and receives nothing.
-
-    Programs that the process executes do not inherit it, and children that it forks close their copy.
-    """
+    Programs that the process executes do not inherit it, and children that it forks close their copy."""
 
     def __init__(self, end: socket.socket | None = None):
         self._end = end
@@ -123,10 +117,8 @@ class ProcessChannel:
             end.set_inheritable(False)
 
     def send(self, values: Mapping[str, Any], limit_s: float = 0.0) -> bool:
-        """Sends a message; waits at most `limit_s` for room. False when it was dropped, or without a launcher.
-
-        Raises MessageError for what is not a message.
-        """
+        """Sends a message; waits at most `limit_s` for room. False when it was dropped, or without a launcher. Raises
+        MessageError for what is not a message."""
         packet = _packet_of(values)
         until_s = SYSTEM.monotonic() + limit_s
         while (end := self._end) is not None:

@@ -36,10 +36,8 @@ AnyFloat = Annotated[float, Check("a number", lambda x: True, float)]
 
 
 class Grammar(Generic[M]):
-    """All kinds of message that one process may send to another.
-
-    kinds: a frozen dataclass by the name that stands under "type", with fields that `from_json_object` reads.
-    """
+    """All kinds of message that one process may send to another. kinds: a frozen dataclass by the name that stands
+    under "type", with fields that `from_json_object` reads."""
 
     def __init__(self, kinds: Mapping[str, type[M]]):
         self.kinds = dict(kinds)
@@ -50,10 +48,8 @@ class Grammar(Generic[M]):
         return {"type": self._names[type(message)], **vars(message)}
 
     def parse(self, values: object) -> M:
-        """The message in some JSON values; fields that its kind does not have are ignored.
-
-        Raises MessageError, and nothing else, for values that are not a message; UnknownKind for a new kind.
-        """
+        """The message in some JSON values; fields that its kind does not have are ignored. Raises MessageError, and
+        nothing else, for values that are not a message; UnknownKind for a new kind."""
         if not isinstance(values, Mapping):
             raise MessageError(f"a message is an object, not {shown(values)}")
         name = values.get("type")

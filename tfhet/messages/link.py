@@ -17,7 +17,6 @@ class PlaneReport:
     """A report of one launcher's data plane to the leader's."""
 
     facts: Mapping[str, Any]
-    """Only the plane reads them."""
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,7 @@
     print(JobResultLine(3, "train.py ended on algo-2"))    # [tfhet] job_result code=3 cause="train.py ended on algo-2"
     parse_line(text)                                       # the same object again; None for a line that is for people
 
-Text before the mark does no harm: a host's name, a tag of mpirun's, a time. All other lines of a log are for people,
-and may be worded anew at any time.
+Text before the mark does no harm: a host's name, a tag of mpirun's, a time. All other lines of a log are for people.
 """
 
 from __future__ import annotations

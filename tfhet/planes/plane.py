@@ -1,21 +1,14 @@
 """The door to data planes: how batches come from the hosts that prepare them to the ranks.
 
-A data plane is one object in the registry. It has two sides. The launcher's side starts and watches processes, and
-loads in a moment, without TensorFlow:
+A data plane is one object in the registry, with two sides. The rank's side reads (reader.py). The launcher's side
+starts and watches processes, and loads in a moment, without TensorFlow:
 
-    plane = planes.get("tf_service")
-    side = plane.launcher_side(settings, place, outlets)
-    await side.serve()                                  # on every host; ends by raising, or by being cancelled
-    side.missing()                                      # in the leader: None once all is ready
-    side.order()                                        # in the leader: what readers need, in the message "start"
+    side = planes.get("tf_service").launcher_side(settings, place, outlets)
+    await side.serve()      # on every host; ends by raising, or by being cancelled
+    side.missing()          # in the leader: None once all is ready
+    side.order()            # in the leader: what readers need, in the message "start"
 
-The rank's side reads:
-
-    reader = plane.rank_side().reader(pipeline, job)    # in the trainer
-    tfhet.distribute(ds)                                # in a script of one's own
-
-`DataPlane` and `LauncherSide` (and `RankSide` and `Reader`, in reader.py) are those of a plane without processes;
-another plane overrides what differs.
+`DataPlane` and `LauncherSide` are those of a plane without processes; another plane overrides what differs.
 """
 
 from __future__ import annotations
@@ -62,10 +55,8 @@ class LauncherSide:
         return {}
 
     async def serve(self) -> None:
-        """Starts this host's processes and keeps them alive; returns at once where the host has none.
-
-        Ends by raising UsageError for a port in use, NotReady, or JobFailed.
-        """
+        """Starts this host's processes and keeps them alive; returns at once where the host has none. Ends by raising
+        UsageError for a port in use, NotReady, or JobFailed."""
 
     async def stop(self, grace_s: float) -> None:
         """Ends them, by SIGKILL after `grace_s` seconds."""
@@ -119,8 +110,7 @@ class DataPlane:
     """Kinds of processes that faults can name, and whether the leader's host has the only one."""
 
     def costs(self, record: Record | None = None) -> PlaneCosts:
-        """Costs of moving batches for a plan: assumed, or as a record of `tfhet bench transport` says. Raises
-        UsageError for another record."""
+        """Costs of moving batches: assumed, or of a record of `tfhet bench transport`. Raises UsageError for others."""
         if record is not None:
             raise UsageError(f"the data plane {self.name!r} has no use for the record {record.name!r}")
         return PlaneCosts()
@@ -145,7 +135,6 @@ class DataPlane:
         """Raises ClusterError for an order that readers could not follow."""
 
     def launcher_side(self, settings: Any, place: Place, outlets: Outlets) -> LauncherSide:
-        """The plane in the launcher at `place`."""
         return LauncherSide()
 
     def rank_side(self) -> RankSide:
@@ -159,7 +148,6 @@ class DataPlane:
         return None
 
     def is_noise(self, line: str, gpus: int = 0) -> bool:
-        """Whether a screen can omit a line that a process of the plane, or a script that reads from it, prints.
-
-        gpus: number of GPUs of its host. Log files hold such lines too. Here, the noise of TensorFlow."""
+        """Whether a screen can omit a line that a process of the plane, or a script that reads from it, prints. gpus:
+        number of GPUs of its host. Log files hold such lines too. Here, the noise of TensorFlow."""
         return is_noise(line, gpus)

@@ -31,11 +31,8 @@ def servers() -> tuple[Any, Any]:
 
 
 def servers_without_python() -> tuple[Any, Any] | None:
-    """As `servers`, without importing TensorFlow's Python; None where TensorFlow is not installed.
-
-    Importing TensorFlow takes 2 s of CPU, and the servers are C++. Raises whatever goes wrong under names that are
-    TensorFlow's own; the process must begin anew then.
-    """
+    """As `servers`, without TensorFlow's Python, whose import takes 2 s of CPU; None where TensorFlow is not installed.
+    Raises whatever goes wrong under names that are TensorFlow's own; the process must begin anew then."""
     spec = importlib.util.find_spec("tensorflow")
     if spec is None or not spec.submodule_search_locations:
         return None

@@ -69,17 +69,13 @@ class RankSide:
     def declared(
         self, pipeline: Pipeline, job: JobContext, ordinal: int, transport: Any, epoch: int | None = None
     ) -> tf.data.Dataset:
-        """This rank's share of an epoch of a declared pipeline, or without end for None: elements with `image`,
-        `label`, `id` and `epoch`."""
+        """This rank's share of an epoch, or without end for None: elements with `image`, `label`, `id` and `epoch`."""
         return one_epoch(pipeline, epoch, (job.rank, job.size), job.threads)
 
 
 class Reader:
-    """Batches of one pipeline for one rank.
-
-    A reader of served data overrides `is_served`, `dataset`, `go_local`, and what else differs in its plane. A plane
-    that was restarted remembers nothing of earlier reads.
-    """
+    """Batches of one pipeline for one rank. A reader of served data overrides `is_served`, `dataset`, `go_local`, and
+    what else differs in its plane. A plane that was restarted remembers nothing of earlier reads."""
 
     def __init__(
         self,
@@ -90,8 +86,7 @@ class Reader:
         clock: Clock = SYSTEM,
         on_first_batch: Callable[[float], None] = lambda after_s: None,
     ):
-        """on_first_batch: called once, with the seconds from the first request to the first batch. Raises UsageError
-        for a pipeline that repeats."""
+        """on_first_batch: called once, with `first_batch_s`. Raises UsageError for a pipeline that repeats."""
         if pipeline.repeat != 1:
             raise UsageError(f"pipeline with repeat={pipeline.repeat}: the trainer counts its epochs itself (--epochs)")
         self.pipeline = pipeline
@@ -104,9 +99,7 @@ class Reader:
         """The last error of the data plane itself, for which the reader was cut off."""
         self._at = 0
         self._ahead: Ahead | None = None
-        self._job = job
-        self._clock = clock
-        self._on_first_batch = on_first_batch
+        self._job, self._clock, self._on_first_batch = job, clock, on_first_batch
 
     @property
     def is_served(self) -> bool:
@@ -139,10 +132,8 @@ class Reader:
 
     def ahead(self, epoch: int, offers: bool) -> None:
         """Makes a whole epoch ready in a thread while another one is read: its first batches wait when `epoch` begins.
-
         offers: whether this rank offers it. Any rank may call it, and none has to. When the epoch begins, after all
-        ranks have met, it is looked whether the plane still `stands`: one that was restarted meanwhile is not read.
-        """
+        ranks have met, it is looked whether the plane still `stands`: one that was restarted meanwhile is not read."""
 
         def work(ahead: Ahead) -> Iterator[Any]:
             if offers:
@@ -172,9 +163,8 @@ class Reader:
             self._ahead = None
 
     def epoch(self, epoch: int, rest: Rest | None = None, part: int = 0) -> Iterator[Delivery]:
-        """This rank's share of one pass, or of the `rest` of it, which is its `part`-th part; offered before. Ends
-        early, with `was_cut_off`, when the plane is restarted. Raises DataError, with file and offset, for a record
-        that cannot be read."""
+        """This rank's share of one pass, or of the `rest` of it, its `part`-th part; offered before. Ends early, with
+        `was_cut_off`, when the plane is restarted. Raises DataError, with file and offset, for a bad record."""
         began = self._clock.monotonic()
         self.was_cut_off, self._at = False, epoch
         ahead, iterator = self._ahead, None
@@ -215,8 +205,7 @@ class Reader:
                     del iterator
 
     def singly(self, epoch: int, ids: np.ndarray) -> Iterator[Delivery]:
-        """This rank's share of the examples `ids`, int64 [n], each read and prepared by itself, so that a bad one takes
-        no other with it; bad ones are left out."""
+        """This rank's share of the examples `ids`, int64 [n], each prepared by itself; only bad ones are left out."""
         mine = ids[self._job.rank :: self._job.size]
         dataset = one_by_one(self.pipeline, epoch, mine, self._job.threads) if mine.size else ()
         asked = self._clock.monotonic()
@@ -231,8 +220,7 @@ class Reader:
 
     def dataset(self, epoch: int, rest: Rest | None, part: int) -> Iterable[Mapping[str, tf.Tensor]] | None:
         """This rank's share, as elements with `image`, `label` and `id`, of which those without an example are passed
-        over; None: the reader is cut off. Here the share of rank r is the splits r, r + size, ... of the epoch's order.
-        """
+        over; None: the reader is cut off. Here rank r's share is the splits r, r + size, ... of the epoch's order."""
         job = self._job
         return one_epoch(self.pipeline, epoch, (job.rank, job.size), job.threads, rest, begun=True)
 

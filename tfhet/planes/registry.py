@@ -29,13 +29,10 @@ def candidates(name: str) -> tuple[DataPlane, ...]:
 
 
 def chosen(name: str, settings: Mapping[str, Any], roles: Roles) -> DataPlane:
-    """The plane of a job. settings: of each candidate, by name.
-
-    Raises UsageError for an unknown name, and ClusterError for data hosts that would have nothing to do.
-    """
+    """The plane of a job. settings: of each candidate, by name. Raises UsageError for an unknown name, and ClusterError
+    for data hosts that would have nothing to do."""
     found = candidates(name)
-    serving = (plane for plane in found if plane.serving(settings[plane.name], roles))
-    plane = next(serving, None)
+    plane = next((each for each in found if each.serving(settings[each.name], roles)), None)
     if plane is None and roles.data_hosts:
         raise ClusterError(
             f"--data_plane {found[-1].name} with data hosts ({', '.join(roles.data_hosts)}): they would do nothing; "

@@ -21,8 +21,6 @@ from tfhet.process import Child, OnLine, describe_exit
 
 @dataclass(frozen=True)
 class RestartPolicy:
-    """How often, and how soon, a process is restarted."""
-
     limit: int = 20
     """Maximum number of restarts of one process within `window_s`; one more death is a failure of the job."""
     window_s: float = 60.0
@@ -65,10 +63,8 @@ Happening = Started | Died | messages.Report
 
 @dataclass(eq=False)
 class Supervised:
-    """A server process, restarted when it ends by itself, until `failure` or `stop`.
-
-    It reports over a channel (tfhet/messages/server.py). To be made within a running event loop.
-    """
+    """A server process, restarted when it ends by itself, until `failure` or `stop`. It reports over a channel
+    (tfhet/messages/server.py). To be made within a running event loop."""
 
     name: str
     host: str
@@ -150,7 +146,6 @@ class Supervised:
 
     @property
     def _longest_silence_s(self) -> float:
-        """Seconds of silence that are allowed in the present state."""
         if self._serves:
             return self.policy.silence_s
         return self.policy.restart_s if self.ready.is_set() else self.policy.start_s

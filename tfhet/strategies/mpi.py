@@ -41,8 +41,7 @@ class MpiSource(RankSource):
         return f"{ancestors[process]}, process {process.pid}, by which it was started, is gone"
 
     def release(self, place: Place, folder: Path = Path(DONE).parent) -> None:
-        """Writes the file for which the toolkit waits: in a SageMaker job whose ranks mpirun has started, once on each
-        dnn host but the first."""
+        """Writes the file for which the toolkit waits, in a job that mpirun started, on each dnn host but the first."""
         first = place.roles.dnn_hosts[0]
         waits = place.rank is not None and place.rank.source == "mpi" and place.leads_host and place.host != first
         if waits and job_name(place.env):
@@ -61,10 +60,7 @@ MPI = MpiSource(
 
 def above_mpirun(pid: int) -> dict[psutil.Process, str]:
     """The ancestors of a process, `pid` being its parent, with their names: mpirun, shells, and the first that is
-    neither.
-
-    Empty where that is on another host, or where mpirun has no such parent.
-    """
+    neither. Empty where that is on another host, or where mpirun has no such parent."""
     line: dict[psutil.Process, str] = {}
     with contextlib.suppress(psutil.Error):
         process: psutil.Process | None = psutil.Process(pid)
@@ -90,8 +86,6 @@ def watched(env: Mapping[str, str], rank: Rank | None) -> dict[psutil.Process, s
 async def first_gone(line: Iterable[psutil.Process], poll_s: float = POLL_S) -> psutil.Process:
     """Returns the first of them, from the last one on, that has ended, once one has."""
     downwards = [*line][::-1]
-    while True:
-        for process in downwards:
-            if not lives(process):
-                return process
+    while (gone := next((each for each in downwards if not lives(each)), None)) is None:
         await asyncio.sleep(poll_s)
+    return gone

@@ -26,8 +26,7 @@ class RankSource:
     """Whether tfhet itself numbers the ranks, and so has to tell them how to find each other."""
 
     def read(self, env: Mapping[str, str]) -> Rank | None:
-        """The rank that this source gave a process; None when it gave none. Raises ClusterError for variables that
-        are no numbers, incomplete, or contradictory."""
+        """The rank that this source gave a process; None when it gave none. Raises as `Rank.read`."""
         return Rank.read(env, self.variables, self.name) if self.variables[0] in env else None
 
     async def gone(self, place: Place) -> str:

@@ -33,10 +33,8 @@ def sources(strategy: str = AUTO) -> Mapping[str, RankSource]:
 
 
 def rank_of(env: Mapping[str, str], strategy: str = AUTO) -> Rank | None:
-    """The rank that some source gave this process; None when none did. strategy: the job's.
-
-    Raises ClusterError for variables that are no numbers, incomplete or contradictory, and where two sources differ.
-    """
+    """The rank that some source gave this process; None when none did. strategy: the job's. Raises ClusterError for
+    variables that are no numbers, incomplete or contradictory, and where two sources differ."""
     every = sources(strategy)
     found = [rank for source in every.values() if (rank := source.read(env)) is not None]
     for other in found[1:]:

@@ -29,8 +29,7 @@ class Solo(Strategy):
 class SoloCollective:
     """See `Collective`; every sum is the rank's own."""
 
-    rank = 0
-    size = 1
+    rank, size = 0, 1
 
     def sum(self, tensors: Sequence[tf.Tensor], name: str) -> list[tf.Tensor]:
         import tensorflow as tf

@@ -34,10 +34,8 @@ class Meeting(Protocol):
         something is not installed."""
 
     def open(self, address: str, interface: str) -> Mapping[str, Any]:
-        """Opens the meeting, which every rank reaches at `address`, over the network `interface` of the hosts.
-
-        Returns the order: JSON values that travel in the message "start" and reach `Strategy.environment` unchanged.
-        """
+        """Opens the meeting, which every rank reaches at `address`, over the network `interface` of the hosts. Returns
+        the order: JSON values that travel in the message "start" and reach `Strategy.environment` unchanged."""
 
     def close(self) -> None:
         """Ends it; may take half a second. Safe to call again, and without `open`."""
@@ -80,20 +78,16 @@ class Strategy:
 
     def meeting(self, hosts: Sequence[str], per_host: int, source: RankSource) -> Meeting | None:
         """The meeting of `per_host` ranks on each of `hosts`, numbered host by host; `source` gave them their ranks.
-        None where they need no meeting: there is one rank, or the source lets them find each other.
-
-        Raises UsageError for a number of ranks that the strategy cannot train.
-        """
+        None where they need no meeting: there is one rank, or the source lets them find each other. Raises UsageError
+        for a number of ranks that the strategy cannot train."""
         return None
 
     def check(self, order: Mapping[str, Any]) -> None:
         """Raises ClusterError for an order that the ranks could not follow."""
 
     def environment(self, order: Mapping[str, Any], host: str, rank: Rank, env: Mapping[str, str]) -> dict[str, str]:
-        """`env` with the variables that the script of one rank on `host`, this one, needs to find the others.
-
-        Raises ClusterError where this host cannot follow the order.
-        """
+        """`env` with the variables that the script of one rank on `host`, this one, needs to find the others. Raises
+        ClusterError where this host cannot follow the order."""
         return dict(env)
 
     async def serve(self, place: Place, order: Mapping[str, Any]) -> None:

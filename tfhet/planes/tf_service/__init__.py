@@ -1,9 +1,7 @@
 """The data plane `tf_service`: tf.data service workers on data hosts, and on dnn hosts where that is asked for.
 
-    TF_SERVICE.launcher_side(settings, place, outlets)   # dispatcher and workers of one host, kept alive
-    TF_SERVICE.rank_side().reader(pipeline, job)         # one rank's batches
-
-All that is peculiar to tf.data service lives in this folder: its ports, processes, recovery, and costs.
+TF_SERVICE.launcher_side(settings, place, outlets)   # dispatcher and workers of one host, kept alive
+TF_SERVICE.rank_side().reader(pipeline, job)         # one rank's batches
 """
 
 from typing import TYPE_CHECKING

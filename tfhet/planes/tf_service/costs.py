@@ -16,8 +16,7 @@ from tfhet.units import KB, MB
 
 PREFIX = "transport"
 """First part of the figures' names."""
-CLIENT, WORKER, RATE = "client_cpu_s_per_gb", "worker_cpu_s_per_gb", "gb_per_s"
-RATIO = "wire_ratio"
+CLIENT, WORKER, RATE, RATIO = "client_cpu_s_per_gb", "worker_cpu_s_per_gb", "gb_per_s", "wire_ratio"
 PLAIN = "none"
 """Name of no compression."""
 DEFAULT = "default"
@@ -80,11 +79,10 @@ ASSUMED = PlaneCosts(
     _assumed_wire,
     (PLAIN,),  # what a compression saves depends on the data
     "assumed: TensorFlow 2.15.1 on loopback, one run",
-    request_s=Interval(0.0005, 0.0001, 0.001),
+    request_s=Interval(0.0005, 0.0001, 0.001),  # assumed
     most_servers_per_host=8,
 )
-"""Costs until `tfhet bench transport` has measured them. Seconds of requests are assumed. More than 8
-workers on a host were never seen to help."""
+"""Costs until `tfhet bench transport` has measured them. More than 8 workers on a host were never seen to help."""
 
 
 def measured_costs(record: Record) -> PlaneCosts:

@@ -32,10 +32,8 @@ class Engine:
     """Names of the compiled ops that are loaded."""
 
     def dispatcher(self, port: int, work_dir: str = "") -> Any:
-        """A running dispatcher on `port`, on all interfaces (tf.data service knows no other way).
-
-        work_dir: a local folder for its journal, with which a dispatcher at the same port continues; "": no journal.
-        """
+        """A running dispatcher on `port`, on all interfaces (tf.data service knows no other way). work_dir: a local
+        folder for its journal, with which a dispatcher at the same port continues; "": no journal."""
         config = self.configs.DispatcherConfig(
             port=port,
             protocol="grpc",
@@ -75,9 +73,7 @@ def whole_engine() -> Engine:
 
 def lean_engine(env: Mapping[str, str]) -> Engine | None:
     """Without TensorFlow's Python; None where that is not enough: ops are yet to be built, or there are plug-ins.
-
-    Raises any error where another TensorFlow has other names; this process must begin anew then.
-    """
+    Raises any error where another TensorFlow has other names; this process must begin anew then."""
     found = native.built(env)
     if found is None or entry_points(group="tfhet.stages"):
         return None

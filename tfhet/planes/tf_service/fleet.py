@@ -69,7 +69,6 @@ class Fleet:
 
     @property
     def restarts(self) -> int:
-        """Number of restarts of all its processes."""
         return sum(server.restarts for server in self._servers.values())
 
     @property
@@ -92,8 +91,7 @@ class Fleet:
 
     def renew_dispatcher(self) -> None:
         """Replaces the dispatcher with one without memory: every reader's data set ends with an error, and only living
-        workers register with the new one. The old one would wait for ever for the tasks of a worker that is gone for
-        good, so that the epoch would never end (TF 2.15.1)."""
+        workers register with it. The old one would wait for ever for the tasks of a worker that is gone (TF 2.15.1)."""
         self.workers_registered, self._knows_workers = 0, False
         if "dispatcher" in self._servers:
             self._servers["dispatcher"].renew(self._dispatcher_command())
@@ -117,10 +115,8 @@ class Fleet:
         await self._wait_ready(names, deadline_s)
 
     def keep_off(self, reserve: int) -> tuple[int, ...]:
-        """Leaves `reserve` of the host's CPUs to others; holds for present and future workers.
-
-        Returns the CPUs that the workers use: all where none would be left, () where the system does not tell.
-        """
+        """Leaves `reserve` of the host's CPUs to others; holds for present and future workers. Returns the CPUs that
+        the workers use: all where none would be left, () where the system does not tell."""
         every = usable()
         left = left_by(reserve, every)
         if every and left != (self._cpus or every):

@@ -38,9 +38,7 @@ RESTARTS = Metric("tfhet_restarts_total", "counter", "Restarts of a process of t
 class ServiceLauncherSide(LauncherSide):
     def __init__(self, settings: ServiceSettings, place: Place, outlets: Outlets, workers: Mapping[str, int]):
         """workers: their number on each host that serves, by its name."""
-        self._settings = settings
-        self._place = place
-        self._outlets = outlets
+        self._settings, self._place, self._outlets = settings, place, outlets
         self._workers = dict(workers)
         self._fleet = Fleet(
             place.host,
@@ -63,7 +61,6 @@ class ServiceLauncherSide(LauncherSide):
 
     @property
     def _dispatcher(self) -> str:
-        """`host:port` of the dispatcher."""
         (port,) = self._place.ports.plane[DISPATCHER]
         return f"{self._place.leader_address}:{port}"
 
@@ -158,7 +155,6 @@ class ServiceLauncherSide(LauncherSide):
         return True
 
     def _happened(self, process: str, happening: Happening) -> None:
-        """A process of this host's fleet has reported something, or died."""
         if isinstance(happening, messages.Registered):
             self._tell({"event": "workers", "count": happening.workers})
             self._recovery.expect_workers()

@@ -18,8 +18,6 @@ def _is_address(text: str) -> bool:
 
 @dataclass(frozen=True)
 class Order:
-    """Address of the dispatcher, and abilities of its workers."""
-
     dispatcher: Annotated[str, Check("host:port", _is_address)]
     workers: Count = 0
     """Number of workers in the whole job."""

@@ -71,10 +71,8 @@ class ServiceRankSide(RankSide):
 
 
 class ServiceReader(Reader):
-    """See `Reader`. After `go_local` it reads as a `Reader` does.
-
-    channel: to the launcher, which reports the hosts that serve; None: the one that this process inherited.
-    """
+    """See `Reader`. After `go_local` it reads as a `Reader` does. channel: to the launcher, which reports the hosts
+    that serve; None: the one that this process inherited."""
 
     def __init__(
         self,
@@ -106,11 +104,8 @@ class ServiceReader(Reader):
 
     def stands(self) -> bool:
         """Whether the dispatcher has the mark of this generation: one without memory would let a reader begin a data
-        set anew that others have read a part of.
-
-        TensorFlow waits for a dispatcher that is being started, without end, and the launcher that starts it ends the
-        job when it cannot. Raises NotReady when it answers something else.
-        """
+        set anew that others have read a part of. TensorFlow waits for a dispatcher that is being started, without end,
+        and the launcher that starts it ends the job when it cannot. Raises NotReady when it answers something else."""
         return self._order is None or is_registered(self._order.dispatcher, self._mark)
 
     @property

@@ -15,8 +15,6 @@ a watched one seem gone and be there again, where the leader cannot see it; afte
 
 @dataclass
 class Recovery:
-    """Keeps the data service of the job usable, in the leader's launcher."""
-
     fleet: Fleet
     """The one with the dispatcher."""
     workers: dict[str, int]
@@ -56,13 +54,11 @@ class Recovery:
             self._renew()
 
     def expect_workers(self) -> None:
-        """Called when the dispatcher knows another number of workers. After a loss, tells the script once all that are
-        left are registered.
+        """Called at another number of registered workers. After a loss, tells the script once all that are left are.
 
         A frozen worker of the lost host that returns would be given work and be lost again, so the dispatcher is
         renewed once more. One that lives on without its launcher is accepted in the end; when that host's launcher ends
-        it, the dispatcher would keep its work for it, so it is renewed then.
-        """
+        it, the dispatcher would keep its work for it, so it is renewed then."""
         if not self._lost or self._reads_endlessly:
             return
         surplus = self.fleet.workers_registered - sum(self.workers.values())
@@ -81,8 +77,7 @@ class Recovery:
         self._renew()
 
     def tell(self, is_complete: bool = True) -> None:
-        """Sends the script the hosts that serve and are not lost, and whether the dispatcher knows all their workers,
-        which have given up their work for an earlier dispatcher by then."""
+        """Sends the script the hosts that serve and are not lost; is_complete: the dispatcher knows all workers."""
         self.tell_script(rank.ServingHosts(tuple(self.workers), is_complete))
 
     def _renew(self) -> None:

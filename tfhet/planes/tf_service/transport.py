@@ -50,10 +50,8 @@ class Transport:
             clock.sleep(_POLL_S)
 
     def read(self, dispatcher: str, dataset_id: str, element_spec: Any, sharding: str) -> tf.data.Dataset:
-        """The data set as this rank's share of its one job: first come, first served among all readers.
-
-        `sharding` is "dynamic" (each split goes to one worker, once) or "off" (every worker delivers everything).
-        """
+        """The data set as this rank's share of its one job: first come, first served among all readers. `sharding` is
+        "dynamic" (each split goes to one worker, once) or "off" (every worker delivers everything)."""
         return private.read_registered(
             tf.data.experimental.service.ShardingPolicy[sharding.upper()],
             f"grpc://{dispatcher}",

@@ -21,7 +21,6 @@ _CHOSEN = ("HOROVOD_GLOO_IFACE", "NCCL_SOCKET_IFNAME")
 _PATIENCE = {"HOROVOD_GLOO_TIMEOUT_SECONDS": "120"}
 """Seconds that the first rank waits for the others; Horovod's own 30 s are little for a busy host."""
 
-
 _Word = Annotated[str, Check("a word", lambda text: text != "" and text.isprintable() and " " not in text)]
 
 
@@ -44,10 +43,8 @@ class Rendezvous:
             raise ClusterError(str(error)) from None
 
     def environment(self, host: str, rank: Rank, env: Mapping[str, str]) -> dict[str, str]:
-        """`env` with the variables that Horovod reads in the process of a rank on `host`, this one.
-
-        Raises ClusterError where this host has no such network interface, which Gloo's own error does not name.
-        """
+        """`env` with the variables that Horovod reads in the process of a rank on `host`, this one. Raises ClusterError
+        where this host has no such network interface, which Gloo's own error does not name."""
         chosen = {name: env[name] for name in _CHOSEN if env.get(name)}
         whole = {**_PATIENCE, **env, **self.variables(host, rank), **chosen}
         interface, there = whole["HOROVOD_GLOO_IFACE"], [name for _, name in socket.if_nameindex()]

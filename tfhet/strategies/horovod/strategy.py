@@ -32,8 +32,7 @@ class Ring:
         if ranks_per_host < 1 or not hosts:
             raise UsageError(f"a ring needs hosts and at least one rank on each, not {ranks_per_host} on {len(hosts)}")
         self.size = len(hosts) * ranks_per_host
-        self._hosts = tuple(hosts)
-        self._per_host = ranks_per_host
+        self._hosts, self._per_host = tuple(hosts), ranks_per_host
         self._server: Any = None
         self._rendezvous: Rendezvous | None = None
 
@@ -45,10 +44,7 @@ class Ring:
             raise UsageError(f"{self.size} ranks need Horovod: pip install tfhet[horovod] ({error})") from None
 
     def open(self, address: str, interface: str) -> Mapping[str, Any]:
-        """Starts the rendezvous server, which ranks reach at `address`; Gloo uses the network `interface`.
-
-        Raises UsageError where Horovod is not installed.
-        """
+        """Starts the server, which ranks reach at `address`; Gloo uses the network `interface`. Raises as `load`."""
         self.load()
         from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
         from horovod.runner.http.http_server import RendezvousServer
@@ -63,7 +59,6 @@ class Ring:
         return asdict(self._rendezvous)
 
     def variables(self, host: str, local_rank: int) -> Mapping[str, str]:
-        """The variables of one rank."""
         assert self._rendezvous is not None
         number = self._hosts.index(host) * self._per_host + local_rank
         return self._rendezvous.variables(host, Rank(number, self.size, local_rank, self._per_host, "horovod"))
