@@ -1,5 +1,5 @@
-"""Names of the kernels, those that this process may use, and where their libraries are: those that were built here, and
-those that came with the wheel; and what runs the compiler. Needs no TensorFlow."""
+"""Names of the kernels, those that this process may use, where their libraries are, and what runs the compiler. Needs
+no TensorFlow."""
 
 from __future__ import annotations
 
@@ -82,22 +82,17 @@ def of_wheels() -> Path:
 
 
 def of_wheel(name: str) -> Path | None:
-    """Returns the library of a kernel that came with the wheel, for the highest level that this CPU has; or None.
-
-    It was compiled against the very version of TensorFlow that is installed.
-    """
+    """Returns the library of a kernel that came with the wheel, compiled against the very version of TensorFlow that is
+    installed, for the highest level that this CPU has; or None."""
     features = set(cpu().split())
     paths = (of_wheels() / level / f"{name}.so" for level, needed in LEVELS.items() if needed <= features)
     return next((path for path in paths if path.is_file()), None)
 
 
 def of_here(name: str, env: Mapping[str, str]) -> Path:
-    """Returns the place of the library of a kernel that is built here, in the user's cache.
-
-    It bears the hash of all that the library is made of (source, flags, compiler, TensorFlow, this CPU's features), so
-    that it is never stale and never used on another kind of machine. Raises OSError where other users may put libraries
-    there.
-    """
+    """Returns the place of the library of a kernel that is built here, in the user's cache. It bears the hash of all
+    that it is made of (source, flags, compiler, TensorFlow, this CPU's features), so that it is never stale and never
+    used on another kind of machine. Raises OSError where other users may put libraries there."""
     files = (HERE / f"{name}.cc", *sorted(HERE.glob("*.h")))
     program = compiler(env)
     if program:  # its size and time change with its version
@@ -132,16 +127,12 @@ def compiler(env: Mapping[str, str]) -> list[str]:
 
 def compile_into(result: Path, command: Sequence[str]) -> None:
     """Makes a library or program, whole or not at all. Raises BuildError with what the compiler says, and OSError."""
-    name = result.stem.partition("-")[0]
-    with tempfile.TemporaryDirectory(prefix=f".build-{name}-", dir=result.parent) as scratch:
+    prefix = f".build-{result.stem.partition('-')[0]}-"
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=result.parent) as scratch:
         made = Path(scratch) / result.name
         try:
             done = subprocess.run(
-                [*command, "-o", str(made)],
-                capture_output=True,
-                text=True,
-                timeout=BUILD_LIMIT_S,
-                stdin=subprocess.DEVNULL,
+                [*command, "-o", made], capture_output=True, text=True, timeout=BUILD_LIMIT_S, stdin=subprocess.DEVNULL
             )
         except subprocess.TimeoutExpired:
             raise BuildError(f"the compiler took more than {BUILD_LIMIT_S:g} s") from None
@@ -154,7 +145,6 @@ def compile_into(result: Path, command: Sequence[str]) -> None:
 
 
 def _tensorflow() -> str:
-    """Returns the version of the installed TensorFlow."""
     for package in ("tensorflow", "tensorflow-cpu"):
         with contextlib.suppress(PackageNotFoundError):
             return version(package)

@@ -1,9 +1,5 @@
-"""Builds and loads compiled ops: each `*.cc` of this folder becomes a library of its own.
-
-A wheel may hold the libraries, for one version of TensorFlow and several levels of CPUs (`kernels.of_wheel`). Without
-them, or where they do not load, a kernel is built at its first use, into the user's cache (`kernels.of_here`). Compiled
-ops are optional: without a compiler, or with `TFHET_NATIVE=off`, plain TensorFlow operations do the same work.
-"""
+"""Loads compiled ops: the library of a kernel that came with the wheel (`kernels.of_wheel`) or, where there is none
+that loads, one that is built of its `*.cc` at first use, into the user's cache (`kernels.of_here`)."""
 
 from __future__ import annotations
 
@@ -29,11 +25,9 @@ log = logging.getLogger(__name__)
 
 
 def ops(name: str) -> Any | None:
-    """Returns the ops of a kernel as Python functions, or None where they are switched off or cannot be built.
-
-    The first call builds the library unless the wheel or the cache has it. A failure is logged once per process; with
-    `TFHET_NATIVE=on` it raises UsageError instead.
-    """
+    """Returns the ops of a kernel as Python functions, or None where they are switched off or cannot be built. The
+    first call builds the library unless the wheel or the cache has it. A failure is logged once per process; with
+    `TFHET_NATIVE=on` it raises UsageError instead."""
     return _loaded(name, environment().get(SWITCH) == "on") if name in permitted() else None
 
 

@@ -25,10 +25,7 @@ class Cut:
 
     @staticmethod
     def smallest(pipeline: Declaration) -> Cut:
-        """Returns the latest position at which an example has the fewest bytes.
-
-        An unknown size counts as larger than any known one.
-        """
+        """Returns the latest position at which an example has the fewest bytes; unknown sizes count as the largest."""
         sizes = [(s.ragged, s.example_bytes is None, bytes_per_example(s)) for s in pipeline.specs()]
         return Cut(len(sizes) - 1 - sizes[::-1].index(min(sizes)))
 

@@ -111,9 +111,7 @@ class Declaration:
 
 def label_spec(features: Mapping[str, tf.TensorSpec], placed: Sequence[PlacedStage]) -> tf.TensorSpec | None:
     """Returns the spec of the labels after all stages; None when the source, whose features are given, has no labels.
-
-    Raises UsageError, naming the stage, for one that changes labels where there are none, or that does not fit them.
-    """
+    Raises UsageError, naming the stage, for one that changes labels where there are none, or that does not fit them."""
     spec = features.get(LABEL)
     for stage in (each.stage for each in placed):
         if spec is None and stage.relabels:

@@ -76,11 +76,9 @@ def remote_part(
     threads: int = tf.data.AUTOTUNE,
     rest: Rest | None = None,
 ) -> tf.data.Dataset:
-    """Returns what the data group runs: reading, batching and the stages before the cut.
-
-    epoch: None for an endless data set. rest: the examples that are still to be read, in the same order; None for all.
-    Raises UsageError for a cut or share that the pipeline does not have.
-    """
+    """Returns what the data group runs: reading, batching and the stages before the cut. epoch: None for an endless
+    data set. rest: the examples that are still to be read, in the same order; None for all. Raises UsageError for a cut
+    or share that the pipeline does not have."""
     cut = (cut or Cut.smallest(pipeline)).checked(pipeline)
     dataset, parse = batches(pipeline, epoch, share, rest)
 
@@ -130,21 +128,17 @@ def local_part(
 
 
 def without_autotune(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """Returns the data set without autotuning, for one that ends before its process.
-
-    Ending an iterator whose autotuner sleeps can lose the wake-up and wait for the end of that sleep, up to 60 s (seen
-    on TF 2.15.1: `Model::OptimizeLoop` under `~IteratorResource`), while all other ranks of a training wait.
-    """
+    """Returns the data set without autotuning, for one that ends before its process. Ending an iterator whose autotuner
+    sleeps can lose the wake-up and wait for the end of that sleep, up to 60 s (seen on TF 2.15.1: `Model::OptimizeLoop`
+    under `~IteratorResource`), while all other ranks of a training wait."""
     options = tf.data.Options()
     options.autotune.enabled = False
     return dataset.with_options(options)
 
 
 def _as_written(function: Callable[..., dict]) -> Callable[..., dict]:
-    """Returns the function without AutoGraph, which would turn the errors of stages and sources into its own.
-
-    A stage that needs Python's `if` or `while` on tensors can put them into a tf.function.
-    """
+    """Returns the function without AutoGraph, which would turn the errors of stages and sources into its own. A stage
+    that needs Python's `if` or `while` on tensors can put them into a tf.function."""
     return tf.autograph.experimental.do_not_convert(function)
 
 
@@ -168,8 +162,7 @@ def steps(pipeline: Declaration, begin: int = 0, end: int | None = None) -> tupl
 
 
 def _drawn(pipeline: Declaration, element: dict, placed: PlacedStage, spec: ImageSpec) -> dict[str, tf.Tensor]:
-    stage = placed.stage
-    if not stage.random:
+    if not (stage := placed.stage).random:
         return {}
     keys = randomness.keys(pipeline.seed, stage.name, placed.declared, element[EPOCH], element[ID])
     return stage.parameters(keys, spec)

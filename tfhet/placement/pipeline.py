@@ -25,10 +25,8 @@ from tfhet.stages import ImageSpec, Stage
 
 @dataclass(frozen=True)
 class Pipeline(Declaration):
-    """Source, stages and batching of one data set. Nothing is read or built until it is lowered.
-
-    Raises UsageError for stages that do not fit the source, and for numbers out of range.
-    """
+    """Source, stages and batching of one data set. Nothing is read or built until it is lowered. Raises UsageError for
+    stages that do not fit the source, and for numbers out of range."""
 
     def with_stages(self, stages: tuple[Stage, ...] | str) -> Pipeline:
         """Returns the same pipeline with other stages."""
@@ -39,13 +37,10 @@ class Pipeline(Declaration):
         return lowering.one_epoch(self, epoch)
 
     def explain(self) -> str:
-        """Returns a description for people: a line for each stage in running order, fused operations, the default cut.
-
-        Each line ends with the bytes and the spec of an example after the stage.
-        """
-        cut = Cut.smallest(self)
+        """Returns a description for people: a line for each stage in running order, with the bytes and the spec of an
+        example after it, fused operations, and the default cut."""
+        cut, latest = Cut.smallest(self), -1
         lines = [_line(f"source: {self.source.name}", self.input)]
-        latest = -1
         for begin, end in ((0, cut.position), (cut.position, None)):
             for step in lowering.steps(self, begin, end):
                 for placed in step.stages:

@@ -33,10 +33,8 @@ class Rest:
 def batches(
     pipeline: Declaration, epoch: int | None, share: tuple[int, int], rest: Rest | None
 ) -> tuple[tf.data.Dataset, Callable[..., dict]]:
-    """Returns the batches as they are read, and a function that turns one of them into features, ids and epochs.
-
-    The arguments are those of `lowering.one_epoch`. Raises UsageError for a share that has no split.
-    """
+    """Returns the batches as they are read, and a function that turns one of them into features, ids and epochs. The
+    arguments are those of `lowering.one_epoch`. Raises UsageError for a share that has no split."""
     pairs, source = _pairs(pipeline, epoch, share, rest), pipeline.source
     # Blocks spare an iterator step for each example, which these need.
     is_begun = rest is not None and bool(rest.seen.table.size)
@@ -54,8 +52,7 @@ def skips(pipeline: Declaration) -> bool:
 
 def _pairs(pipeline: Declaration, epoch: int | None, share: tuple[int, int], rest: Rest | None) -> tf.data.Dataset:
     """Returns the stream of (epoch, split), both int64 []: one pass over the splits after another."""
-    index, count = share
-    every = pipeline.source.split_count()
+    (index, count), every = share, pipeline.source.split_count()
     splits = every if rest is None else int(rest.splits.sum())
     if not 0 <= index < count:
         raise UsageError(f"share {index} of {count} does not exist")
@@ -85,7 +82,6 @@ def _record_batches(
     """Returns batches of ((epoch, split), (position, record)); no function call per example, except for a rest."""
     kind = "skip-" if skips(pipeline) else ""  # a cache that was written so may lack records
     fingerprint = kind + pipeline.source.fingerprint() if pipeline.cache else ""
-
     seen = IdSet.of() if rest is None else rest.seen
     source, begins = pipeline.source, None
     if rest is not None and isinstance(source, SeekingSource) and not pipeline.cache and not skips(pipeline):

@@ -27,11 +27,9 @@ _WHY_FIRST = {
 
 
 def taken(stages: Sequence[Stage], given: Mapping[str, int | str]) -> tuple[tuple[Stage, ...], dict[str, int | str]]:
-    """Returns the stages of images, and the fields that the other stages set.
-
-    given: the values of those in FIELDS that are not at their defaults. Raises UsageError for a setting that is given
-    twice, stands at a wrong place, or contradicts its field.
-    """
+    """Returns the stages of images, and the fields that the other stages set. given: the values of those in FIELDS that
+    are not at their defaults. Raises UsageError for a setting that is given twice, stands at a wrong place, or
+    contradicts its field."""
     images: list[Stage] = []
     setters: dict[str, Stream] = {}
     for stage in stages:
@@ -69,11 +67,8 @@ def check(settings: Mapping[str, int | str]) -> None:
 
 
 def passes(repeat: int, epoch: int | None) -> range:
-    """Returns the passes over the data in `epoch`; ENDLESS for `epoch` None and `repeat` 0.
-
-    The number of the pass is the `epoch` of its examples, from which their random numbers derive. Raises UsageError for
-    an epoch after one without end.
-    """
+    """Returns the passes over the data in `epoch`, numbered as the `epoch` of their examples; ENDLESS for `epoch` None
+    and `repeat` 0. Raises UsageError for an epoch after one without end."""
     if epoch and not repeat:
         raise UsageError(f"epoch {epoch} cannot follow one that repeats without end: give repeat(epochs)")
     if epoch is None or not repeat:
@@ -95,10 +90,10 @@ def side_by_side(splits: tf.data.Dataset, read: Callable[..., tf.data.Dataset], 
 def cached(records: tf.data.Dataset, directory: str, fingerprint: str, split: tf.Tensor) -> tf.data.Dataset:
     """Returns the records of one split: written to `directory` at the first reading, read from there when complete.
 
-    fingerprint: of the source, whose cache is separate from those of other sources. split: int64 [].
-    tf.data's snapshot keeps unfinished files apart from complete ones: an interrupted reader leaves a part that is
-    never read, and two readers may write the same split at the same time (tf.data's `cache` would end both with an
-    error). No lock is needed, so hosts may share the directory.
+    fingerprint: of the source, whose cache is separate from those of other sources. split: int64 []. tf.data's snapshot
+    keeps unfinished files apart from complete ones: an interrupted reader leaves a part that is never read, and two
+    readers may write the same split at the same time (tf.data's `cache` would end both with an error). No lock is
+    needed, so hosts may share the directory.
     """
     place = tf.strings.join([f"{directory.rstrip('/')}/{fingerprint[:16]}/split-", tf.strings.as_string(split)])
     return records.snapshot(

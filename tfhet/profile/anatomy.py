@@ -25,8 +25,7 @@ def transformations(dataset: tf.data.Dataset) -> list[tf.data.Dataset]:
     chain = [dataset]
     while len(inputs := chain[0]._inputs()) == 1:
         chain.insert(0, inputs[0])
-    kept = [each for each in chain if kind_of(each) not in _PASSED]
-    if not kept:
+    if not (kept := [each for each in chain if kind_of(each) not in _PASSED]):
         raise UsageError("this data set has no transformation that could be measured")
     return kept
 

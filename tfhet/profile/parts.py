@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import tensorflow as tf
 
@@ -40,10 +39,8 @@ class PipelinePart:
 
 
 def parts_of_pipeline(pipeline: Pipeline) -> list[PipelinePart]:
-    """Returns the parts, all in one process and on one thread. Stages that are fused are one part.
-
-    An operation whose results cannot be batched (images of different sizes) is joined with the next one.
-    """
+    """Returns the parts, all in one process and on one thread. Stages that are fused are one part, and so are an
+    operation whose results cannot be batched (images of different sizes) and the next one."""
     batch, begin, end = pipeline.batch_size, 0, 0
     parts = [PipelinePart(READING, remote_part(pipeline, None, Cut(0), threads=1), batch, kind="Source")]
     names: list[str] = []
@@ -68,11 +65,8 @@ def _idle(dataset: tf.data.Dataset) -> tf.data.Dataset:
 
 
 def parts_of_dataset(dataset: tf.data.Dataset) -> list[PipelinePart]:
-    """Returns a part for each transformation with its function.
-
-    A data set with several inputs (`zip`, ...) counts as a source. Raises UsageError for a data set without a
-    transformation.
-    """
+    """Returns a part for each transformation with its function. A data set with several inputs (`zip`, ...) counts as a
+    source. Raises UsageError for a data set without a transformation."""
     chain = transformations(dataset)
     first = max((i for i, each in enumerate(chain) if kind_of(each).startswith(_SOURCES)), default=0)
     parts: list[PipelinePart] = []
@@ -97,4 +91,4 @@ def _with_batch(part: PipelinePart, dataset: tf.data.Dataset, endless: tf.data.D
     mapped, batched = part.alone, applied_alone(dataset, [])
     assert mapped is not None and batched is not None
     name, both = f"{part.name}, {kind_of(dataset)}", lambda given: batched(mapped(given))
-    return dataclasses.replace(part, name=name, upto=endless, examples=examples, alone=both)
+    return replace(part, name=name, upto=endless, examples=examples, alone=both)

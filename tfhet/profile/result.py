@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from tfhet.errors import DataError
 from tfhet.record import Figure, Record, from_json_object, median
@@ -95,7 +94,7 @@ class Profile:
 
     def record(self, command: Sequence[str] = ()) -> Record:
         """Returns the record, with the raw samples of every prefix and the bytes after every part."""
-        details = {"examples": self.examples, "parts": [dataclasses.asdict(cost) for cost in self.costs]}
+        details = {"examples": self.examples, "parts": [asdict(cost) for cost in self.costs]}
         return Record.of(f"profile.{self.name}", self.figures(), details=details, command=command)
 
     @classmethod

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import dataclasses
 import gc
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import tensorflow as tf
@@ -114,11 +113,10 @@ def _rested(clock: Clock) -> float:
 
 def _draw(iterator: Any, count: int) -> None:
     # Not next(): the Python objects of a window cost more than most parts.
-    resource, types = iterator._iterator_resource, iterator._flat_output_types
-    shapes = iterator._flat_output_shapes
+    types, shapes = iterator._flat_output_types, iterator._flat_output_shapes
     try:
         for _ in range(count):
-            tf.raw_ops.IteratorGetNext(iterator=resource, output_types=types, output_shapes=shapes)
+            tf.raw_ops.IteratorGetNext(iterator=iterator._iterator_resource, output_types=types, output_shapes=shapes)
     except tf.errors.OutOfRangeError:
         raise UsageError("the data set has no elements: a profile needs some") from None
 
@@ -131,11 +129,9 @@ def measure(
     observer: Observer = ignore,
     clock: Clock = SYSTEM,
 ) -> Profile:
-    """Measures parts that follow each other and returns their profile, called `name`.
-
-    The observer gets the events `profile.started` (parts, examples) and `profile.round` (done, total). Raises
-    UsageError for a data set without elements and for an effort out of range.
-    """
+    """Measures parts that follow each other and returns their profile, called `name`. The observer gets the events
+    `profile.started` (parts, examples) and `profile.round` (done, total). Raises UsageError for a data set without
+    elements and for an effort out of range."""
     if effort.repeats < 1 or effort.budget_s <= 0:
         given = f"{effort.repeats} and {effort.budget_s} s"
         raise UsageError(f"a profile needs at least 1 round and some time, not {given}")
@@ -157,17 +153,13 @@ def measure(
         for turn in range(effort.repeats + 1):
             gc.collect()
             for row in rows:
-                cumulative_us, alone_us = row.upto.cpu_us(examples, clock), None
+                row.cumulative_us.append(row.upto.cpu_us(examples, clock))
                 if row.alone is not None and row.idle is not None:
                     alone_us = row.alone.cpu_us(examples, clock, row.warm[0])
-                    alone_us -= row.idle.cpu_us(examples, clock, row.warm[1])
-                if turn:
-                    row.cumulative_us.append(cumulative_us)
-                    row.alone_us += [] if alone_us is None else [alone_us]
+                    row.alone_us.append(alone_us - row.idle.cpu_us(examples, clock, row.warm[1]))
             observer(Event("profile.round", clock.wall(), {"done": turn, "total": effort.repeats}))
-    costs = (
-        dataclasses.replace(row.cost, cumulative_us=tuple(row.cumulative_us), alone_us=tuple(row.alone_us))
-        for row in rows
+    costs = (  # without the first round, which is for warm-up
+        replace(row.cost, cumulative_us=tuple(row.cumulative_us[1:]), alone_us=tuple(row.alone_us[1:])) for row in rows
     )
     return Profile(name, tuple(costs), examples)
 

@@ -31,12 +31,10 @@ BUDGETS = 20.0
 async def measure_script(
     script: Path, arguments: Sequence[str], effort: Effort, deadline_s: float, observer: Observer = ignore
 ) -> Profile:
-    """Returns the profile of the pipeline that a script trains on; what the script prints goes to stderr.
-
-    deadline_s: seconds within which the script has to come to `tfhet.distribute`. observer: gets the latest event of
-    measuring, now and then. Raises UsageError for no such file, and for a script that ends before it, NotReady for one
-    that is late, DataError for data that cannot be profiled.
-    """
+    """Returns the profile of the pipeline that a script trains on; what the script prints goes to stderr. deadline_s:
+    seconds within which the script has to come to `tfhet.distribute`. observer: gets the latest event of measuring, now
+    and then. Raises UsageError for no such file, and for a script that ends before it, NotReady for one that is late,
+    DataError for data that cannot be profiled."""
     if not script.is_file():
         raise UsageError(f"--script {script}: no such file")
     with tempfile.TemporaryDirectory(prefix="tfhet-profile-") as name:

@@ -14,12 +14,9 @@ from tfhet.source import SyntheticSource, TFRecordSource
 
 
 def load(target: str, stages: str | None = None, batch_size: int = 128) -> Pipeline | tf.data.Dataset:
-    """Returns the pipeline or data set that `target` names.
-
-    target: a directory of TFRecords with a `tfhet.json`, the word `synthetic`, or FILE.py:NAME, where NAME is a
-    Pipeline, a tf.data.Dataset, or a function without arguments that returns one. Raises UsageError for another target,
-    and for stages beside a plain data set.
-    """
+    """Returns the pipeline or data set that `target` names: a directory of TFRecords with a `tfhet.json`, the word
+    `synthetic`, or FILE.py:NAME, where NAME is a Pipeline, a tf.data.Dataset, or a function without arguments that
+    returns one. Raises UsageError for another target, and for stages beside a plain data set."""
     path, colon, name = target.rpartition(":")
     if colon and path.endswith(".py"):
         found = _attribute(Path(path), name)

@@ -33,12 +33,9 @@ _BATCH = 64
 def diagnose(
     source: Source, ids: Sequence[int] | np.ndarray, limit: int = 100, prepare: Prepare | None = None
 ) -> list[BadRecord]:
-    """Reads the first `limit` of these ids one by one and returns for each, in order, what is wrong with it.
-
-    `prepare` is run on the records that can be parsed. A record with which nothing is wrong is in the list with the
-    reason SOUND. Records that `check` skipped are not in the list: see `Source.damages`. Raises UsageError for an id
-    whose split does not exist.
-    """
+    """Reads the first `limit` of these ids one by one and returns for each, in order, what is wrong with it, or the
+    reason SOUND. `prepare` is run on the records that can be parsed. Records that `check` skipped are not in the list:
+    see `Source.damages`. Raises UsageError for an id whose split does not exist."""
     return list(examine(source, np.asarray(ids, np.int64).reshape(-1)[:limit], prepare))
 
 
@@ -46,10 +43,7 @@ def find(
     source: Source, prepare: Prepare | None = None, deadline_s: float = 60.0, clock: Clock = SYSTEM
 ) -> BadRecord | None:
     """Returns the first bad record in the order of splits, or None when none was found within `deadline_s` seconds.
-
-    Reads the whole source and runs `source.parse` and `prepare` on it, in a graph and in batches. A trainer uses it to
-    name the record at which a training failed.
-    """
+    Reads the whole source and runs `source.parse` and `prepare` on it, in a graph and in batches."""
 
     @functools.partial(tf.function, reduce_retracing=True, autograph=False)
     def work(ids: tf.Tensor, records: tf.Tensor) -> tf.Tensor:

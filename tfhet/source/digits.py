@@ -48,10 +48,8 @@ def digits(directory: str | os.PathLike[str] | None = None, shards: int = 16, *,
 
 
 def repeated(directory: Path, examples: int, cache: Path | None = None) -> TFRecordSource:
-    """Writes `examples` records to at most REPEATED_SHARDS files in `directory` and returns them as a source.
-
-    The training examples of `digits` are taken in turn, as often as needed, and dealt out to the files one by one.
-    """
+    """Writes `examples` records to at most REPEATED_SHARDS files in `directory` and returns them as a source: the
+    training examples of `digits`, taken in turn as often as needed, and dealt out to the files one by one."""
     train = TFRecordSource.from_directory(digits(cache=cache) / "train")
     records = itertools.cycle(list(tf.data.TFRecordDataset(list(train.files)).as_numpy_iterator()))
     shards = min(REPEATED_SHARDS, examples)

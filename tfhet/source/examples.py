@@ -34,16 +34,12 @@ class _Field(NamedTuple):
 
 
 def parse(records: tf.Tensor, features: Mapping[str, Feature]) -> dict[str, tf.Tensor]:
-    """Parses records, string [batch], into each feature as its spec says.
-
-    Raises InvalidArgumentError when it runs on a record that is not an Example, or whose feature is missing or has
-    another kind or size.
-    """
+    """Parses records, string [batch], into each feature as its spec says. Raises InvalidArgumentError when it runs on a
+    record that is not an Example, or whose feature is missing or has another kind or size."""
     fields, ops = _fields(features), native.ops("records")
     if fields is None or ops is None:
         return parse_plain(records, features)
-    values = ops.tfhet_parse_examples(records, **_attributes(fields))
-    return _decoded(values, fields, features)
+    return _decoded(ops.tfhet_parse_examples(records, **_attributes(fields)), fields, features)
 
 
 def parse_plain(records: tf.Tensor, features: Mapping[str, Feature]) -> dict[str, tf.Tensor]:
@@ -63,10 +59,8 @@ def held(record: bytes) -> str | None:
 
 
 def blocks_readable(files: tuple[str, ...], features: Mapping[str, Feature]) -> bool:
-    """Whether `read_blocks` can read these files: local files of numbers only.
-
-    Images that are still to be decoded are better spread over threads, batch by batch.
-    """
+    """Whether `read_blocks` can read these files: local files of numbers only. Images that are still to be decoded are
+    better spread over threads, batch by batch."""
     fields = _fields(features)
     if fields is None or any(field.kind == _BYTES for field in fields.values()):
         return False
@@ -115,7 +109,6 @@ def _fields(features: Mapping[str, Feature]) -> dict[str, _Field] | None:
 
 
 def _attributes(fields: Mapping[str, _Field]) -> dict[str, Any]:
-    """Returns the attributes by which an operation knows the features."""
     named = ((name.encode(), field) for name, field in fields.items())
     layout = b"".join(b"%d %d %d:%s" % (field.kind, field.size, len(name), name) for name, field in named)
     return {"T": [_TENSOR[field.kind] for field in fields.values()], "layout": layout}

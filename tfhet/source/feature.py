@@ -1,15 +1,11 @@
-"""Features: how a value is stored in a `tf.train.Example`, and the tensor that it becomes.
-
-A feature is a value with a JSON form, so that `tfhet.json` can describe a directory of TFRecords.
-"""
+"""Features: how a value is stored in a `tf.train.Example`, and the tensor that it becomes; each has a JSON form."""
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -42,7 +38,7 @@ class Feature:
         raise NotImplementedError
 
     def as_json(self) -> dict[str, Any]:
-        return {"kind": self.kind, **{f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.init}}
+        return {"kind": self.kind, **{f.name: getattr(self, f.name) for f in fields(self) if f.init}}
 
 
 @dataclass(frozen=True)
@@ -130,11 +126,8 @@ class Scalar(Fixed):
 
 @dataclass(frozen=True)
 class Encoded(Feature):
-    """A JPEG, PNG, BMP or GIF image.
-
-    With a stated size the image is decoded, and resized where its own size differs. Without one it stays the bytes of
-    its file, for the stage `decode`.
-    """
+    """A JPEG, PNG, BMP or GIF image. With a stated size it is decoded, and resized where its own size differs. Without
+    one it stays the bytes of its file, for the stage `decode`."""
 
     height: int | None = None
     """Rows of the decoded image; stated together with `width`."""
@@ -217,9 +210,8 @@ KINDS: dict[str, type[Feature]] = {kind.kind: kind for kind in (Raw, Scalar, Fix
 
 def from_json(document: dict[str, Any]) -> Feature:
     """Reads what `as_json` returned. Raises UsageError for a feature that this version does not know."""
-    fields = dict(document)
-    kind = KINDS.get(fields.pop("kind", ""))
-    if kind is not None:
+    values = dict(document)
+    if (kind := KINDS.get(values.pop("kind", ""))) is not None:
         with contextlib.suppress(TypeError):
-            return kind(**fields)
+            return kind(**values)
     raise UsageError(f"not a feature that this version can read: {document}; known kinds: {', '.join(KINDS)}")

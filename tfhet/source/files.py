@@ -16,11 +16,8 @@ _EDGE_BYTES = 4096
 
 
 def files_of(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
-    """Returns the paths of the files, sorted.
-
-    files: a list of paths, a directory (its `*.tfrecord*` files), or a glob pattern. Raises UsageError when there is no
-    file, or one is named twice.
-    """
+    """Returns the paths, sorted, of a list of paths, a directory (its `*.tfrecord*` files), or a glob pattern. Raises
+    UsageError when there is no file, or one is named twice."""
     if not isinstance(files, (str, os.PathLike)):
         paths, wanted = [os.fspath(file) for file in files], "the list of files is empty"
     else:
@@ -36,17 +33,14 @@ def files_of(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -
     if not paths:
         raise UsageError(f"no TFRecord files: {wanted}")
     ordered = tuple(sorted(paths))
-    twice = {a for a, b in itertools.pairwise(ordered) if a == b}
-    if twice:
+    if twice := {a for a, b in itertools.pairwise(ordered) if a == b}:
         raise UsageError(f"files named twice: {', '.join(sorted(twice))}")
     return ordered
 
 
 def identities(files: Sequence[str]) -> list[list[str | int]]:
-    """Returns for each file its path below the files' common directory, its size in bytes, and a digest of its ends.
-
-    The common directory is left out: hosts may differ in it. Raises DataError for a file that cannot be opened.
-    """
+    """Returns for each file its path below the files' common directory, in which hosts may differ, its size in bytes,
+    and a digest of its ends. Raises DataError for a file that cannot be opened."""
     shared = os.path.commonprefix(files).rfind("/") + 1
     return [[file[shared:], size := _size(file), _edges(file, size)] for file in files]
 

@@ -100,11 +100,9 @@ def _reached(file: str, most: int, compressed: str | None) -> tuple[int, int, bo
 
 
 def walk(file: str, offset: int = 0) -> Iterator[Frame]:
-    """Yields the place of every record from byte `offset` on by seeking from length to length, without their data.
-
-    A compressed file is unpacked for that, and its bytes are those of its content. Raises UsageError for a missing
-    file, DataError (path, offset) for a length's wrong checksum or an early end.
-    """
+    """Yields the place of every record from byte `offset` on by seeking from length to length, without their data; in a
+    compressed file that of its content. Raises UsageError for a missing file, DataError (path, offset) for a length's
+    wrong checksum or an early end."""
     with _opened(file) as stream:
         size = _size(stream)
         while size is None or offset < size:
@@ -118,10 +116,8 @@ def walk(file: str, offset: int = 0) -> Iterator[Frame]:
 
 
 def offsets(file: str, most: int | None = None) -> list[int]:
-    """Returns the byte at which each readable record starts, and last the byte at which the file ends or breaks off.
-
-    most: number of records that are walked at most; None for all. [0] for a file that cannot be opened.
-    """
+    """Returns the byte at which each readable record starts, and last the byte at which the file ends or breaks off;
+    [0] for a file that cannot be opened. most: number of records that are walked at most; None for all."""
     found = [0]
     with contextlib.suppress(UsageError, DataError):
         found.extend(frame.end for frame in itertools.islice(walk(file), most))
@@ -130,9 +126,7 @@ def offsets(file: str, most: int | None = None) -> list[int]:
 
 def fault(file: str, offset: int) -> str | None:
     """Says what is wrong with the record that starts at this byte, its data's checksum included; None when nothing is.
-
-    Raises UsageError for a missing file, DataError for one that cannot be opened.
-    """
+    Raises UsageError for a missing file, DataError for one that cannot be opened."""
     with _opened(file) as stream:
         size = _size(stream)
         if size is not None and offset >= size:

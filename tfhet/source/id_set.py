@@ -62,10 +62,8 @@ class IdSet:
         return np.bincount(self.table[:, 0] >> 23, self._bits().sum(axis=1), splits)
 
     def beyond_gaps(self, splits: int) -> tuple[np.ndarray, IdSet]:
-        """The position of the first id of each split that is not in the set, int64 [splits], and the ids after it.
-
-        The set has some ids before it, too: those that share a row with it.
-        """
+        """The position of the first id of each split that is not in the set, int64 [splits], and the ids after it, with
+        some before it: those that share a row with it."""
         rows, split = self.table[:, 0] % (1 << 23), self.table[:, 0] >> 23
         places = np.arange(len(rows)) - np.searchsorted(split, split)
         gaps = np.flatnonzero((rows != places) | (self.table[:, 1:] != -1).any(axis=1))

@@ -11,14 +11,12 @@ _BUFFER_BYTES = 256 << 10
 
 
 def all_records(file: tf.Tensor, compression: str, skips: bool = False) -> tf.data.Dataset:
-    """Returns the records, string [], of a file, string []. compression: as TensorFlow calls it; "" for none.
-
-    skips: whether errors will be ignored. TFRecordDataset reports a file that it cannot open again and again, which
-    would then be without end.
-    """
+    """Returns the records, string [], of a file, string []. compression: as TensorFlow calls it; "" for none. skips:
+    whether errors will be ignored."""
     if not skips:
         return tf.data.TFRecordDataset(file, compression)
 
+    # TFRecordDataset reports a file that it cannot open again and again: ignored, that would have no end.
     def opening(name: tf.Tensor) -> tf.Tensor:
         first = tf.data.TFRecordDataset(name, compression).take(1)
         with tf.control_dependencies([first.reduce(tf.constant(0, tf.int64), lambda count, _: count + 1)]):
@@ -31,11 +29,8 @@ def all_records(file: tf.Tensor, compression: str, skips: bool = False) -> tf.da
 def records_from(
     file: tf.Tensor, compression: str, position: tf.Tensor, offset: tf.Tensor, buffer_bytes: int = _BUFFER_BYTES
 ) -> tf.data.Dataset:
-    """Returns the records from the one at `position` on, which starts at byte `offset`, int64 [].
-
-    A compressed file is unpacked from its beginning, because no other byte of it can be found.
-    """
-    if compression:
+    """Returns the records from the one at `position` on, which starts at byte `offset`, int64 []."""
+    if compression:  # unpacked from its beginning, because no other byte of it can be found
         return tf.data.TFRecordDataset(file, compression).skip(position)
     variant = tf.raw_ops.TFRecordDatasetV2(  # the public TFRecordDataset begins at the first record
         filenames=file[tf.newaxis], compression_type="", buffer_size=buffer_bytes, byte_offsets=offset[tf.newaxis]

@@ -1,13 +1,10 @@
-"""The protocol of a source, the ids that every example carries from there, and records that cannot be used.
-
-A source of your own is a class with the methods of `Source`; `tfhet.source.SyntheticSource` is the shortest example.
-"""
+"""The protocol of a source, of which `tfhet.source.SyntheticSource` is the shortest example, the ids that every example
+carries from there, and records that cannot be used."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -67,7 +64,7 @@ class BadRecord:
         return f"{place}: {self.reason}"
 
     def to_json(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        return asdict(self)
 
 
 class Source(Protocol):
@@ -87,10 +84,8 @@ class Source(Protocol):
         """Returns the number of readable examples of each split; None when that is unknown without reading them."""
 
     def read(self, split: tf.Tensor) -> tf.data.Dataset:
-        """Returns the records of one split in order, each as (position, record); position: int64 scalar, from 0.
-
-        split: int64 scalar, symbolic where `read` is called inside `Dataset.interleave`.
-        """
+        """Returns the records of one split in order, each as (position, record); position: int64 scalar, from 0. split:
+        int64 scalar, symbolic where `read` is called inside `Dataset.interleave`."""
 
     def read_at(self, ids: Sequence[int] | np.ndarray) -> tf.data.Dataset:
         """Returns the records of these ids, int64 [n], in their order, as (split, position, record), int64 scalars.
@@ -102,9 +97,7 @@ class Source(Protocol):
 
     def places(self, ids: Sequence[int] | np.ndarray) -> list[tuple[str, int]]:
         """Returns the file and the byte at which the record of each id starts; ("", 0) in a source without files.
-
-        Raises UsageError for an id whose split does not exist.
-        """
+        Raises UsageError for an id whose split does not exist."""
 
     def parse(self, records: Any) -> dict[str, tf.Tensor]:
         """Turns a batch of records, as `read` yields them, into features by name, each [batch, ...]."""
@@ -120,10 +113,8 @@ class Source(Protocol):
         """Raises UsageError or DataError (with file and byte offset) for data that could not be read later."""
 
     def damages(self) -> tuple[BadRecord, ...]:
-        """Returns the broken places that `check` found and skipped, where the source skips bad records.
-
-        The examples that cannot be reached after such a place are not counted in `split_sizes`.
-        """
+        """Returns the broken places that `check` found and skipped, where the source skips bad records. `split_sizes`
+        does not count the examples that cannot be reached after such a place."""
 
 
 @runtime_checkable

@@ -11,7 +11,6 @@ Files may lie wherever tf.io.gfile can read. Local files of numbers alone are re
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import hashlib
 import itertools
@@ -19,6 +18,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -101,10 +101,11 @@ class TFRecordSource:
                 raise UsageError(f"{directory} has no {Sidecar.NAME} that names its features: give features=")
             features = sidecar.features
         if size is not None:
-            features = {name: _sized(feature, size) for name, feature in features.items()}
+            height, width = size
+            encoded = ((name, feature) for name, feature in features.items() if isinstance(feature, Encoded))
+            features = {**features, **{name: replace(each, height=height, width=width) for name, each in encoded}}
         listed = sidecar.files if sidecar is not None else {}
-        lost = sorted(set(listed) - {os.path.basename(file) for file in files})
-        if lost:
+        if lost := sorted(set(listed) - {os.path.basename(file) for file in files}):
             raise UsageError(f"{directory} lacks {len(lost)} files that its {Sidecar.NAME} lists, the first {lost[0]}")
         counts = {file: listed[name] for file in files if (name := os.path.basename(file)) in listed}
         numbers = class_numbers(sidecar.classes, classes, directory) if sidecar is not None and classes else ()
@@ -124,10 +125,8 @@ class TFRecordSource:
         return tuple(known[file] for file in self.files) if known.keys() >= set(self.files) else None
 
     def read(self, split: tf.Tensor) -> tf.data.Dataset:
-        """Returns (position, serialised Example) of one file.
-
-        Where bad records are skipped, these are the records that `check` could reach, and the split ends at an error.
-        """
+        """Returns (position, serialised Example) of one file; where bad records are skipped, up to an error, of those
+        that `check` could reach."""
         records = all_records(tf.gather(tf.constant(self.files), split), self.compression, self._skips)
         sizes = self.split_sizes() if self._skips else None
         if sizes is not None:
@@ -185,8 +184,7 @@ class TFRecordSource:
 
     def read_blocks(self, split: tf.Tensor, epoch: tf.Tensor) -> tf.data.Dataset:
         """Returns blocks of one file; where bad records are skipped, blocks of all good records, without errors."""
-        file = tf.gather(tf.constant(self.files), split)
-        first = example_id(split, tf.constant(0, tf.int64))
+        file, first = tf.gather(tf.constant(self.files), split), example_id(split, tf.constant(0, tf.int64))
         return examples.read_blocks(file, first, epoch, self.features, self._skips)
 
     @property
@@ -276,7 +274,3 @@ class TFRecordSource:
             f"the records of {first.file} do not fit the features ({wanted}); the one at byte {first.offset}:"
             f" {first.reason}"
         )
-
-
-def _sized(feature: Any, size: tuple[int, int]) -> Any:
-    return dataclasses.replace(feature, height=size[0], width=size[1]) if isinstance(feature, Encoded) else feature

@@ -91,10 +91,8 @@ def class_numbers(names: Sequence[str], known: Sequence[str], where: str | os.Pa
 
 @contextlib.contextmanager
 def appearing(target: Path) -> Iterator[Path]:
-    """Gives a new directory to fill, which gets its name when the block succeeds and is removed when it fails.
-
-    Raises FileExistsError when another process or an earlier run was first: its directory stays unchanged.
-    """
+    """Gives a new directory to fill, which gets its name when the block succeeds and is removed when it fails. Raises
+    FileExistsError when another process or an earlier run was first: its directory stays unchanged."""
     target.parent.mkdir(parents=True, exist_ok=True)
     building = target.parent / f".{target.name}.{uuid.uuid4().hex[:12]}"
     building.mkdir()
@@ -118,11 +116,9 @@ def made_once(
     fill: Callable[[Path], object],
     described_by: str = "",
 ) -> Path:
-    """Returns `directory`, filled by `fill` unless an earlier call or another process has done that.
-
-    Without `directory` it is `cache`/tfhet/`name` (cache: default ~/.cache). wanted: details that the `tfhet.json` in
-    the sub-folder `described_by` must have. Raises UsageError for a directory that holds other data.
-    """
+    """Returns `directory`, by default `cache`/tfhet/`name` (cache: default ~/.cache), filled by `fill` unless an
+    earlier call or another process has done that. wanted: details that the `tfhet.json` in the sub-folder
+    `described_by` must have. Raises UsageError for a directory that holds other data."""
     home = Path.home() / ".cache" if cache is None else Path(cache)
     target = home / "tfhet" / name if directory is None else Path(directory)
 
@@ -202,8 +198,7 @@ def _fill(
 
 
 def _serialised(example: Mapping[str, Any], features: Mapping[str, Feature]) -> bytes:
-    missing = [name for name in features if name not in example]
-    if missing:
+    if missing := [name for name in features if name not in example]:
         raise UsageError(f"an example lacks {', '.join(missing)}; it holds {', '.join(example)}")
     encoded = {name: feature.encode(example[name]) for name, feature in features.items()}
     return tf.train.Example(features=tf.train.Features(feature=encoded)).SerializeToString(deterministic=True)

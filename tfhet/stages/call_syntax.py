@@ -81,10 +81,8 @@ def _literal(node: ast.expr, stage: str) -> object:
 
 
 def text(stages: Iterable[Stage]) -> str:
-    """Returns text that `parse` reads: the stages with the fields that differ from their defaults, by name.
-
-    Raises UsageError for a stage that is not registered.
-    """
+    """Returns text that `parse` reads: the stages with the fields that differ from their defaults, by name. Raises
+    UsageError for a stage that is not registered."""
     return "; ".join(_call(stage) for stage in stages)
 
 

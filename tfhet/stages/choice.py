@@ -21,11 +21,11 @@ Part = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 
 
 def dealt_out(values: tf.Tensor, choice: tf.Tensor, parts: Sequence[Part]) -> tf.Tensor:
-    """Returns [batch, ...] in which each row is the result of the part that `choice` names.
+    """Returns [batch, ...] in which each row of values is the result of the part that `choice` names.
 
-    values: [batch, ...]. choice: int32 [batch], from 0 to below the number of parts. All parts return rows of one shape
-    and dtype. It copies each image twice: 11 us for a 224x224 RGB image of uint8, where a tf.where takes 55.
+    choice: int32 [batch], from 0 to below the number of parts, which all return rows of one shape and dtype.
     """
+    # Each image is copied twice: 11 us for a 224x224 RGB image of uint8, where a tf.where takes 55.
     places = tf.dynamic_partition(tf.range(tf.shape(values)[0]), choice, len(parts))
     results = [part(tf.gather(values, at), at) for part, at in zip(parts, places, strict=True)]
     joined = tf.dynamic_stitch(places, results)
@@ -104,13 +104,13 @@ class Choice(Stage):
         return any(stage.relabels for stage in self._stages)
 
     def spec(self, spec: ImageSpec) -> ImageSpec:
-        for branch in self.branches:
-            if branch is not None:
-                branch.admit(spec)
+        for stage in self._stages:
+            stage.admit(spec)
         given = [spec if branch is None else branch.spec(spec) for branch in self.branches]
         for branch, other in zip(self.branches, given, strict=True):
             if other != given[0]:
-                first, differing = (_named(each) for each in (self.branches[0], branch))
+                pair = self.branches[0], branch
+                first, differing = ("leaving an image unchanged" if each is None else each.name for each in pair)
                 self.refuse(f"{first} gives {given[0]}, but {differing} gives {other}: they must agree")
         return given[0]
 
@@ -121,10 +121,8 @@ class Choice(Stage):
         return given[0]
 
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
-        """Returns `choice`, int32 [batch], the number of the branch, and the branches' own parameters.
-
-        Those are called `STAGE:BRANCH/PARAMETER` and are drawn for all images, from a key for each branch.
-        """
+        """Returns `choice`, int32 [batch], the number of the branch, and the branches' own parameters, drawn for all
+        images, from a key for each branch: `STAGE:BRANCH/PARAMETER`."""
         drawn = {"choice": chosen(randomness.uniform(keys, 0), self.shares)}
         for at, branch in enumerate(self.branches):
             if branch is not None and branch.random:
@@ -139,10 +137,6 @@ class Choice(Stage):
 
     def labels(self, labels: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
         return routed(self.branches, labels, parameters, lambda branch, part, own: branch.labels(part, own))
-
-
-def _named(branch: Stage | None) -> str:
-    return "leaving an image unchanged" if branch is None else branch.name
 
 
 @register("one_of")

@@ -68,10 +68,8 @@ def mixed(
 
 
 def _turned(colours: tf.Tensor, turns: tf.Tensor) -> tf.Tensor:
-    """Rotates the hue of colours, float32 [batch, H, W, 3] from 0, by turns, float32 [batch].
-
-    Each pixel stays within its own smallest and largest value.
-    """
+    """Rotates the hue of colours, float32 [batch, H, W, 3] from 0, by turns, float32 [batch]. Each pixel stays within
+    its own smallest and largest value."""
     # Whole planes of a colour, and masks that are multiplied: a tf.where costs as much as twenty additions.
     planes = tf.transpose(colours, [3, 0, 1, 2])
     (red, green, blue), (most, least) = tf.unstack(planes), most_and_least(planes)
@@ -145,8 +143,8 @@ class RandomSaturation(FullRange):
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
         if images.shape[3] == 1:
             return images
-        ops, factors = native.ops("colour"), parameters["saturation"]
-        if ops is not None:
+        factors = parameters["saturation"]
+        if (ops := native.ops("colour")) is not None:
             return native.shaped(ops.tfhet_saturation(images, factors), images.shape)
         # The hue is not needed: saturation is (max - min) / max, so each value's distance from max grows by the factor,
         # at most to where the smallest value is 0. By whole planes: 3 ns a value or less instead of tf.image's 6.9.
@@ -190,8 +188,7 @@ class ColorJitter(FullRange):
         """Returns `brightness`, `contrast`, `saturation` (factors), `hue` (turns), those above 0: float32 [batch]."""
         drawn = {}
         for draw, name in enumerate(("brightness", "contrast", "saturation")):
-            most = getattr(self, name)
-            if most > 0.0:
+            if (most := getattr(self, name)) > 0.0:
                 drawn[name] = randomness.uniform(keys, draw, max(0.0, 1.0 - most), 1.0 + most)
         if self.hue > 0.0:
             drawn["hue"] = randomness.uniform(keys, 3, -self.hue, self.hue)

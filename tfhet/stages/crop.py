@@ -176,8 +176,7 @@ class RandomCrop(Bordered):
 
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
         """Returns `top` and `left`, the window's first row and column in the padded image: int32 [batch]."""
-        cut = self.spec(spec)
-        drawn = {}
+        cut, drawn = self.spec(spec), {}
         sides = (("top", spec.height, cut.height), ("left", spec.width, cut.width))
         for draw, (name, there, wanted) in enumerate(sides):
             assert there is not None and wanted is not None  # `spec` refuses sizes that are not known
@@ -187,8 +186,7 @@ class RandomCrop(Bordered):
         return drawn
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        height, width = self._size(images.shape[1], images.shape[2])
-        border = self.padding
+        (height, width), border = self._size(images.shape[1], images.shape[2]), self.padding
         if native.available("sampling") and (self.mode in FILLS or not border):
             down, right = (tf.cast(border - parameters[name], tf.float32) for name in ("top", "left"))
             moves = projection.translation(down, right)

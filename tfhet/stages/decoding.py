@@ -62,11 +62,9 @@ def sizes(contents: tf.Tensor) -> tf.Tensor:
 def decode_windows(
     contents: tf.Tensor, windows: tf.Tensor, flips: tf.Tensor | None, scaling: Scaling, channels: int = 3
 ) -> tf.Tensor:
-    """Returns what `resampling.resize_windows` does for images in their files: uint8 [batch, height, width, channels].
-
-    contents: string [batch], as for the stage. Raises InvalidArgumentError for a file that cannot be decoded and for a
-    window outside its image, with the place in the batch of a JPEG image.
-    """
+    """Returns what `resampling.resize_windows` does for images in their files, string [batch]: uint8 [batch, height,
+    width, channels]. Raises InvalidArgumentError for a file that cannot be decoded and for a window outside its image,
+    with the place in the batch of a JPEG image."""
     windows = tf.cast(windows, tf.float32)
     flips = tf.zeros(tf.shape(contents)[:1], tf.bool) if flips is None else flips
     if (operations := native.ops("jpeg")) is None:

@@ -80,8 +80,7 @@ CUT_MARGIN = 2.0**-13
 """Margin that is added before values are truncated to uint8. It is above the rounding error of the sums (5e-5), so that
 a plain area keeps its level: without it, and in the addon, about half of the 256 levels become one level darker. Stage
 and addon are equal where the exact value is further than the margin from a whole level; elsewhere, about once in 7000
-values of noise, the stage has the upper of the two levels. The addon's own last bits depend on the order of its sums,
-and so on the CPU and on oneDNN."""
+values of noise, the stage has the upper of the two levels. The addon's own last bits depend on CPU and oneDNN."""
 
 NEGLIGIBLE = 2.0**-25
 """Maximum sum of the weights at both ends that are omitted: half of what float32 resolves next to 1."""
@@ -137,9 +136,7 @@ class GaussianBlur(Stage):
         # convolution takes 70 with oneDNN, and was seen to take 2900 on an older machine.
         across = tf.reshape(tf.matmul(lines, tf.constant(columns)), [-1, height, width * channels])
         blurred = tf.reshape(tf.matmul(tf.constant(rows), across), [-1, height, width, channels])
-        if images.dtype.is_floating:
-            return blurred
-        return tf.cast(blurred + CUT_MARGIN, images.dtype)
+        return blurred if images.dtype.is_floating else tf.cast(blurred + CUT_MARGIN, images.dtype)
 
     def weights(self) -> np.ndarray:
         """Returns float64 [size] with sum 1; for an even size the centre is left of the middle, as in the addon."""
@@ -185,10 +182,7 @@ class Sharpen(FullRange):
 
 
 def sharpened(images: tf.Tensor, amounts: tf.Tensor) -> tf.Tensor:
-    """Sharpens each image by its own amount.
-
-    images: uint8 in 0..255 or float32 in 0..1, [batch, H, W, C]. amounts: float32 [batch], or [1] for all images.
-    """
+    """Sharpens images, uint8 in 0..255 or float32 in 0..1 [batch, H, W, C], by amounts, float32 [batch] or [1]."""
     softenings = (1.0 - amounts) / 13.0
     if (ops := native.ops("filters")) is not None:
         return native.shaped(ops.tfhet_sharpen(images, softenings), images.shape)

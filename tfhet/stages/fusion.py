@@ -1,7 +1,4 @@
-"""Fusion: neighbouring stages that can be one operation become one when a pipeline is lowered.
-
-`Pipeline.explain()` shows which stages are fused. Each kind of step below says which neighbours it joins.
-"""
+"""Fusion: neighbouring stages that can be one operation become one when a pipeline is lowered."""
 
 from __future__ import annotations
 
@@ -104,10 +101,8 @@ class Decoding(Step):
 
 
 class Sampling(Step):
-    """Stages that only move pixels and have the same fill, as one bilinear sampling of the composed coordinates.
-
-    The picture is sharper than after several samplings, each of which blurs. The fill begins at the first image's edge.
-    """
+    """Stages that only move pixels and have the same fill, as one bilinear sampling, which blurs less than several. The
+    fill begins at the first image's edge."""
 
     does = "one sampling"
 
@@ -117,8 +112,7 @@ class Sampling(Step):
         return specs[0].form == "images" and len(moving) == len(run) and len(_fills(moving)) <= 1
 
     def run(self, images: tf.Tensor, drawn: Sequence[Drawn]) -> tf.Tensor:
-        shape = tf.shape(images)
-        height, width = shape[1], shape[2]
+        height, width = tf.unstack(tf.shape(images)[1:3])
         size, transforms = None, []
         moving = [placed.stage for placed in self.stages if isinstance(placed.stage, Geometric)]
         for stage, spec, own in zip(moving, self.inputs, drawn, strict=True):
@@ -155,10 +149,8 @@ class Straight(Step):
 
 
 class Table(Step):
-    """Pointwise stages of uint8 images, as one look-up table for each image, or one for all.
-
-    It is made by applying the stages to the ramp of all 256 levels, so it gives exactly the values that they give.
-    """
+    """Pointwise stages of uint8 images, as one look-up table for each image, or one for all: the stages, applied to the
+    ramp of all 256 levels, so that it gives exactly the values that they give."""
 
     does = "one look-up table"
 
@@ -178,10 +170,8 @@ KINDS: tuple[type[Step], ...] = (Decoding, Resampling, Sampling, Straight, Table
 
 
 def fuse(placed: Sequence[PlacedStage], source: ImageSpec, together: bool = True) -> tuple[Step, ...]:
-    """Returns the steps of stages in running order. source: spec of the images before the first of them.
-
-    together: whether neighbouring stages become one step where they can.
-    """
+    """Returns the steps of stages in running order. source: spec of the images before the first of them. together:
+    whether neighbouring stages become one step where they can."""
     steps: list[Step] = []
     begin, spec = 0, source
     while begin < len(placed):
@@ -192,7 +182,6 @@ def fuse(placed: Sequence[PlacedStage], source: ImageSpec, together: bool = True
 
 
 def _longest(rest: Sequence[PlacedStage], spec: ImageSpec) -> Step:
-    """Returns the longest step that begins with the first of `rest`."""
     stages, specs = [placed.stage for placed in rest], [spec, *(placed.output for placed in rest)]
     for count in range(len(rest), 1, -1):
         for kind in KINDS:
@@ -206,7 +195,6 @@ def _fills(stages: Sequence[Geometric]) -> set[tuple[str, float]]:
 
 
 def _flipped_window(run: Sequence[Stage]) -> bool:
-    """Whether the stages are a window and a horizontal flip."""
     if len(run) != 2 or not _is_window(run[0]):
         return False
     flip = run[1]

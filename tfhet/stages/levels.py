@@ -70,11 +70,8 @@ def as_given(levels: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
 
 
 def lookup(images: tf.Tensor, tables: tf.Tensor) -> tf.Tensor:
-    """Replaces each value by the table's entry for its level, in the tables' dtype.
-
-    images: uint8 [batch, H, W, C], or float32 in 0..1, which is rounded to 256 levels. tables: uint8 or float32
-    [1 or batch, 256, 1 or C].
-    """
+    """Replaces each value of images, uint8 [batch, H, W, C], or float32 in 0..1, which is rounded to 256 levels, by the
+    entry for its level in tables, uint8 or float32 [1 or batch, 256, 1 or C], in the tables' dtype."""
     if (ops := native.ops("tone")) is not None:
         return native.shaped(ops.tfhet_lookup(images, tables), images.shape)
     shape, size = tf.shape(images), tf.shape(tables)

@@ -16,10 +16,8 @@ Number: TypeAlias = float | Sequence[float] | tf.Tensor
 
 @dataclass(frozen=True)
 class Line:
-    """The function min(max(scale * x + offset, low), high) with low <= high.
-
-    Each number is float32 [1 or batch, 1 or channels]; low and high may be infinite.
-    """
+    """The function min(max(scale * x + offset, low), high) with low <= high, which may be infinite. Each number is
+    float32 [1 or batch, 1 or channels]."""
 
     scale: tf.Tensor
     offset: tf.Tensor

@@ -1,8 +1,5 @@
-"""Stages of images and labels: one_hot; mixup and cutmix, which mix each image with its partner.
-
-The partner is the next image of the batch, or the first one for the last. Only then does the result for an example
-depend on others. All random numbers derive from the example's own key.
-"""
+"""Stages of images and labels: one_hot; mixup and cutmix, which mix each image with the next one of the batch, or the
+last with the first. With no other stage does the result for an example depend on others."""
 
 from __future__ import annotations
 
@@ -55,8 +52,6 @@ class OneHot(Stage):
 
 SHARES = 4096
 """Number of different shares, all equally likely; a power of 2, so that products with it are exact."""
-
-SIDES = ("top", "bottom", "left", "right")
 
 
 class WithPartner(Stage):
@@ -151,10 +146,8 @@ class Cutmix(WithPartner):
         return spec
 
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
-        """Returns `top`, `bottom`, `left`, `right` of the rectangle, and its `share` of all pixels.
-
-        The sides are int32 [batch] in pixels; bottom and right lie just outside. `share` is float32 [batch].
-        """
+        """Returns `top`, `bottom`, `left`, `right` of the rectangle, int32 [batch] in pixels, bottom and right just
+        outside, and its `share` of all pixels, float32 [batch]."""
         assert spec.height is not None and spec.width is not None
         at = tf.cast(randomness.uniform(keys, 0, 0.0, SHARES), tf.int32)
         sides = np.sqrt(quantiles(self.alpha))
@@ -169,7 +162,7 @@ class Cutmix(WithPartner):
         return {**rectangle, "share": pixels * (1.0 / (spec.height * spec.width))}
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        rectangles = tf.stack([parameters[name] for name in SIDES], axis=1)
+        rectangles = tf.stack([parameters[name] for name in ("top", "bottom", "left", "right")], axis=1)
         if (ops := native.ops("partner")) is not None:
             return native.shaped(ops.tfhet_paste(images, rectangles), images.shape)
         shape = tf.shape(images)  # float32 must be finite from here on
@@ -180,8 +173,6 @@ class Cutmix(WithPartner):
         # A mask over lines of width * channels, multiplied: a tf.where, broadcast over channels, takes ten times that.
         mask = in_rows[:, :, tf.newaxis] * tf.repeat(in_columns, shape[3], axis=1)[:, tf.newaxis, :]
         own, other = (tf.reshape(v, [shape[0], shape[1], shape[2] * shape[3]]) for v in (images, partner(images)))
-        if images.dtype.is_floating:
-            kept = own * (1.0 - mask) + other * mask
-        else:
-            kept = own + mask * (other - own)  # wraps around, and back
+        # Numbers of uint8 wrap around, and back.
+        kept = own * (1.0 - mask) + other * mask if images.dtype.is_floating else own + mask * (other - own)
         return native.shaped(tf.reshape(kept, shape), images.shape)

@@ -34,12 +34,8 @@ class RandomFlip(Geometric):
 
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
         """Returns `flip_horizontal` and `flip_vertical`, those that are set: bool [batch]."""
-        drawn = {}
-        if self.horizontal:
-            drawn["flip_horizontal"] = randomness.bernoulli(keys, 0)
-        if self.vertical:
-            drawn["flip_vertical"] = randomness.bernoulli(keys, 1)
-        return drawn
+        flips = (("flip_horizontal", self.horizontal), ("flip_vertical", self.vertical))
+        return {name: randomness.bernoulli(keys, draw) for draw, (name, is_set) in enumerate(flips) if is_set}
 
     def transforms(self, parameters: Mapping[str, tf.Tensor], height: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
         never = tf.zeros_like(next(iter(parameters.values())))
@@ -184,11 +180,8 @@ class RandomAffine(Filled):
     ordered: ClassVar[tuple[tuple[str, str], ...]] = (("scale_low", "scale_high"),)
 
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
-        """Returns `angle`, `down`, `right`, `scale` and `shear`, each float32 [batch].
-
-        They are in radians (positive is counter-clockwise), fractions of height and width by which the content moves,
-        a factor (above 1 enlarges) and columns per row.
-        """
+        """Returns `angle` in radians, positive is counter-clockwise, `down` and `right`, by which the content moves, as
+        fractions of height and width, `scale`, above 1 enlarges, and `shear` in columns per row: float32 [batch]."""
         most = math.radians(self.degrees)
         return {
             "angle": randomness.uniform(keys, 0, -most, most),

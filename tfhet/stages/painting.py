@@ -19,8 +19,6 @@ RATIOS = 4096
 
 
 class _Painting(Stage):
-    """A random stage that paints `value`."""
-
     value: float
     """Value that is painted, within the range of the images; a whole number for uint8."""
 
@@ -82,10 +80,8 @@ class RandomErasing(_Painting):
             object.__setattr__(self, name, (float(pair[0]), float(pair[1])))
 
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
-        """Returns `erase`, bool [batch], and `area`, `ratio`, `top` and `left`, float32 [batch].
-
-        They are a fraction of the image, height / width, and fractions, below 1, of the room that the rectangle leaves.
-        """
+        """Returns `erase`, bool [batch], and float32 [batch]: `area`, a fraction of the image, `ratio`, height / width,
+        and `top` and `left`, fractions, below 1, of the room that the rectangle leaves."""
         # From a table, because tf.exp rounds differently at the end of a batch than within it.
         shares = (np.arange(RATIOS) + 0.5) / RATIOS
         ratios = tf.constant(self.ratio[0] * (self.ratio[1] / self.ratio[0]) ** shares, tf.float32)
@@ -112,11 +108,8 @@ class RandomErasing(_Painting):
 def painted(
     images: tf.Tensor, top: tf.Tensor, bottom: tf.Tensor, left: tf.Tensor, right: tf.Tensor, value: float
 ) -> tf.Tensor:
-    """Returns images with `value` in a rectangle of each.
-
-    images: uint8 or finite float32 [batch, H, W, C]. top, bottom, left, right: float32 [batch] in pixels, bottom and
-    right just outside; all may lie beyond the edges.
-    """
+    """Returns images, uint8 or finite float32 [batch, H, W, C], with `value` in a rectangle of each. Its sides are
+    float32 [batch] in pixels, bottom and right just outside; all may lie beyond the edges."""
     if (ops := native.ops("painting")) is not None:
         result = ops.tfhet_painting(images, tf.stack([top, bottom, left, right], axis=1), value=value)
         return native.shaped(result, images.shape)

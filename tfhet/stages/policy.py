@@ -86,10 +86,8 @@ class Policy(FullRange):
         operations, drawn = [], []
         for layer in range(self.num_layers):
             operation = _below(len(OPERATIONS), keys, 3 * layer)
-            if self.magnitude is None:
-                place = _below(BINS, keys, 3 * layer + 1)
-            else:
-                place = tf.fill(tf.shape(operation), self.magnitude)
+            fixed = self.magnitude
+            place = _below(BINS, keys, 3 * layer + 1) if fixed is None else tf.fill(tf.shape(operation), fixed)
             strength = tf.gather_nd(table, tf.stack([operation, place], axis=1))
             turned = tf.gather(signed, operation) & randomness.bernoulli(keys, 3 * layer + 2)
             operations.append(operation)
@@ -109,18 +107,12 @@ class Policy(FullRange):
 
         height, width, channels = images.shape[1:]
         together = max(1, PART_BYTES // (height * width * channels)) if height and width else PART_IMAGES
-        if together > PART_IMAGES:
-            values = layered(0, None)
-        else:
-            values = _by_parts(layered, tf.shape(values)[0], together)
+        values = layered(0, None) if together > PART_IMAGES else _by_parts(layered, tf.shape(values)[0], together)
         values.set_shape(images.shape)
         return levels.as_given(values, images.dtype)
 
     def _layer(self, images: tf.Tensor, operation: tf.Tensor, strength: tf.Tensor, fill: float) -> tf.Tensor:
-        """Returns images after one operation each.
-
-        images: uint8 [batch, H, W, C]. operation: int32 [batch]. strength: float32 [batch].
-        """
+        """Returns images, uint8 [batch, H, W, C], after an operation, int32 [batch], of a strength, float32 [batch]."""
 
         def moved(some: tf.Tensor, at: tf.Tensor) -> tf.Tensor:
             transforms = self._transforms(tf.gather(operation, at), tf.gather(strength, at), tf.shape(some))

@@ -45,10 +45,8 @@ def translation(down: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
 
 
 def shearing(shears: tf.Tensor, height: tf.Tensor) -> tf.Tensor:
-    """Shears about the centre, like Addons' `shear_x` about the top.
-
-    shears: float32 [batch], columns by which a row's input lies right of that of the row above. height: in pixels.
-    """
+    """Shears about the centre, like Addons' `shear_x` about the top, by float32 [batch]: the columns by which a row's
+    input lies right of that of the row above. Height in pixels."""
     x_offset = (tf.cast(height, tf.float32) - 1.0) / 2.0 * -shears
     zero, one = tf.zeros_like(shears), tf.ones_like(shears)
     return tf.stack([one, shears, x_offset, zero, one, zero, zero, zero], axis=1)
@@ -81,10 +79,8 @@ def affine(
     scales: tf.Tensor,
     shears: tf.Tensor,
 ) -> tf.Tensor:
-    """Scales, shears and rotates about the centre, then moves: float32 [batch, 8]. Sizes in pixels.
-
-    The others are float32 [batch]: radians, fractions of the size, factors (above 1 enlarges) and columns per row.
-    """
+    """Scales, shears and rotates about the centre, then moves: float32 [batch, 8]. Sizes in pixels, the others float32
+    [batch]: radians, fractions of the size, factors (above 1 enlarges) and columns per row."""
     return composed(
         zooming(1.0 / scales, height, width),
         shearing(shears, height),
@@ -116,12 +112,12 @@ def project(
     fill_value: float = 0.0,
     size: tuple[int, int] | None = None,
 ) -> tf.Tensor:
-    """Samples images bilinearly at transformed places: [batch, h, w, C] of the same dtype.
+    """Samples images, uint8 or float32 [batch, H, W, C], bilinearly at transformed places: [batch, h, w, C].
 
-    images: uint8 or float32 [batch, H, W, C]. transforms: float32 [batch, 8], or [1, 8] for all images. fill_mode: one
-    of FILLS. size: rows and columns of the result; None for those of the images. uint8 results are rounded, because
-    truncation would darken the image by half a level on average. The compiled and the plain op give the same values bit
-    for bit, unless coordinates are so large that float32 has no fractions for them.
+    transforms: float32 [batch, 8], or [1, 8] for all images. fill_mode: one of FILLS. size: rows and columns of the
+    result; None for those of the images. uint8 results are rounded, because truncation would darken the image by half a
+    level on average. The compiled and the plain op give the same values bit for bit, unless coordinates are so large
+    that float32 has no fractions for them.
     """
     shape = tf.shape(images)[1:3] if size is None else tf.constant(size, tf.int32)
     mode, result_shape = fill_mode.upper(), [images.shape[0], *(size or images.shape[1:3]), images.shape[3]]
@@ -143,10 +139,8 @@ def project(
 
 
 class Geometric(Stage):
-    """A stage that is one projective transform per image.
-
-    Neighbouring stages of this kind are sampled together, and a mask or a box can be moved by the image's transform.
-    """
+    """A stage that is one projective transform per image. Neighbouring stages of this kind are sampled together, and a
+    mask or a box can be moved by the image's transform."""
 
     @property
     def moves(self) -> bool:
@@ -155,10 +149,7 @@ class Geometric(Stage):
 
     @property
     def fill(self) -> tuple[str, float] | None:
-        """Fill beyond the edge: one of `FILLS`, and the value of `constant`.
-
-        None for a transform that does not reach beyond the edge.
-        """
+        """One of `FILLS` and the value of `constant`; None for a transform that does not reach beyond the edge."""
         return None
 
     def size(self, spec: ImageSpec) -> tuple[int, int] | None:
@@ -170,8 +161,7 @@ class Geometric(Stage):
         raise NotImplementedError
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        shape = tf.shape(images)
-        transforms = self.transforms(parameters, shape[1], shape[2])
+        transforms = self.transforms(parameters, *tf.unstack(tf.shape(images)[1:3]))
         mode, value = self.fill or ("nearest", 0.0)
         return project(images, transforms, mode, value, self.size(ImageSpec.of(images)))
 

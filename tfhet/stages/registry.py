@@ -26,9 +26,7 @@ _plugins_loaded = False
 @dataclass_transform(frozen_default=True)
 def register(name: str) -> Callable[[StageT], StageT]:
     """Class decorator that registers a Stage under `name`, and makes it a frozen dataclass unless it is a dataclass.
-
-    Raises UsageError for a name that another class has.
-    """
+    Raises UsageError for a name that another class has."""
     if not name.isidentifier():
         raise UsageError(f"stage name {name!r} is not an identifier: it is written like a function in a chain")
 

@@ -31,11 +31,10 @@ class Scaling:
 
 
 def resize_windows(images: tf.Tensor, windows: tf.Tensor, flips: tf.Tensor | None, scaling: Scaling) -> tf.Tensor:
-    """Returns windows of images, resized to [batch, height, width, C] of the same dtype; uint8 is rounded.
+    """Returns windows of images, uint8 (rounded) or float32 [batch, H, W, C], resized to [batch, height, width, C].
 
-    images: uint8 or float32 [batch, H, W, C]. windows: float32 [1 or batch, 4], first row, first column, rows and
-    columns, in pixels of the images or fractions of them. flips: bool [1 or batch], whether left and right are
-    exchanged; None for no flips.
+    windows: float32 [1 or batch, 4], first row, first column, rows and columns, in pixels of the images or fractions of
+    them. flips: bool [1 or batch], whether left and right are exchanged; None for no flips.
     """
     windows = tf.cast(windows, tf.float32)
     flips = tf.zeros([1], tf.bool) if flips is None else flips
@@ -64,10 +63,8 @@ def plain(images: tf.Tensor, windows: tf.Tensor, flips: tf.Tensor, scaling: Scal
 
 
 def bounds(windows: tf.Tensor, sizes: tf.Tensor, scaling: Scaling, margin: int = 0) -> tf.Tensor:
-    """Returns the part of each image that `resize_windows` reads, with a margin of pixels: int32 [batch, 4].
-
-    It is first row, first column, rows and columns. sizes: int32 [batch, 2], rows and columns of the images.
-    """
+    """Returns first row, first column, rows and columns of what `resize_windows` reads of each image, with a margin of
+    pixels: int32 [batch, 4]. sizes: int32 [batch, 2], rows and columns of the images."""
     result = []
     for axis, size in ((0, scaling.height), (1, scaling.width)):
         begin, length, limit = windows[:, axis], windows[:, 2 + axis], sizes[:, axis]
@@ -83,10 +80,8 @@ def bounds(windows: tf.Tensor, sizes: tf.Tensor, scaling: Scaling, margin: int =
 def _centres(
     begin: tf.Tensor, length: tf.Tensor, size: int, limit: tf.Tensor, confined: bool
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Returns the centres of new pixels, [batch, size], in units of old ones, and the range of old pixels that count.
-
-    The range is its first pixel and the one after its last, both [batch or 1, 1].
-    """
+    """Returns the centres of new pixels, [batch, size], in units of old ones, the first old pixel that counts, and the
+    one after the last, both [batch or 1, 1]."""
     places = tf.range(size, dtype=tf.float32) + 0.5
     centres = begin[:, None] + places * (length / float(size))[:, None] - 0.5
     end = tf.reshape(tf.cast(limit, tf.float32), [-1, 1])
@@ -121,10 +116,8 @@ def _weighted(
 
 
 class Window(Stage):
-    """A stage that is one bilinear sampling of a window of each image.
-
-    A window depends only on the size of its image, so that after `decode` only the window has to be decoded.
-    """
+    """A stage that is one bilinear sampling of a window of each image, which depends only on the image's size: after
+    `decode` only the window has to be decoded."""
 
     keeps_shape: ClassVar[bool] = False
     takes: ClassVar[tuple[str, ...]] = ("images", "ragged")
@@ -150,9 +143,7 @@ class Window(Stage):
 
     def windows(self, parameters: Mapping[str, tf.Tensor], sizes: tf.Tensor) -> tf.Tensor:
         """Returns first row, first column, rows and columns of each window, in pixels of its image: float32 [batch, 4].
-
-        sizes: int32 [batch, 2], rows and columns of the images.
-        """
+        sizes: int32 [batch, 2], rows and columns of the images."""
         raise NotImplementedError
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
@@ -160,8 +151,7 @@ class Window(Stage):
         if isinstance(images, tf.RaggedTensor):
             return self._of_many_sizes(images, parameters)
         shape = tf.shape(images)
-        sizes = tf.tile(shape[None, 1:3], [shape[0], 1])
-        windows = self.windows(parameters, sizes)
+        windows = self.windows(parameters, tf.tile(shape[None, 1:3], [shape[0], 1]))
         return resize_windows(images, windows, None, self.scaling)
 
     def _of_many_sizes(self, images: tf.RaggedTensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:

@@ -181,14 +181,10 @@ class RandomResizedCrop(Window):
             ),
             "places": randomness.uniform(keys[:, None], 2 * TRIES + tf.range(2, dtype=tf.int64)),
         }
-        if spec.ragged:
-            return drawn
-        sizes = tf.constant([[spec.height, spec.width]], tf.int32)
-        return {"box": self._boxes(drawn, sizes)}
+        return drawn if spec.ragged else {"box": self._boxes(drawn, tf.constant([[spec.height, spec.width]], tf.int32))}
 
     def windows(self, parameters: Mapping[str, tf.Tensor], sizes: tf.Tensor) -> tf.Tensor:
-        box = parameters["box"] if "box" in parameters else self._boxes(parameters, sizes)
-        return tf.cast(box, tf.float32)
+        return tf.cast(parameters["box"] if "box" in parameters else self._boxes(parameters, sizes), tf.float32)
 
     def _boxes(self, drawn: Mapping[str, tf.Tensor], sizes: tf.Tensor) -> tf.Tensor:
         """Returns the first box that fits, int32 [batch, 4]. sizes: int32 [1 or batch, 2]."""

@@ -37,11 +37,8 @@ class ImageSpec:
 
     @classmethod
     def of(cls, tensor: tf.TensorSpec | tf.Tensor) -> ImageSpec:
-        """Returns the spec of images, `[None, H, W, C]`, or `[None]` strings for image files.
-
-        The range is 0..255 for uint8, and unbounded for float32. Raises UsageError when `tensor` is not a batch of
-        images with a known number of channels.
-        """
+        """Returns the spec of images, `[None, H, W, C]`, uint8 in 0..255 or float32 without bounds, or of image files,
+        `[None]` strings. Raises UsageError when `tensor` is not a batch of images with a known number of channels."""
         shape = tensor.shape
         if tensor.dtype == tf.string and shape.rank == 1:
             return cls(None, None, 0, "encoded", 0.0, 255.0)

@@ -68,8 +68,6 @@ Fraction: TypeAlias = Annotated[float, Within(0, 1)]
 class Stage:
     """One operation on `[batch, height, width, channels]`; its dataclass fields are its configuration.
 
-    `register` makes a subclass a frozen dataclass.
-
     A field may state what it allows: `Annotated[float, Within(0, 1)]`, `Annotated[str, ("nearest", "bilinear")]`.
 
     A stage is a value: two stages with equal fields do the same. `apply` draws no random numbers: they come from
@@ -87,16 +85,12 @@ class Stage:
     measures: ClassVar[bool] = False
     """Whether `line` also needs what `measured` finds in the images that the stage gets. Of several lines that run as
     one, only the first may be of such a stage."""
-
     variadic: ClassVar[str] = ""
     """Field that takes all positional arguments when the stage is written as text; "" gives each field its own."""
-
     ordered: ClassVar[tuple[tuple[str, str], ...]] = ()
     """Pairs of names of fields, the first of which is at most the second."""
-
     takes: ClassVar[tuple[str, ...]] = ("images",)
     """Forms of images that the stage accepts: see `ImageSpec.form`."""
-
     describes: ClassVar[frozenset[str]] = frozenset()
     """Those of the members `line`, `pointwise`, `transforms` and `windows` that describe this class's `apply`, so that
     it can be fused. A class that replaces `apply` has to state them again."""
@@ -175,10 +169,9 @@ class Stage:
         return spec
 
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
-        """Returns the random parameters of each example by name; `{}` when the stage is not random.
+        """Returns the random parameters by name, each [batch] or [batch, k]; `{}` when the stage is not random.
 
-        keys: uint64 [batch], one per example (`tfhet.stages.randomness.keys`). Each value is [batch] or [batch, k], and
-        each of its rows depends on that example's key only.
+        keys: uint64 [batch], one per example (`tfhet.stages.randomness.keys`), on which alone its row depends.
         """
         return {}
 
@@ -188,9 +181,7 @@ class Stage:
 
     def line(self, parameters: Mapping[str, tf.Tensor], spec: ImageSpec) -> Line | None:
         """Returns the stage as a straight line with ends on images of `spec`, before rounding; None when it is not one.
-
-        The parameters also hold what `measured` found, for a stage that measures.
-        """
+        The parameters also hold what `measured` found, for a stage that measures."""
         return None
 
     def measured(self, images: tf.Tensor) -> dict[str, tf.Tensor]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Annotated, ClassVar
 
 import tensorflow as tf
@@ -22,7 +22,7 @@ class Stream(Stage):
 
     @property
     def setting(self) -> str:
-        """Field of the pipeline that the stage sets: the one of its name."""
+        """Field of the pipeline that the stage sets."""
         return self.name
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
@@ -30,8 +30,7 @@ class Stream(Stage):
 
     @property
     def value(self) -> int | str:
-        value: int | str = getattr(self, dataclasses.fields(self)[0].name)
-        return value
+        return getattr(self, fields(self)[0].name)
 
 
 @register("interleave")

@@ -236,8 +236,8 @@ class GaussianNoise(FullRange):
         return {"noise": randomness.bits(keys, 0)}
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        ops, deviation = native.ops("noise"), self.stddev * levels.FULL[images.dtype.name]
-        if ops is not None:
+        deviation = self.stddev * levels.FULL[images.dtype.name]
+        if (ops := native.ops("noise")) is not None:
             return native.shaped(ops.tfhet_noise(images, parameters["noise"], deviation=deviation), images.shape)
         shape = tf.shape(images)
         noise = tf.reshape(normals(parameters["noise"], tf.reduce_prod(shape[1:])), shape)
