@@ -12,7 +12,7 @@ from tfhet import lazy
 from tfhet.planes.costs import PlaneCosts, WireCost
 from tfhet.planes.plane import DataPlane, LauncherSide, Outlets
 from tfhet.planes.registry import AUTO, PREFERRED, candidates, chosen, get, kind_of, kinds, names
-from tfhet.planes.tensorflow_process import in_huge_pages, is_noise
+from tfhet.planes.tensorflow_process import in_huge_pages, is_noise, noise_left_out
 
 if TYPE_CHECKING:
     from tfhet.planes import cpus
@@ -26,5 +26,5 @@ lazy.names_on_demand(__name__)
 __all__ = [
     "AUTO", "PREFERRED", "DataPlane", "Delivery", "LauncherSide", "Outlets", "PlaneCosts", "RankSide", "Reader",
     "WireCost", "candidates", "chosen", "cpus", "distribute", "get", "hand_over_to", "in_huge_pages", "is_noise",
-    "kind_of", "kinds", "names",
+    "kind_of", "kinds", "names", "noise_left_out",
 ]

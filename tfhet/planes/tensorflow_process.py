@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
-from collections.abc import Mapping
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
 
 TUNABLES = "GLIBC_TUNABLES"
 HUGE_PAGES = "glibc.malloc.hugetlb"
@@ -65,3 +69,21 @@ def is_noise(line: str, gpus: int = 0) -> bool:
     """Whether a screen can omit a line that a process has printed on a host with this number of GPUs."""
     found = _NOISE.match(line)
     return found is not None and not (gpus and found["no_gpu"])
+
+
+@contextlib.contextmanager
+def noise_left_out() -> Iterator[None]:
+    """A block, such as the import of TensorFlow, whose lines on standard error follow at its end, without noise."""
+    sys.stderr.flush()
+    terminal = os.dup(2)
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as held:
+        os.dup2(held.fileno(), 2)
+        try:
+            yield
+        finally:
+            sys.stderr.flush()
+            os.dup2(terminal, 2)
+            os.close(terminal)
+            held.seek(0)
+            sys.stderr.writelines(line for line in held if not is_noise(line))
+            sys.stderr.flush()

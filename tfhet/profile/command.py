@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import importlib
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,7 +40,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measures and prints; the exit code is 0. Raises UsageError for options that do not fit."""
-    from tfhet import profile
+    from tfhet import planes, profile
     from tfhet.report import progress_of
 
     if (args.target is None) == (args.script is None) or (args.script and args.stages):
@@ -54,6 +55,8 @@ def run(args: argparse.Namespace) -> int:
         if args.script:
             found = asyncio.run(profile.measure_script(args.script, args.command, effort, args.deadline_s, observe))
         else:
+            with planes.noise_left_out():
+                importlib.import_module("tensorflow")
             target = profile.load(args.target, args.stages, args.batch_size)
             found = profile.measure_target(target, effort, observe)
     show(found, args.wide)

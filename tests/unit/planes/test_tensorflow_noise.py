@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
 import pytest
 
-from tfhet.planes.tensorflow_process import is_noise
+from tfhet.planes.tensorflow_process import is_noise, noise_left_out
 
 AT = "2026-11-23 05:45:41.589315: "
 IMPL = "tensorflow/core/data/service/dispatcher_impl.cc"
@@ -110,3 +113,13 @@ def test_a_host_with_gpus_says_that_their_drivers_are_missing() -> None:
 
 def test_the_configuration_that_a_server_prints_is_noise_where_a_server_prints_it() -> None:
     assert is_noise('[algo-2/0] [dispatcher] protocol: "grpc"') and is_noise("[worker-1] heartbeat_interval_ms: 30000")
+
+
+def test_noise_of_a_block_is_left_out_and_the_rest_follows(capfd: pytest.CaptureFixture[str]) -> None:
+    noise = "2026-11-24 02:00:51.530794: I tensorflow/core/util/port.cc:113] oneDNN custom operations are on"
+    with pytest.raises(OSError, match="broken"), noise_left_out():
+        os.write(2, f"{noise}\na warning\n".encode())
+        print("one of Python's", file=sys.stderr)
+        raise OSError("broken")
+    print("after it", file=sys.stderr)
+    assert capfd.readouterr().err == "a warning\none of Python's\nafter it\n"
