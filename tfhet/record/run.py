@@ -17,6 +17,8 @@ from tfhet.record.json_object import check_schema, from_json_object
 
 SCHEMA = 1
 KIND = "run summary"
+MEASURES = ("loss", "accuracy", "acc", "auc", "precision", "recall")
+"""Ends of the names of what an epoch measures of the training: a loss, or a share."""
 MODES = ("local", "homogeneous", "heterogeneous")
 
 
@@ -130,6 +132,17 @@ class RunSummary:
     def succeeded(self) -> bool:
         """Whether the job ended with exit code 0."""
         return self.exit_code == 0
+
+    @property
+    def measures(self) -> dict[str, list[tuple[float, float]]]:
+        """What the epochs measure of the training, by name: the number of each epoch, and the value."""
+        found: dict[str, list[tuple[float, float]]] = {}
+        for index, epoch in enumerate(self.epochs):
+            number = epoch["epoch"] if isinstance(epoch.get("epoch"), int) else index
+            for name, value in epoch.items():
+                if name.endswith(MEASURES) and isinstance(value, (int, float)):
+                    found.setdefault(name, []).append((number, value))
+        return found
 
     def to_json(self) -> dict[str, Any]:
         """The summary as JSON values: `schema`, then every field in order."""

@@ -1,4 +1,4 @@
-"""The geometry of charts: axes, and lines over steps. The templates draw it as inline SVG, without any library.
+"""The geometry of charts: axes, and lines over steps, epochs or seconds. The templates draw them as inline SVG.
 
 Places are percentages of an axis, 0 at its low end. The page stretches the plot area and writes labels beside it as
 text, so that they keep their size at any width.
@@ -6,15 +6,21 @@ text, so that they keep their size at any width.
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from tfhet.record import median, percentile
 from tfhet.report import numbers
 
+Points: TypeAlias = Sequence[tuple[float, float]]
+"""Places across, which are whole numbers, each with a value."""
 BUCKETS = 250
-"""Maximum number of points: with more steps, a point is the median of a bucket and a band spans its extremes."""
+"""Maximum number of points of a line: with more steps, a point is the median of those in its part of the axis."""
+LINES = 8  # in a chart, at most: the page has so many colours
 MOST = 1e300
 """Values beyond this count as not finite, so that a difference of two values is finite."""
 OUTLIER = 4.0
@@ -42,111 +48,109 @@ class Axis:
 
     def ticks(self, values: Iterable[float]) -> list[Tick]:
         """Ticks at some values, labelled with them."""
-        return [Tick(self.at(value), f"{value:g}") for value in values]
+        return [Tick(self.at(value), f"{value:,.9g}" if 1e4 <= value < 1e9 else f"{value:g}") for value in values]
+
+    def round_ticks(self, count: int = 4, *, whole: bool = False) -> list[Tick]:
+        """Ticks at the round values between its ends."""
+        found = nice_ticks(self.high, count, low=self.low, whole=whole)
+        return self.ticks(value for value in found if self.low <= value <= self.high)
 
 
-def nice_ticks(high: float, count: int = 4, *, whole: bool = False) -> list[float]:
-    """Round values (1, 2 or 5 times a power of ten apart) from 0 up to at least `high`, about `count` of them."""
-    if not high > 1 / MOST:
+def nice_ticks(high: float, count: int = 4, *, low: float = 0.0, whole: bool = False) -> list[float]:
+    """Round values (1, 2 or 5 times a power of ten apart) that enclose `low` and `high`, about `count` of them."""
+    if not high - low > 1 / MOST:
         return [0.0, 1.0]
-    step = 10.0 ** math.floor(math.log10(high / count))
-    step *= next(factor for factor in (1.0, 2.0, 5.0, 10.0) if high / (step * factor) <= count + 1e-9)
+    step = 10.0 ** math.floor(math.log10((high - low) / count))
+    step *= next(factor for factor in (1.0, 2.0, 5.0, 10.0) if (high - low) / (step * factor) <= count + 1e-9)
     if whole:
         step = max(1.0, step)
-    return [index * step for index in range(math.ceil(high / step - 1e-9) + 1)]
-
-
-@dataclass(frozen=True)
-class LinePoint:
-    """A step of a line, or a bucket of neighbouring steps."""
-
-    x: float
-    y: float
-    low: float
-    """Lower end of the band."""
-    high: float
-    """Upper end of the band."""
-    left: float
-    """Left edge of the region that shows the words under the pointer."""
-    width: float
-    words: str
-    """The step (or steps) and the value."""
+    return [index * step for index in range(math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9) + 1)]
 
 
 @dataclass(frozen=True)
 class LineChart:
-    """One series over steps."""
+    """One or several lines."""
 
     title: str
-    """Quantity and unit."""
-    spots: Sequence[LinePoint]
+    x: str
+    """What is across: `step`, `epoch` or `second`."""
+    lines: Mapping[str, Sequence[Sequence[float]]]
+    """The points of each line, by its name: across, upwards, and the ends of the band, which only one alone has."""
+    words: Mapping[str, str]
+    """The median of each line; over epochs its last value."""
+    spots: Sequence[tuple[float, float, str]]
+    """Left edge and width of each region that shows words under the pointer: where it is, and the values there."""
     x_ticks: Sequence[Tick]
     y_ticks: Sequence[Tick]
-    median: float
-    """Place of the median."""
-    median_words: str
+    median: float | None
+    """Place of the median of a line that is alone; None over epochs."""
     note: str
     """Omissions of the drawing; "" where there are none."""
     described: str
     """The chart in one sentence, for those who do not see it."""
-    marks: Sequence[Tick] = ()
+    marks: Sequence[Tick]
     """Places across that are marked, each with the name of its kind."""
 
 
 def line_chart(
-    title: str,
-    samples: Sequence[float],
-    unit: str,
-    *,
-    top: float | None = None,
-    marks: Mapping[str, Sequence[int]] | None = None,
+    title: str, unit: str, lines: Mapping[str, Points], *, x: str = "step", marks: Mapping[str, Sequence[int]] = {}
 ) -> LineChart | None:
-    """The chart of `samples` in order; `top` fixes the upper end of the axis (100 for percent). None without samples.
-    Samples that are not finite are left out and counted in the note. marks: the indices to mark, by what they are."""
-    steps = [index for index, value in enumerate(samples) if abs(value) < MOST]
-    if not steps:
+    """The chart of `lines`, by name; "" for one that needs none. An axis of percent ends at 100. None without values,
+    or where no line has two epochs. What is not finite is left out, and noted. marks: places, by what they are."""
+    finite = {name: [each for each in points if all(abs(one) < MOST for one in each)] for name, points in lines.items()}
+    drawn = dict([(name, points) for name, points in finite.items() if len(points) > (x == "epoch")][:LINES])
+    if not drawn:
         return None
-    values = [max(0.0, float(samples[index])) for index in steps]
-    first, last, middle, usual, slowest = steps[0], steps[-1], median(values), percentile(values, 90), max(values)
-    if top is None:
-        y_values = nice_ticks(2.0 * usual if usual > 0 and slowest > OUTLIER * usual else slowest)
-    else:
-        y_values = [top * quarter / 4.0 for quarter in range(5)]
+    of, is_alone = functools.partial(numbers.number, unit=unit), len(drawn) == 1
+    values = {name: [value for _, value in points] for name, points in drawn.items()}
+    places, every = zip(*itertools.chain(*drawn.values()), strict=True)
+    usual, highest = max(percentile(some, 90) for some in values.values()), max(0.0, *every)
+    top = 2.0 * usual if highest > OUTLIER * usual > 0 else highest
+    y_values = [25.0 * quarter for quarter in range(5)] if unit == "%" else nice_ticks(top, low=min(0.0, *every))
+    first, last, upward = min(places), max(places), Axis(y_values[0], y_values[-1])
     across = Axis(first, last) if last > first else Axis(first - 1, first + 1)  # a single step lies in the middle
-    upward = Axis(0.0, y_values[-1])
-    groups = min(len(values), BUCKETS)
-    ends = [index * len(values) // groups for index in range(groups + 1)]
+    groups, has_band = int(min(last - first + 1, BUCKETS)), last - first + 1 > BUCKETS
+    parts: dict[int, dict[str, list[tuple[float, float]]]] = {}
+    for name, points in drawn.items():
+        for point in points:
+            part = min(groups - 1, int(across.at(point[0]) * groups / 100.0))
+            parts.setdefault(part, {}).setdefault(name, []).append(point)
+    found: dict[str, list[Sequence[float]]] = {name: [] for name in drawn}
     spots = []
-    for start, end in zip(ends, ends[1:], strict=False):
-        some, begin, finish = values[start:end], steps[start], steps[end - 1]
-        x, value = across.at((begin + finish) / 2.0), median(some)
-        low, high = (min(some), max(some)) if groups < len(values) else (0.0, value)
-        left, right = max(0.0, x - 50.0 / groups), min(100.0, x + 50.0 / groups)
-        named = f"step {begin + 1}" if begin == finish else f"steps {begin + 1} to {finish + 1}, median"
-        words = f"{named}: {numbers.number(value, unit=unit)}"
-        spots.append(LinePoint(x, upward.at(value), upward.at(low), upward.at(high), left, right - left, words))
-    notes = []
-    if len(steps) < len(samples):
-        notes.append(f"{len(samples) - len(steps)} steps without a finite value left out")
-    if above := sum(value > upward.high for value in values):
-        plural = "s" * (above != 1)
-        notes.append(f"{above} step{plural} above the axis, the highest {numbers.number(slowest, unit=unit)}")
-    marked = {name: [index for index in found if first <= index <= last] for name, found in (marks or {}).items()}
-    if any(marked.values()):
-        notes.append(f"marked: {', '.join(f'{name} ({len(found)})' for name, found in marked.items())}")
-    if groups < len(values):
-        notes.append("line: median of neighbouring steps, band: their extremes")
-    x_values = nice_ticks(last + 1, 5, whole=True) if last > first else [first + 1]
-    facts = {"median": middle, "p10": percentile(values, 10), "p90": usual, "highest": slowest}
-    summary = ", ".join(f"{name} {numbers.number(value, unit=unit)}" for name, value in facts.items())
+    for part, together in sorted(parts.items()):
+        here = [place for points in together.values() for place, _ in points]
+        begin, end, told = min(here), max(here), dict.fromkeys(drawn, numbers.MISSING)
+        for name, points in together.items():
+            some = [value for _, value in points]
+            ends = (median(some), min(some), max(some)) if has_band else (median(some), 0.0, median(some))
+            found[name].append((across.at((begin + end) / 2.0), *map(upward.at, ends)))
+            told[name] = of(median(some))
+        named = f"{x} {begin:.0f}" if begin == end else f"{x}s {begin:.0f} to {end:.0f}, median"
+        words = f"{named}: {', '.join(f'{name} {value}'.strip() for name, value in told.items())}"
+        spots.append((100.0 * part / groups, 100.0 / groups, words))
+    marked = {name: [place for place in some if first <= place <= last] for name, some in marks.items()}
+    lost = sum(map(len, lines.values())) - sum(map(len, finite.values()))
+    above = sum(value > upward.high for value in every)
+    notes = {
+        f"left out: {', '.join(name for name in lines if name not in drawn)}": len(drawn) < len(lines),
+        f"{lost} {x}s without a finite value left out": lost,
+        f"{above} {x}{'s' * (above != 1)} above the axis, the highest {of(highest)}": above,
+        f"marked: {', '.join(f'{name} ({len(some)})' for name, some in marked.items())}": any(marked.values()),
+        f"line{'s' * (not is_alone)}: median of neighbouring {x}s{', band: their extremes' * is_alone}": has_band,
+    }
+    outcomes = {name: some[-1] if x == "epoch" else median(some) for name, some in values.items()}
+    facts = {name: f"{'last' if x == 'epoch' else 'median'} {of(end)}" for name, end in outcomes.items()}
+    summary = "; ".join(f"{name} {facts[name]}, highest {of(max(some))}".strip() for name, some in values.items())
     return LineChart(
         title,
+        x,
+        found,
+        facts,
         spots,
-        [Tick(across.at(step - 1), numbers.number(round(step))) for step in x_values if first < step <= last + 1],
+        across.ticks([first]) if first == last else across.round_ticks(5, whole=True),
         upward.ticks(y_values),
-        upward.at(middle),
-        numbers.number(middle, unit=unit),
-        "; ".join(notes),
-        f"{title} over {numbers.number(len(values))} steps: {summary}.",
-        [Tick(across.at(index), name) for name, found in marked.items() for index in found],
+        upward.at(median(every)) if is_alone and x != "epoch" else None,
+        "; ".join(note for note, is_true in notes.items() if is_true),
+        f"{title} over {numbers.number(len(set(places)))} {x}s: {summary}.",
+        [Tick(across.at(place), name) for name, some in marked.items() for place in some],
     )

@@ -5,7 +5,7 @@ The plan is read as JSON (`tfhet plan --json FILE`), so that a page can be made 
 
 from __future__ import annotations
 
-import math
+import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from tfhet.errors import DataError
 from tfhet.record import Interval, RunSummary, Spread, check_schema
-from tfhet.report.chart import MOST, Axis, Tick, nice_ticks
+from tfhet.report.chart import MOST, Axis
 
 KIND, SCHEMA = "plan", 1
 PlannedCluster: TypeAlias = Mapping[str, Any]
@@ -78,8 +78,24 @@ class FrontierChart:
     """The marks, each with its `role`, and with the `number` of its line in the table; None for a dot."""
     across: Axis
     upward: Axis
-    x_ticks: Sequence[Tick]
-    y_ticks: Sequence[Tick]
+
+    def sides(self, width: int, height: int) -> dict[int, str]:
+        """The corner of its pin at which the name of a role covers no pin and no name in a plot of so many pixels, by
+        the number of the pin. A letter is 6.6 pixels wide, a name 18 high, a pin 24 wide and high."""
+        numbered, found = [mark for mark in self.marks if mark["number"]], dict[int, str]()
+        x_px = [self.across.at(mark["examples_per_s"].value) * width / 100 for mark in numbered]
+        y_px = [self.upward.at(mark["usd_per_million_examples"].value) * height / 100 for mark in numbered]
+        taken = [(x, y, 12.0, 12.0) for x, y in zip(x_px, y_px, strict=True)]  # its middle, and how far it reaches
+        for mark, (x, y, *_) in zip(numbered, taken.copy(), strict=True):
+            half = 3.3 * len(mark["text"].replace("ml.", "")) if mark["role"] else width  # which has no room anywhere
+            for up, right in itertools.product((22, -22) if y > min(y_px) else (-22, 22), (1, -1)):
+                at, high = x + right * (half + 6), y + up
+                is_within = half <= at <= width - half and 9 <= high <= height - 9
+                if is_within and all(abs(at - a) >= half + b or abs(high - c) >= 9 + d for a, c, b, d in taken):
+                    found[mark["number"]] = f"{'upper' if up > 0 else 'lower'} {'right' if right > 0 else 'left'}"
+                    taken.append((at, high, half, 9.0))
+                    break
+        return found
 
 
 def frontier_chart(plan: PlanView) -> FrontierChart | None:
@@ -105,7 +121,7 @@ def frontier_chart(plan: PlanView) -> FrontierChart | None:
     marks = [
         {**plan.candidates[index], "role": plan.roles.get(index, ""), "number": numbers.get(index)} for index in shown
     ]
-    return FrontierChart(marks, across, upward, _ticks(across), _ticks(upward))
+    return FrontierChart(marks, across, upward)
 
 
 def _around(values: Sequence[float]) -> Axis:
@@ -113,11 +129,6 @@ def _around(values: Sequence[float]) -> Axis:
     low, high = min(values), max(values)
     room = 0.06 * (high - low) or max(high, 1.0) * 0.06
     return Axis(max(0.0, low - room), high + room)
-
-
-def _ticks(axis: Axis) -> list[Tick]:
-    step = nice_ticks(axis.high - axis.low)[1]
-    return axis.ticks(step * index for index in range(math.ceil(axis.low / step), math.floor(axis.high / step) + 1))
 
 
 def projected(plan: PlanView, runs: Mapping[str, RunSummary]) -> list[tuple[str, PlannedCluster, Spread]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,9 +13,10 @@ from tfhet.advice import of_run, paragraph
 from tfhet.errors import DataError
 from tfhet.record import Record, RunFolder, RunSummary, read_json, write_text
 from tfhet.report import bars, numbers, tables
+from tfhet.report.chart import LineChart, line_chart
 from tfhet.report.cost import PriceOf, cost_rows, headline
 from tfhet.report.frontier import PlanView, frontier_chart, projected, read_plan
-from tfhet.report.run_view import LOG_LINES, RunView, views
+from tfhet.report.run_view import LOG_LINES, STEPS, RunView, views
 from tfhet.report.stage_costs import stage_costs
 from tfhet.telemetry import timeline_tables
 
@@ -86,6 +88,7 @@ def page(given: Given) -> str:
         cost_rows=rows,
         headline=headline(rows),
         is_simulated=any(view.is_simulated for view in given.runs),
+        overlaid=overlaid,
         costs=costs,
         plan=plan,
         frontier=frontier_chart(plan) if plan else None,
@@ -94,6 +97,16 @@ def page(given: Given) -> str:
         timeline_tables=timeline_tables,
         log_lines=LOG_LINES,
     )
+
+
+def overlaid(runs: Sequence[RunView]) -> list[LineChart]:
+    """Charts with a line for each run, of what at least two of them have."""
+    found = {view.name: view.lines for view in runs}
+    charts = []
+    for kind in dict.fromkeys(itertools.chain(*found.values())):
+        (title, unit), x = STEPS.get(kind, (f"{kind} by epoch", "")), "step" if kind in STEPS else "epoch"
+        charts.append(line_chart(title, unit, {name: own.get(kind, ()) for name, own in found.items()}, x=x))
+    return [chart for chart in charts if chart and len(chart.lines) > 1]
 
 
 def write_html(folder: RunFolder | Path | str, given: Given | None = None) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,14 +14,15 @@ from tfhet.errors import TfhetError
 from tfhet.planes import is_noise
 from tfhet.record import Figure, RunFolder, RunSummary, Timeline, Waiting
 from tfhet.report.bars import BarChart, bar_chart
-from tfhet.report.chart import LineChart, line_chart
+from tfhet.report.chart import LineChart, Points, line_chart
 from tfhet.report.picture import INCIDENTS, event_line
-from tfhet.telemetry import process_summaries
+from tfhet.telemetry import host_cpus, process_summaries
 
 EVENTS_SHOWN = 200
 LOG_LINES = 40
 READING_BEGAN, RANK_ENDED = "reading.seen", "rank.ended"
 """Events between which `reading_cpu_s` was counted."""
+STEPS = {"step": ("Step time (ms)", "ms"), "wait": ("Share of the step waiting for data (%)", "%")}
 
 
 @dataclass(frozen=True)
@@ -114,18 +116,28 @@ class RunView:
         return self.run.status is not None and self.run.billable_s is None
 
     @property
-    def charts(self) -> list[tuple[str, LineChart]]:
-        """Lines over the steps, each with its kind: `step` or `wait`."""
+    def lines(self) -> dict[str, Points]:
+        """What STEPS has, over the measured steps, and the measures of the run, over its epochs."""
         steps, waits = (spread.samples if spread else () for spread in (self.run.step_ms, self.run.wait_ms))
         pairs = zip(waits, steps, strict=False)
         shares = [100.0 * min(1.0, max(0.0, wait / step)) if step > 0 else 0.0 for wait, step in pairs]
+        return {"step": list(enumerate(steps, 1)), "wait": list(enumerate(shares, 1)), **self.run.measures}
+
+    @property
+    def charts(self) -> dict[str, LineChart]:
+        """By kind: `step` and `wait` over the steps, `loss` and `share` over the epochs, `cpus` over the seconds."""
         parts = {"epoch starts": self.waits.epoch_starts, "stalls": self.waits.stalls}
-        marks = {name: part.steps for name, part in parts.items() if part.steps}
-        charts = {
-            "step": line_chart("Step time (ms)", steps, "ms"),
-            "wait": line_chart("Share of the step waiting for data (%)", shares, "%", top=100.0, marks=marks),
+        marks = {name: [index + 1 for index in part.steps] for name, part in parts.items() if part.steps}
+        measures, cpus = self.run.measures, host_cpus(self.timeline)
+        losses = {name: measures.pop(name) for name in list(measures) if name.endswith("loss")}
+        found = {
+            "step": line_chart(*STEPS["step"], {"": self.lines["step"]}),
+            "wait": line_chart(*STEPS["wait"], {"": self.lines["wait"]}, marks=marks),
+            "loss": line_chart("Loss by epoch", "", losses, x="epoch"),
+            "share": line_chart("Shares by epoch", "", measures, x="epoch"),
+            "cpus": line_chart("CPUs used by each host, in seconds since the first step", "CPUs", cpus, x="second"),
         }
-        return [(kind, chart) for kind, chart in charts.items() if chart]
+        return {kind: chart for kind, chart in found.items() if chart}
 
     @property
     def parts(self) -> BarChart | None:
@@ -169,12 +181,12 @@ class RunView:
 
 
 def views(runs: Iterable[tuple[RunSummary, Path | None]]) -> list[RunView]:
-    found: dict[str, RunView] = {}
-    for run, path in runs:
-        view = RunView.of(run, RunFolder(path) if path else None)
-        name, count = view.name, 2
-        while name in found:
-            name, count = f"{view.name} #{count}", count + 1
+    """Views with names of their own: runs whose summaries share one are called by their folders, else by a number."""
+    every = [RunView.of(run, RunFolder(path) if path else None) for run, path in runs]
+    shared, found = Counter(view.name for view in every), dict[str, RunView]()
+    for view in every:
+        name = view.folder.path.resolve().name if view.folder and shared[view.name] > 1 else view.name
+        name = next(each for each in (name, *(f"{name} #{n}" for n in range(2, len(every) + 2))) if each not in found)
         found[name] = replace(view, name=name)
     return list(found.values())
 

@@ -21,5 +21,11 @@ from tfhet.telemetry.host_counters import host_counters
 from tfhet.telemetry.metric import METRICS, UP, Metric, emf_line, training_metrics
 from tfhet.telemetry.sampler import Sampler
 from tfhet.telemetry.tensorboard import ScalarFile, write_scalars
-from tfhet.telemetry.timeline_summary import process_summaries, rank_summaries, timeline_json, timeline_tables
+from tfhet.telemetry.timeline_summary import (
+    host_cpus,
+    process_summaries,
+    rank_summaries,
+    timeline_json,
+    timeline_tables,
+)
 from tfhet.telemetry.trace import chrome_trace, write_chrome_trace

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import math
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tfhet.record import StepTime, Timeline, Waiting, measured_steps, median, natural, share_pct
-from tfhet.units import MIB
+from tfhet.units import HOUR_S, MIB
+
+_LONGEST_S = 1e9
+"""No run lasts so long."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +106,18 @@ def host_summaries(timeline: Timeline) -> list[HostSummary]:
             gpu_pct, network = _mean(gpus) if gpus else None, (received / MIB, sent / MIB)
             found.append(HostSummary(host, last.counted, cpus, last.of_cpus, memory_mib, *network, gpu_pct))
     return found
+
+
+def host_cpus(timeline: Timeline) -> dict[str, list[tuple[int, float]]]:
+    """CPUs that the processes of each host used, as (second, CPUs), by host in its order. Seconds count from the first
+    step, or else from the first entry; before it they are negative."""
+    zero_s = timeline.steps[0].at_s if timeline.steps else timeline.began_s
+    used = {host: Counter[int]() for host in timeline.hosts}
+    for use in timeline.usage:
+        if abs(use.at_s - zero_s) < _LONGEST_S and use.dur_s < HOUR_S:  # else it is none: one takes about a second
+            seconds = range(math.ceil(use.at_s - zero_s), math.ceil(use.at_s - zero_s + use.dur_s))
+            used[use.host].update(dict.fromkeys(seconds, sum(use.processes.values())))
+    return {host: sorted(own.items()) for host, own in used.items() if own}
 
 
 def _mean(samples: Sequence[tuple[float, float]]) -> float:

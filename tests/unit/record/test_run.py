@@ -92,6 +92,14 @@ def test_an_unknown_mode_lists_the_known() -> None:
         RunSummary(mode="mixed")
 
 
+def test_the_measures_of_a_run_are_the_losses_and_shares_of_its_epochs() -> None:
+    epochs = [
+        {"epoch": 3, "loss": 2.0, "seen": 7, "val_accuracy": None},
+        {"loss": 1.0, "val_accuracy": 0.5, "steps": 9},
+    ]
+    assert summary(epochs=epochs).measures == {"loss": [(3, 2.0), (1, 1.0)], "val_accuracy": [(1, 0.5)]}
+
+
 def test_success_is_exit_code_zero_and_nothing_else() -> None:
     assert summary().succeeded
     assert not summary(exit_code=3).succeeded

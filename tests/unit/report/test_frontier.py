@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 from typing import Any
 
@@ -52,6 +53,19 @@ def test_faster_lies_to_the_right_and_cheaper_lower() -> None:
     speed = first["examples_per_s"]
     assert chart.across.at(speed.low) < left < chart.across.at(speed.high)
     assert first["on_frontier"] and second["on_frontier"]
+
+
+def test_the_names_of_roles_stand_where_they_cover_nothing() -> None:
+    """The chosen one lies below the runner-up, close by: its name goes down, the other's up."""
+    cheap, dear = candidate(190.0, 2.0), candidate(200.0, 2.2)
+    slow = candidate(100.0, 5.0)
+    chart = frontier_chart(read_plan(plan(cheap, dear, slow, candidate(150.0, 4.0), runner_up=1, today=2)))
+    assert chart is not None
+    assert chart.sides(800, 320) == {1: "lower right", 2: "upper right", 3: "upper right"}
+    cramped = [{**mark, "text": "a cluster of many letters"} for mark in chart.marks]
+    names = dataclasses.replace(chart, marks=cramped).sides(800, 320)
+    assert names == {1: "lower right", 2: "upper left", 3: "upper right"}
+    assert dataclasses.replace(chart, marks=cramped).sides(150, 320) == {}
 
 
 def test_without_prices_there_is_no_plot() -> None:
@@ -132,3 +146,5 @@ def test_no_mark_lies_outside_the_plot(values) -> None:
         speed, usd = mark["examples_per_s"], mark["usd_per_million_examples"]
         for axis, value in ((chart.across, speed.value), (chart.upward, usd.value)):
             assert axis.low <= value <= axis.high and 0 <= axis.at(value) <= 100
+    for width in (100, 900) if chart else ():
+        assert set(chart.sides(width, 320)) <= {mark["number"] for mark in chart.marks if mark["role"]}

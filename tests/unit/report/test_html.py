@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import math
 import re
@@ -65,6 +66,7 @@ def test_the_timeline_of_a_run_is_shown_where_there_is_one_and_a_broken_one_hide
     run.timeline_path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     found = parsed(write_html(run).read_text())
     assert found.row("algo-1: worker-0")[2] == "0.750 CPUs" and found.row("compute")[2] == "31.5 ms"
+    assert "second 1: algo-1 0.760 CPUs" in html.unescape((tmp_path / "report.html").read_text())
     assert ["algo-1", "worker-0", "0.750"] in [row[:3] for table in found.tables for row in table]
     run.timeline_path.write_text("rubbish")
     assert "demo" in parsed(write_html(run).read_text()).text

@@ -138,7 +138,10 @@ def everything(tmp_path: Path) -> Given:
 
 def test_runs_side_by_side_open_with_the_price_performance_table(everything, parsed) -> None:
     found = parsed(page(everything))
-    assert found.headings[0] == (1, "2 runs side by side") and found.headings[1] == (2, "Speed and money")
+    assert found.headings[0] == (1, "2 runs side by side") and found.headings[1:3] == [
+        (2, "Speed and money"),
+        (2, "The runs over each other"),
+    ]
     assert found.row("alone")[1:] == ["1 x ml.p4d.24xlarge", "37.7", "192 ms", "50.0 %", "2.01", "0.245", "1", "–"]
     cells = found.row("served")
     assert cells[2:] == ["45.0", "86.0 ms", "1.2 %", "1.08", "0.131", "2.23x", "46 %"]
@@ -229,6 +232,51 @@ def test_what_is_given_is_known_by_its_content(tmp_path: Path) -> None:
 def test_runs_of_one_name_are_told_apart(parsed) -> None:
     found = parsed(page(Given(tuple(views([(run(), None), (run(), None)])))))
     assert {"alone", "alone #2"} <= {text for _, text in found.headings}
+
+
+def test_runs_of_one_name_are_called_by_their_folders(tmp_path: Path, parsed) -> None:
+    paths = [tmp_path / part for part in ("x/first", "x/second", "y/second")]
+    found = [view.name for view in views([(run(), path) for path in paths] + [(served(), paths[0]), (run(), None)])]
+    assert found == ["first", "second", "second #2", "served", "alone"]
+
+
+def learnt(name: str, *losses: float) -> RunSummary:
+    return run(name=name, epochs=[{"epoch": at, "loss": loss, "accuracy": 0.5} for at, loss in enumerate(losses)])
+
+
+def test_runs_are_drawn_over_each_other(parsed) -> None:
+    runs = tuple(views([(learnt("a", 3.0, 2.0), None), (learnt("b", 4.0, 1.0), None), (served(name="c"), None)]))
+    shown = page(Given(runs))
+    found = parsed(shown)
+    assert "step 1: a 191 ms, b 191 ms, c 85.0 ms" in shown and "step 3: a 50.3 %, b 50.3 %, c 1.15 %" in shown
+    assert "epoch 1: a 2.00, b 1.00" in shown and "left out: c" in found.text
+    assert 'class="line l2"' in shown and shown.count('class="band"') == 6, "lines that are alone have one"
+    alone = page(Given(tuple(views([(learnt("a", 3.0, 2.0), None), (learnt("b", 3.0), None)]))))
+    assert "The runs over each other" in alone and "loss by epoch" not in alone
+    assert "The runs over each other" not in page(Given(runs[:1]))
+
+
+def test_of_many_runs_the_first_are_drawn_and_the_others_named(parsed) -> None:
+    found = parsed(page(Given(tuple(views([(run(name=f"run-{at}"), None) for at in range(8)])))))
+    assert "Left out here: run-6, run-7." in found.text
+
+
+def test_the_page_of_long_runs_stays_small() -> None:
+    many = run(
+        step_ms=Spread.of([200.0 + at % 17 for at in range(5000)]),
+        wait_ms=Spread.of([9.0 + at % 7 for at in range(5000)]),
+    )
+    assert len(page(Given(tuple(views([(many, None)] * 3))))) < 1_000_000
+
+
+def test_the_learning_curve_has_what_two_epochs_have(parsed) -> None:
+    epochs = [
+        {"loss": 2.0, "accuracy": 0.4, "missing": 0},
+        {"loss": 1.0, "accuracy": 0.7, "val_loss": 1.5, "missing": 0},
+    ]
+    shown = page(Given((RunView.of(run(epochs=epochs)),)))
+    assert "epoch 1: loss 1.00</title>" in shown and "epoch 0: accuracy 0.400</title>" in shown
+    assert "Loss by epoch" not in page(Given((RunView.of(run(epochs=epochs[:1])),)))
 
 
 def test_no_text_of_a_profile_a_plan_or_a_record_becomes_markup(parsed) -> None:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tfhet.record import WARM_UP_STEPS, HostUsage, Pause, StepTime, Timeline, UsageSample
-from tfhet.telemetry import process_summaries, rank_summaries, timeline_json, timeline_tables
+from tfhet.telemetry import host_cpus, process_summaries, rank_summaries, timeline_json, timeline_tables
 from tfhet.telemetry.timeline_summary import host_summaries
 
 
@@ -56,6 +56,29 @@ def test_a_process_is_as_busy_as_it_was_on_average():
         ("algo-10", "worker-0", 0.625, 1.0),
         ("algo-10", "worker-1", 0.25, 0.25),
     ]
+
+
+def test_the_cpus_of_a_host_are_those_of_its_launchers_by_the_second_since_the_first_step():
+    def use(host: str, at_s: float, cpus: float, member: str = "", dur_s: float = 1.01) -> UsageSample:
+        return UsageSample(host, at_s, dur_s, member or host, {"launcher": 0.25, "rank": cpus})
+
+    found = host_cpus(
+        Timeline.of(
+            [
+                StepTime(0.5, 0.1, at_s=100.0),
+                *(use("algo-10", 98.5 + 1.01 * each, 1.0 + each) for each in range(4)),
+                use("algo-2", 100.5, 1.0, "rank-0"),
+                use("algo-2", 100.75, 2.0, "rank-1"),
+                use("algo-2", 0.0, 9.0, dur_s=1e12),
+                use("algo-2", 1e300, 9.0),
+            ]
+        )
+    )
+    assert found == {
+        "algo-2": [(1, 3.5)],
+        "algo-10": [(-1, 1.25), (0, 2.25), (1, 3.25), (2, 4.25)],
+    }
+    assert host_cpus(Timeline()) == {}
 
 
 def test_a_host_is_told_with_its_most_memory_and_the_mean_of_its_gpus():
