@@ -30,16 +30,10 @@ class ClusterError(UsageError):
 
 
 class Mistakes(contextlib.AbstractContextManager["Mistakes"]):
-    """Collects UsageErrors, and raises them as one at its end, so that a caller hears of all mistakes at once.
+    """Collects UsageErrors, and raises them as one at its end, so that a caller hears of all mistakes at once."""
 
-    with Mistakes() as mistakes:
-        for part in parts:
-            with mistakes.noted():
-                read(part)
-    """
-
-    def __init__(self) -> None:
-        self._errors: list[UsageError] = []
+    def __init__(self, errors: Iterable[UsageError] = ()) -> None:
+        self._errors = list(errors)
 
     def add(self, error: UsageError) -> None:
         self._errors.append(error)

@@ -70,11 +70,9 @@ class MeasuredRun:
 
     @property
     def accelerator_ms(self) -> Interval:
-        """Milliseconds of a step with data at hand: its median, and what a tenth of the steps is below and above.
-
-        Where only rank 0's steps were recorded, what another rank waited longer in the mean is taken off as well, but
-        not from the upper end. Raises UsageError for a run of which no step was measured.
-        """
+        """Milliseconds of a step with data at hand: its median, and what a tenth of the steps is below and above. Where
+        only rank 0's steps were recorded, what another rank waited longer in the mean is taken off as well, but not
+        from the upper end. Raises UsageError for a run of which no step was measured."""
         durs_ms, waits_ms = (spread.samples if spread else () for spread in (self.run.step_ms, self.run.wait_ms))
         left_ms = [1e3 * (step.dur_s - step.wait_s) for step in self._slowest]
         less_ms = 0.0
@@ -130,9 +128,7 @@ class MeasuredRun:
 
     def own_cpu_ms(self, pipeline: PipelineCost, costs: PlaneCosts, batch_size: int) -> Interval:
         """CPU milliseconds per step of a training process without what it prepares and receives; 0 where unknown.
-
-        costs: of the data plane that moved the batches, if one did.
-        """
+        costs: of the data plane that moved the batches, if one did."""
         if self.run.cpu_ms is None:
             return Interval.exact(0.0)
         layout = self.layout(pipeline)

@@ -28,11 +28,8 @@ class BarChart:
 def bar_chart(
     title: str, figures: Mapping[str, Figure], *, limits: Mapping[str, float] | None = None
 ) -> BarChart | None:
-    """The bars of `figures`, which share one unit; None when none of them is finite.
-
-    limits: a value that the figure cannot exceed, by name; the axis includes it.
-    What is not finite is left out and counted in the note.
-    """
+    """The bars of `figures`, which share one unit; None when none of them is finite. limits: a value that the figure
+    cannot exceed, by name; the axis includes it. What is not finite is left out and counted in the note."""
     shown = {name: figure for name, figure in figures.items() if abs(figure.value) < MOST}
     if not shown:
         return None

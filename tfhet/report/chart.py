@@ -1,8 +1,6 @@
-"""The geometry of charts: axes, and lines over steps, epochs or seconds. The templates draw them as inline SVG.
-
-Places are percentages of an axis, 0 at its low end. The page stretches the plot area and writes labels beside it as
-text, so that they keep their size at any width.
-"""
+"""The geometry of charts: axes, and lines over steps, epochs or seconds. The templates draw them as inline SVG. Places
+are percentages of an axis, 0 at its low end. The page stretches the plot area and writes labels beside it as text, so
+that they keep their size at any width."""
 
 from __future__ import annotations
 

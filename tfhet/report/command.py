@@ -53,11 +53,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run_report(args: argparse.Namespace) -> int:
-    """Writes report.html into the folder of each run, and the page of all that was given; prints the tables.
-
-    The page of all goes to --html; without it, where there is more than one folder of a run to show, to report.html
-    here. The exit code is 0. Raises UsageError or DataError for what cannot be read, UsageError for an unknown region.
-    """
+    """Writes report.html into the folder of each run, and the page of all that was given; prints the tables. The page
+    of all goes to --html; without it, where there is more than one folder of a run to show, to report.html here. The
+    exit code is 0. Raises UsageError or DataError for what cannot be read, UsageError for an unknown region."""
     from tfhet import report
     from tfhet.report.cost import prices_in
 

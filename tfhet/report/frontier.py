@@ -1,7 +1,5 @@
-"""The section of a plan: its clusters by speed and money, and what it projects beside what runs measured.
-
-The plan is read as JSON (`tfhet plan --json FILE`), so that a page can be made long after the plan.
-"""
+"""The section of a plan: its clusters by speed and money, and what it projects beside what runs measured. The plan is
+read as JSON (`tfhet plan --json FILE`), so that a page can be made long after the plan."""
 
 from __future__ import annotations
 

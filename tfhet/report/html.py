@@ -110,11 +110,9 @@ def overlaid(runs: Sequence[RunView]) -> list[LineChart]:
 
 
 def write_html(folder: RunFolder | Path | str, given: Given | None = None) -> Path:
-    """Writes the page of a run, `report.html`, into its folder and returns the path.
-
-    given: a profile, a plan and prices. Raises UsageError when the folder has no summary or one of another schema,
-    DataError when it cannot be read.
-    """
+    """Writes the page of a run, `report.html`, into its folder and returns the path. given: a profile, a plan and
+    prices. Raises UsageError when the folder has no summary or one of another schema, DataError when it cannot be
+    read."""
     folder = folder if isinstance(folder, RunFolder) else RunFolder(Path(folder))
     view = RunView.of(folder.read_summary(), folder)
     return write_text(folder.report_path, page(replace(given or Given(), runs=(view,), records=())))

@@ -166,11 +166,8 @@ def printable(text: str) -> str:
 def top(
     folder: RunFolder, out: IO[str], *, once: bool = False, every_s: float = 1.0, clock: clocks.Clock = clocks.SYSTEM
 ) -> int:
-    """Shows the run in `folder` until it ends. The exit code: 1 when the run failed or was given up on.
-
-    once: shows one picture and returns 0. Raises UsageError where there is no folder, DataError for a summary that
-    cannot be read.
-    """
+    """Shows the run in `folder` until it ends. The exit code: 1 when the run failed or was given up on. once: shows one
+    picture and returns 0. Raises UsageError where there is no folder, DataError for a summary that cannot be read."""
     if not folder.path.is_dir():
         where = "name the folder of a run (`tfhet runs` lists them)"
         raise UsageError(f"no run at {folder.path}: {where}")

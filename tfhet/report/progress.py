@@ -16,11 +16,9 @@ Step = Callable[[int, "int | None", str], None]
 
 @contextlib.contextmanager
 def progress_of(command: str, *, is_silent: bool = False, out: IO[str] | None = None) -> Iterator[Step]:
-    """Yields what shows the progress of a command; a bar goes with the context.
-
-    It is drawn at each step and not between two, because a thread that draws would take CPU from what is measured.
-    is_silent: no lines where there is no terminal. out: where to show it; None: standard error.
-    """
+    """Yields what shows the progress of a command; a bar goes with the context. It is drawn at each step and not
+    between two, because a thread that draws would take CPU from what is measured. is_silent: no lines where there is no
+    terminal. out: where to show it; None: standard error."""
     out = out or sys.stderr
     if not out.isatty():
         said = {""}

@@ -34,14 +34,10 @@ def table(
     header: bool = True,
     extras: int = 0,
 ) -> FittedTable:
-    """A table of `rows`, each a mapping by column or a sequence in the order of `columns`.
-
-    extras: number of columns, at the right, that matter less: a narrow screen leaves them out.
-
-    Without `columns` the keys of the rows decide, in the order first seen. None becomes a dash, numbers are written
-    with three significant digits, and a column of nothing but numbers is set to the right. Raises UsageError for rows
-    without columns, or of another length.
-    """
+    """A table of `rows`, each a mapping by column or a sequence in the order of `columns`. extras: number of columns,
+    at the right, that matter less: a narrow screen leaves them out. Without `columns` the keys of the rows decide, in
+    the order first seen. None becomes a dash, numbers are written with three significant digits, and a column of
+    nothing but numbers is set to the right. Raises UsageError for rows without columns, or of another length."""
     if columns is None:
         if not all(isinstance(row, Mapping) for row in rows):
             raise UsageError("table: rows that are sequences need `columns`")
@@ -83,10 +79,8 @@ def figure_table(figures: Mapping[str, Figure], *, title: str | None = None) -> 
 
 
 def show(made: RenderableType, file: IO[str] | None = None, *, wide: bool = False) -> None:
-    """Prints a table to `file` (standard output): in colour on a terminal, or where FORCE_COLOR is set, else plain.
-
-    It is fitted to the width of the terminal; in a file or pipe to COLUMNS, or 80. wide: it is not.
-    """
+    """Prints a table to `file` (standard output): in colour on a terminal, or where FORCE_COLOR is set, else plain. It
+    is fitted to the width of the terminal; in a file or pipe to COLUMNS, or 80. wide: it is not."""
     out, width = file or sys.stdout, WHOLE if wide else shutil.get_terminal_size().columns
     if Console(file=out).is_terminal:
         width = made.fit(width) if isinstance(made, FittedTable) else width

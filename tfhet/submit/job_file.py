@@ -40,7 +40,7 @@ def parse(text: str, file: str, known: Catalogue | None = None) -> Job:
         "code": lambda node: _code(node, Path(file).parent),
         "channels": lambda node: read_each(node.named(values.CHANNEL), lambda name: functools.partial(_channel, name)),
         "groups": lambda node: _groups(node, known),
-        "instances": lambda node: _instances(node, known),
+        "instances": lambda node: (_group(HOMOGENEOUS_GROUP, DNN, node, known, may_say_role=False),),
     }
     with Mistakes() as mistakes:
         parts = top.mapping(mistakes=Mistakes())
@@ -83,12 +83,8 @@ def _groups(node: Node, known: Catalogue) -> tuple[JobGroup, ...]:
     return tuple(read_each(parts, read).values())
 
 
-def _instances(node: Node, known: Catalogue) -> tuple[JobGroup, ...]:
-    return (_group(HOMOGENEOUS_GROUP, DNN, node, known, given_role=False),)
-
-
-def _group(name: str, role: str, node: Node, known: Catalogue, *, given_role: bool = True) -> JobGroup:
-    """role: by the group's name; "" where that says none. given_role: whether the file may say another."""
+def _group(name: str, role: str, node: Node, known: Catalogue, *, may_say_role: bool = True) -> JobGroup:
+    """role: by the group's name; "" where that says none."""
 
     def instance(part: Node) -> Instance:
         name = _TYPE(part)
@@ -98,7 +94,7 @@ def _group(name: str, role: str, node: Node, known: Catalogue, *, given_role: bo
             raise part.refused(f"an instance type that the catalogue has: {error}") from None
 
     fields: dict[str, Reader] = {"type": instance, "count": values.COUNT, "ranks": values.RANKS}
-    given = node.values({**fields, **({"role": one_of(ROLES)} if given_role else {})}, needed=("type", "count"))
+    given = node.values({**fields, **({"role": one_of(ROLES)} if may_say_role else {})}, needed=("type", "count"))
     role, kind, ranks = given.get("role", role), given["type"], given.get("ranks")
     if not role:
         raise node.refused(f"given a role ({', '.join(ROLES)}): only {DATA_GROUP}, {DNN_GROUP} have one by name")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from tfhet.control import HYPERPARAMETER_VARIABLE, SECRET_VARIABLE
 from tfhet.errors import Mistakes, UsageError
@@ -22,15 +22,10 @@ _SECRET_PARAMETER = HYPERPARAMETER_VARIABLE.removeprefix("SM_HP_").lower()
 
 def check(job: Job) -> None:
     """Raises UsageError that names the file, the line and the field for parts that do not fit together."""
-    _raise(_check_groups(job))
-    parts = _check_channels, _check_storage, _check_parameters, _check_spot, _check_limits
-    _raise(mistake for check_part in parts for mistake in check_part(job))
-
-
-def _raise(found: Iterable[UsageError]) -> None:
-    with Mistakes() as mistakes:
-        for mistake in found:
-            mistakes.add(mistake)
+    with Mistakes(_check_groups(job)):  # the other rules take them for granted
+        parts = _check_channels, _check_storage, _check_parameters, _check_spot, _check_limits
+    with Mistakes(mistake for check_part in parts for mistake in check_part(job)):
+        pass
 
 
 def _check_limits(job: Job) -> Iterator[UsageError]:
@@ -136,7 +131,8 @@ def _check_spot(job: Job) -> Iterator[UsageError]:
 
 def check_code(job: Job) -> None:
     """Raises UsageError, as `check` does, for a code directory that cannot be packed or would not start."""
-    _raise(_check_code(job))
+    with Mistakes(_check_code(job)):
+        pass
 
 
 def _check_code(job: Job) -> Iterator[UsageError]:
