@@ -159,14 +159,10 @@ def of_run(
     waits: Waiting | None = None,
     events: Sequence[tuple[float, str]] = (),
 ) -> Diagnosis:
-    """The diagnosis of a run; what else is known makes its advice better.
-
-    costs: the parts of the pipeline in order, the source first, with their CPU time per example.
-    busiest_data_host: its name, and the share of its CPUs that it used, 0 to 100.
-    choice: what a plan chose, as a sentence: the last of its decision.
-    waits: the wait of its steps, by default as far as the summary tells.
-    events: what happened, with its time in seconds since 1970.
-    """
+    """The diagnosis of a run; what else is known makes its advice better. costs: the parts of the pipeline in order,
+    the source first, with their CPU time per example. busiest_data_host: its name, and the share of its CPUs that it
+    used, 0 to 100. choice: what a plan chose, as a sentence: the last of its decision. waits: the wait of its steps, by
+    default as far as the summary tells. events: what happened, with its time in seconds since 1970."""
     waits = waits or Waiting.of_run(summary)
     state = state_by_wait(waits.steady_pct)
     if waits.steady_pct is None or state is InputState.UNKNOWN:

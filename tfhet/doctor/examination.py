@@ -92,10 +92,9 @@ def examine(
     step: Step = lambda done, total, what: None,
 ) -> Examination:
     """Examines the machine, and what is named beside it. Leaves nothing; takes seconds, because TensorFlow is loaded.
-
     directory: for the files of simulated hosts; None: that of temporary files. cluster_file: a path, or a preset.
-    target: a data set, as `tfhet profile` takes it, with stages for a source. Raises UsageError for what is not there.
-    """
+    target: a data set, as `tfhet profile` takes it, with stages for a source. Raises UsageError for what is not
+    there."""
     total = 3 + bool(target)
 
     def checks() -> Iterator[Check]:

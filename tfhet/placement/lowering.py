@@ -34,12 +34,10 @@ def one_epoch(
     rest: Rest | None = None,
     begun: bool = False,
 ) -> tf.data.Dataset:
-    """Returns the batches of one epoch, prepared in this process.
-
-    epoch: None for epoch after epoch, without end. share: (index, count) selects the splits index, index + count, ...
-    threads: number of batches that are prepared at the same time; None for one per core. rest: the examples of the
-    epoch that are still to be read; None for all. begun: see `local_part`.
-    """
+    """Returns the batches of one epoch, prepared in this process. epoch: None for epoch after epoch, without end.
+    share: (index, count) selects the splits index, index + count, ... threads: number of batches that are prepared at
+    the same time; None for one per core. rest: the examples of the epoch that are still to be read; None for all.
+    begun: see `local_part`."""
     cut, threads = Cut.smallest(pipeline), threads or os.cpu_count() or 1
     ordered = len(passes(pipeline.repeat, epoch)) > 1
     remote = remote_part(pipeline, epoch, cut, share, threads, rest)
@@ -108,12 +106,10 @@ def local_part(
     end: int | None = None,
     begun: bool = False,
 ) -> tf.data.Dataset:
-    """Returns what the trainer runs: the stages after the cut on the batches of `dataset`, with `prefetch` ahead.
-
-    Few batches are prefetched, because other ranks cannot get those that one rank holds. ordered: whether batches keep
+    """Returns what the trainer runs: the stages after the cut on the batches of `dataset`, with `prefetch` ahead. Few
+    batches are prefetched, because other ranks cannot get those that one rank holds. ordered: whether batches keep
     their order. end: position at which the stages end; None for all of them. begun: whether a batch without an example
-    comes first, which is there at once: who takes it begins the work on the others, in TensorFlow's threads.
-    """
+    comes first, which is there at once: who takes it begins the work on the others, in TensorFlow's threads."""
     cut = (cut or Cut.smallest(pipeline)).checked(pipeline)
     if pipeline.placed()[cut.position : end]:
         dataset = dataset.map(

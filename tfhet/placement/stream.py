@@ -77,12 +77,10 @@ def passes(repeat: int, epoch: int | None) -> range:
 
 
 def side_by_side(splits: tf.data.Dataset, read: Callable[..., tf.data.Dataset], interleave: int) -> tf.data.Dataset:
-    """Returns the records of a stream of splits, `interleave` of them at a time, one example of each in turn.
-
-    The order is fixed: the next split of the stream takes the place of one that has ended, a turn later. Under DYNAMIC
-    sharding each worker holds `interleave` splits, and each split still goes to one worker, once. In a stream without
-    end the last splits of a pass are read together with the first of the next, and every pass has each example once.
-    """
+    """Returns the records of a stream of splits, `interleave` of them at a time, one example of each in turn. The order
+    is fixed: the next split of the stream takes the place of one that has ended, a turn later. Under DYNAMIC sharding
+    each worker holds `interleave` splits, and each split still goes to one worker, once. In a stream without end the
+    last splits of a pass are read together with the first of the next, and every pass has each example once."""
     parallel = {} if interleave == 1 else {"num_parallel_calls": interleave, "deterministic": True}
     return splits.interleave(read, cycle_length=interleave, block_length=1, **parallel)
 

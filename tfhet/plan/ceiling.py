@@ -98,12 +98,10 @@ def ceilings(demand: Demand, supply: Supply, where: Where) -> dict[Resource, flo
 
 
 def shared(demand: Demand, supply: Supply, fixed_s: float, data_s: float) -> float:
-    """Returns the ceiling of a network where dnn hosts prepare what the network cannot carry.
-
-    The data hosts prepare a part f of the step, from 0 to 1. The network needs fixed_s + f data_s seconds, the CPUs of
-    the dnn hosts (pinned + (1 - f) movable) / their number. The first grows with f and the second falls. Servers give
-    what they have and ranks take what comes, so f settles where both take equally long.
-    """
+    """Returns the ceiling of a network where dnn hosts prepare what the network cannot carry. The data hosts prepare a
+    part f of the step, from 0 to 1. The network needs fixed_s + f data_s seconds, the CPUs of the dnn hosts (pinned +
+    (1 - f) movable) / their number. The first grows with f and the second falls. Servers give what they have and ranks
+    take what comes, so f settles where both take equally long."""
     pinned, movable, cpus = demand.pinned_cpu_s, demand.movable_cpu_s, supply.dnn_cpus
     if not data_s or not movable:
         return fixed_s

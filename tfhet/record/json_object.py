@@ -47,11 +47,9 @@ def check_schema(document: Mapping[str, Any], kind: str, schema: int, where: str
 
 def from_json_object(cls: type[T], content: Any, what: str, where: str = "", *, strict: bool = False) -> T:
     """The dataclass `cls` made of a JSON object, and those in its fields of the objects in it; a field that is missing,
-    or, unless `strict`, null and not optional, takes its default.
-
-    what, where: name of the object, and path of its file, for error messages. Raises DataError for a value that does
-    not fit the annotation of its field, and for a missing field without a default.
-    """
+    or, unless `strict`, null and not optional, takes its default. what, where: name of the object, and path of its
+    file, for error messages. Raises DataError for a value that does not fit the annotation of its field, and for a
+    missing field without a default."""
     place = f"{what} {where}".rstrip()
     found = content if isinstance(content, Mapping) else {}
     kinds = _types_of(cls)  # type: ignore[arg-type]

@@ -31,11 +31,9 @@ REPEATED_SHARDS = 4
 
 def digits(directory: str | os.PathLike[str] | None = None, shards: int = 16, *, cache: Path | None = None) -> Path:
     """Returns a directory with `train` (1437 examples in `shards` files) and `validation` (360 in a quarter as many).
-
     The first call writes it; later calls and concurrent processes use what is there. Without `directory` it lies in
     `cache` (default ~/.cache) under `tfhet/digits`. The split is stratified by class and always the same. Raises
-    UsageError when the directory holds other data or another number of shards, or scikit-learn is missing.
-    """
+    UsageError when the directory holds other data or another number of shards, or scikit-learn is missing."""
 
     def fill(building: Path) -> None:
         images, labels, validation = _loaded()

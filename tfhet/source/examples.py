@@ -70,12 +70,10 @@ def blocks_readable(files: tuple[str, ...], features: Mapping[str, Feature]) -> 
 def read_blocks(
     file: tf.Tensor, first_id: tf.Tensor, epoch: tf.Tensor, features: Mapping[str, Feature], skip_bad: bool = False
 ) -> tf.data.Dataset:
-    """Returns the examples of one TFRecord file (string []) in order, in blocks of about BLOCK_BYTES.
-
-    A block holds at least one example: (ids int64 [block], counted from `first_id`, epochs int64 [block], features by
-    name, each [block, ...]). Raises NotFoundError for a missing file, DataLossError with file and byte for a broken
-    one. With `skip_bad` it raises neither: it omits bad records and their ids, and stops where the file breaks off.
-    """
+    """Returns the examples of one TFRecord file (string []) in order, in blocks of about BLOCK_BYTES. A block holds at
+    least one example: (ids int64 [block], counted from `first_id`, epochs int64 [block], features by name, each [block,
+    ...]). Raises NotFoundError for a missing file, DataLossError with file and byte for a broken one. With `skip_bad`
+    it raises neither: it omits bad records and their ids, and stops where the file breaks off."""
     fields, ops = _fields(features), native.ops("records")
     assert fields is not None and ops is not None
     attributes = _attributes(fields)

@@ -35,12 +35,10 @@ def photos(
     *,
     cache: Path | None = None,
 ) -> Path:
-    """Returns a directory of `count` photos with their `label`, 0 (china) or 1 (flower), in `shards` files.
-
-    The first call writes it; later calls and concurrent processes use what is there. Without `directory` it lies in
-    `cache` (default ~/.cache) under `tfhet/photos`. Equal arguments give equal photos. Raises UsageError when the
-    directory holds other data, or scikit-learn is missing.
-    """
+    """Returns a directory of `count` photos with their `label`, 0 (china) or 1 (flower), in `shards` files. The first
+    call writes it; later calls and concurrent processes use what is there. Without `directory` it lies in `cache`
+    (default ~/.cache) under `tfhet/photos`. Equal arguments give equal photos. Raises UsageError when the directory
+    holds other data, or scikit-learn is missing."""
     if count < 1 or shards < 1:
         raise UsageError(f"give at least 1 photo and 1 shard, not {count} and {shards}")
     details = {"origin": "scikit-learn photos", "photos": count}

@@ -89,11 +89,9 @@ class Source(Protocol):
 
     def read_at(self, ids: Sequence[int] | np.ndarray) -> tf.data.Dataset:
         """Returns the records of these ids, int64 [n], in their order, as (split, position, record), int64 scalars.
-
         Each record is read by itself, which is slower than `read`. One that cannot be read raises its own error when
         its turn comes (DataLossError, NotFoundError, InvalidArgumentError), and the next one follows: `ignore_errors`
-        leaves only the bad records out. Raises UsageError for an id whose split does not exist.
-        """
+        leaves only the bad records out. Raises UsageError for an id whose split does not exist."""
 
     def places(self, ids: Sequence[int] | np.ndarray) -> list[tuple[str, int]]:
         """Returns the file and the byte at which the record of each id starts; ("", 0) in a source without files.
@@ -125,11 +123,9 @@ class BlockSource(Protocol):
         """Whether `read_blocks` works for this data on this host."""
 
     def read_blocks(self, split: tf.Tensor, epoch: tf.Tensor) -> tf.data.Dataset:
-        """Returns the examples of one split in order and parsed, in blocks of any size from 1.
-
-        split, epoch: int64 scalars. A block is (ids int64 [block], epochs int64 [block], features by name, each
-        [block, ...]). Works only where `reads_blocks()` is true.
-        """
+        """Returns the examples of one split in order and parsed, in blocks of any size from 1. split, epoch: int64
+        scalars. A block is (ids int64 [block], epochs int64 [block], features by name, each [block, ...]). Works only
+        where `reads_blocks()` is true."""
 
 
 @runtime_checkable

@@ -20,12 +20,10 @@ def chain(name: str) -> tuple[Stage, ...]:
 
 
 def parse(text: str) -> tuple[Stage, ...]:
-    """Returns the stages of a text like `"dilate(size=3); rescale()"`, or of the name of a chain.
-
-    Stages are separated by `;` or new lines. Arguments are literals, or quotients of two as in `rescale(1/255)`, by
-    name or in the order of the fields. Where a field holds stages, they are stages: `probability(posterize(4), 0.5)`,
-    `one_of(posterize(4), solarize(128))`. Raises UsageError for unknown stages and arguments, listing the known ones.
-    """
+    """Returns the stages of a text like `"dilate(size=3); rescale()"`, or of the name of a chain. Stages are separated
+    by `;` or new lines. Arguments are literals, or quotients of two as in `rescale(1/255)`, by name or in the order of
+    the fields. Where a field holds stages, they are stages: `probability(posterize(4), 0.5)`, `one_of(posterize(4),
+    solarize(128))`. Raises UsageError for unknown stages and arguments, listing the known ones."""
     if text.strip() in CHAINS:
         return chain(text.strip())
     try:

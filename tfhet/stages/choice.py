@@ -21,10 +21,8 @@ Part = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 
 
 def dealt_out(values: tf.Tensor, choice: tf.Tensor, parts: Sequence[Part]) -> tf.Tensor:
-    """Returns [batch, ...] in which each row of values is the result of the part that `choice` names.
-
-    choice: int32 [batch], from 0 to below the number of parts, which all return rows of one shape and dtype.
-    """
+    """Returns [batch, ...] in which each row of values is the result of the part that `choice` names. choice: int32
+    [batch], from 0 to below the number of parts, which all return rows of one shape and dtype."""
     # Each image is copied twice: 11 us for a 224x224 RGB image of uint8, where a tf.where takes 55.
     places = tf.dynamic_partition(tf.range(tf.shape(values)[0]), choice, len(parts))
     results = [part(tf.gather(values, at), at) for part, at in zip(parts, places, strict=True)]

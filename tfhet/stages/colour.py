@@ -44,11 +44,9 @@ def mixed(
     turns: tf.Tensor | None = None,
 ) -> tf.Tensor:
     """Returns the images after a linear mix of colours and a rotation of the hue, either of which may be omitted.
-
     images: uint8 in 0..255 or float32 in 0..1, [batch, H, W, 3]; results are clipped, and rounded for uint8. matrices:
     float32 [1 or batch, 3, 3], multiplied with each colour (a row). offsets: float32 [1 or batch, 3], added, in the
-    images' units. turns: float32 [batch], the rotation of the hue after clipping.
-    """
+    images' units. turns: float32 [batch], the rotation of the hue after clipping."""
     if (ops := native.ops("colour")) is not None:
         if matrices is None:
             matrices, offsets = tf.zeros([0, 3, 3]), tf.zeros([0, 3])

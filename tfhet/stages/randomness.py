@@ -32,11 +32,9 @@ def as_word(number: int | tf.Tensor) -> tf.Tensor:
 
 
 def keys(seed: int, stage: str, position: int, epoch: int | tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
-    """Returns one key per example, uint64 [batch].
-
-    seed: of the run. stage, position: the stage's name and its place in the declared chain, so that any two stages draw
-    independently, also two of one name. epoch: an int or an int64 scalar or [batch]. ids: int64 [batch], example ids.
-    """
+    """Returns one key per example, uint64 [batch]. seed: of the run. stage, position: the stage's name and its place in
+    the declared chain, so that any two stages draw independently, also two of one name. epoch: an int or an int64
+    scalar or [batch]. ids: int64 [batch], example ids."""
     digest = hashlib.blake2b(f"{seed}/{stage}/{position}".encode(), digest_size=8).digest()
     state = tf.constant(int.from_bytes(digest, "little"), tf.uint64)
     return absorb(absorb(state, as_word(epoch)), as_word(ids))

@@ -32,10 +32,8 @@ class Scaling:
 
 def resize_windows(images: tf.Tensor, windows: tf.Tensor, flips: tf.Tensor | None, scaling: Scaling) -> tf.Tensor:
     """Returns windows of images, uint8 (rounded) or float32 [batch, H, W, C], resized to [batch, height, width, C].
-
     windows: float32 [1 or batch, 4], first row, first column, rows and columns, in pixels of the images or fractions of
-    them. flips: bool [1 or batch], whether left and right are exchanged; None for no flips.
-    """
+    them. flips: bool [1 or batch], whether left and right are exchanged; None for no flips."""
     windows = tf.cast(windows, tf.float32)
     flips = tf.zeros([1], tf.bool) if flips is None else flips
     if (operations := native.ops("resize")) is None:

@@ -167,11 +167,9 @@ class RandomResizedCrop(Window):
         return result
 
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
-        """Returns `box`, int32 [batch, 4]: the part's first row, first column, rows and columns in the image.
-
-        For images of different sizes it returns the numbers that boxes are made of, float32: `areas` [batch, TRIES], as
-        fractions, `ratios` [batch, TRIES], and `places` [batch, 2], as fractions of the room that is left.
-        """
+        """Returns `box`, int32 [batch, 4]: the part's first row, first column, rows and columns in the image. For
+        images of different sizes it returns the numbers that boxes are made of, float32: `areas` [batch, TRIES], as
+        fractions, `ratios` [batch, TRIES], and `places` [batch, 2], as fractions of the room that is left."""
         self.spec(spec)
         tries = tf.range(TRIES, dtype=tf.int64)
         drawn = {

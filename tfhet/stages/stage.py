@@ -169,10 +169,8 @@ class Stage:
         return spec
 
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
-        """Returns the random parameters by name, each [batch] or [batch, k]; `{}` when the stage is not random.
-
-        keys: uint64 [batch], one per example (`tfhet.stages.randomness.keys`), on which alone its row depends.
-        """
+        """Returns the random parameters by name, each [batch] or [batch, k]; `{}` when the stage is not random. keys:
+        uint64 [batch], one per example (`tfhet.stages.randomness.keys`), on which alone its row depends."""
         return {}
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:

@@ -246,11 +246,9 @@ class GaussianNoise(FullRange):
 
 
 def normals(seeds: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
-    """Returns normal numbers, float32 [batch, count], for seeds, uint64 [batch].
-
-    A row depends on its seed only, except for the last bit, which logarithm and cosine may round differently in another
-    batch. Box-Muller takes 16 bits each for radius and angle, so one 64-bit word gives four numbers, none beyond 4.9.
-    """
+    """Returns normal numbers, float32 [batch, count], for seeds, uint64 [batch]. A row depends on its seed only, except
+    for the last bit, which logarithm and cosine may round differently in another batch. Box-Muller takes 16 bits each
+    for radius and angle, so one 64-bit word gives four numbers, none beyond 4.9."""
     words = tf.bitcast(tf.range(tf.cast((count + 3) // 4, tf.int64)), tf.uint64)
     halves = tf.bitcast(randomness.absorb(seeds[:, tf.newaxis], words), tf.int32)
     lower = tf.cast(tf.bitwise.bitwise_and(halves, 0xFFFF), tf.float32)

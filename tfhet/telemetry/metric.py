@@ -50,11 +50,9 @@ def training_metrics(totals: Mapping[str, float], line: MetricLine | None) -> di
 
 
 def emf_line(namespace: str, dimensions: Mapping[str, str], line: MetricLine, at_s: float) -> str:
-    """A metric line in CloudWatch's embedded metric format (EMF): one JSON object, without a line break.
-
-    dimensions: values by name, at most 30, all in one set. at_s: seconds since 1970. A loss that is not finite is left
-    out, because neither JSON nor CloudWatch can represent it. Source: "Embedded metric format", CloudWatch User Guide.
-    """
+    """A metric line in CloudWatch's embedded metric format (EMF): one JSON object, without a line break. dimensions:
+    values by name, at most 30, all in one set. at_s: seconds since 1970. A loss that is not finite is left out, because
+    neither JSON nor CloudWatch can represent it. Source: "Embedded metric format", CloudWatch User Guide."""
     numbers = {name: value for name, value in line.numbers().items() if math.isfinite(value)}
     directive = {
         "Namespace": namespace,

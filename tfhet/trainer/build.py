@@ -116,12 +116,10 @@ def _validation(settings: Settings, pipeline: Pipeline, job: JobContext, paths: 
 
 
 def certain(placed: PlacedStage, given: ImageSpec) -> tuple[Stage, ...]:
-    """A stage without chance, so that two validations see the same.
-
-    A random stage is left out unless it brings images to another size: then the middle or all of the image is brought
-    to that size, and of images of many sizes the middle: after `imagenet-train` as `imagenet-eval` does. Of a choice
-    that changes size or range, the likeliest branch is taken.
-    """
+    """A stage without chance, so that two validations see the same. A random stage is left out unless it brings images
+    to another size: then the middle or all of the image is brought to that size, and of images of many sizes the
+    middle: after `imagenet-train` as `imagenet-eval` does. Of a choice that changes size or range, the likeliest branch
+    is taken."""
     height, width = placed.output.height, placed.output.width
     stage = placed.stage
     if not stage.random:

@@ -86,11 +86,10 @@ ASSUMED = PlaneCosts(
 
 
 def measured_costs(record: Record) -> PlaneCosts:
-    """Returns the costs in a record of `tfhet bench transport`, with the default allocator, one worker and one rank.
-
-    A dtype that the record lacks costs as one that it has. Between two measured sizes a cost is linear in the logarithm
-    of the size, value and ends alike; beyond them it is that of the nearest size. Raises UsageError for another record.
-    """
+    """Returns the costs in a record of `tfhet bench transport`, with the default allocator, one worker and one rank. A
+    dtype that the record lacks costs as one that it has. Between two measured sizes a cost is linear in the logarithm
+    of the size, value and ends alike; beyond them it is that of the nearest size. Raises UsageError for another
+    record."""
     try:
         rows = [Moved(**row) for row in record.details.get("moved", ())]
     except TypeError as error:
