@@ -83,7 +83,7 @@ def show(args: argparse.Namespace) -> Plan:
     findings = advice.of_plan(plan, cheaper)
     decision = advice.sentences(findings)
     columns, rows = plan.table()
-    report.show(report.table(rows, columns=columns, extras=4), wide=args.wide)
+    report.show(report.table(rows, columns=columns, extras=6), wide=args.wide)
     print(*decision, *(f"- {note}" for note in plan.notes), sep="\n")
     if args.json:
         written = plan.to_json() | {"decision": decision, "findings": [finding.to_json() for finding in findings]}

@@ -90,7 +90,8 @@ class Plan:
     def table(self) -> tuple[list[str], list[list[object]]]:
         """Returns columns and rows: one row for each candidate."""
         server = next((kind for kind, is_single in self.plane.kinds.items() if not is_single), "server")
-        columns = ["", "cluster", "step ms", "examples/s", "USD/h", "USD per million", "binds", "then", "cut"]
+        columns = ["", "cluster", "step ms", "examples/s", "USD/h", "USD per million"]
+        columns += ["USD interval", "step interval", "binds", "then", "cut"]
         marks = {self.today: "today", self.runner_up: "runner-up", self.chosen: "chosen"}
         if self.today == self.chosen:
             marks[self.today] = "chosen, today"
@@ -108,10 +109,12 @@ class Plan:
         return [
             mark or ("frontier" if one.on_frontier else "; ".join(one.missed)),
             str(one.cluster),
-            _text(prediction.step_s.times(1e3)),
+            1e3 * prediction.step_s.value,
             round(prediction.examples_per_s.value),
             one.usd_per_hour,
-            _text(usd) if usd else None,
+            usd.value if usd else None,
+            _ends(usd) if usd else None,
+            _ends(prediction.step_s.times(1e3)),
             prediction.binding.value,
             prediction.runner_up.value,
             cut,
@@ -119,10 +122,8 @@ class Plan:
         ]
 
 
-def _text(interval: Interval) -> str:
-    if interval.low == interval.high:
-        return f"{interval.value:.3g}"
-    return f"{interval.value:.3g} ({interval.low:.3g} to {interval.high:.3g})"
+def _ends(interval: Interval) -> str:
+    return f"{interval.low:.3g} to {interval.high:.3g}"
 
 
 def make_plan(
