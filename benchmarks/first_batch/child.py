@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from typing import Any
 
 BEGAN_S = time.monotonic()
 
@@ -15,7 +16,7 @@ def main(tfrecords: str) -> None:
     from tfhet import native
     from tfhet.native import kernels
 
-    sources = {
+    sources: dict[str, Any] = {
         "aws-cifar": tfhet.SyntheticSource(256, 10, (32, 32, 3)),
         "imagenet-train": tfhet.TFRecordSource.from_directory(tfrecords),
     }

@@ -114,7 +114,7 @@ def figures_of(samples: Mapping[str, Sequence[Mapping[str, float]]]) -> dict[str
     return {
         "first_batch.wheel_s": Figure.of(seconds["wheel"], unit="s", against=against),
         "first_batch.warm_s": Figure.of(seconds["warm"], unit="s"),
-        "first_batch.ratio": Figure.of(ratios, against=against),
+        "first_batch.ratio": Figure.of(ratios, unit="x", against=against),
     }
 
 

@@ -119,7 +119,6 @@ def test_noise_of_a_block_is_left_out_and_the_rest_follows(capfd: pytest.Capture
     noise = "2026-11-24 02:00:51.530794: I tensorflow/core/util/port.cc:113] oneDNN custom operations are on"
     with pytest.raises(OSError, match="broken"), noise_left_out():
         os.write(2, f"{noise}\na warning\n".encode())
-        print("one of Python's", file=sys.stderr)
         raise OSError("broken")
     print("after it", file=sys.stderr)
-    assert capfd.readouterr().err == "a warning\none of Python's\nafter it\n"
+    assert capfd.readouterr().err == "a warning\nafter it\n"
