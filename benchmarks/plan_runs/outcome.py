@@ -69,6 +69,13 @@ class PlanRunOutcome:
     candidate: Mapping[str, Any]
     """What the plan says of the cluster that is asked about."""
     after: Run
+    speeds_ms: tuple[float, ...] = (1.0,)
+    """CPU milliseconds of work that is always the same, beside the first run, the profile and the second run."""
+
+    @property
+    def drift_pct(self) -> float:
+        """How much slower the machine was beside one of these than beside another."""
+        return 100.0 * (max(self.speeds_ms) / min(self.speeds_ms) - 1.0)
 
     @property
     def predicted_ms(self) -> Mapping[str, float]:
@@ -98,11 +105,12 @@ class PlanRunOutcome:
             "measured ms": self.after.step_ms,
             "error %": round(self.error_pct, 1),
             "holds": "yes" if self.holds else "NO",
+            "drift %": round(self.drift_pct, 1),
             "binds": self.candidate["binding"],
         }
 
     def to_json(self) -> dict[str, Any]:
-        found = {"error_pct": self.error_pct, "holds": self.holds}
+        found = {"error_pct": self.error_pct, "holds": self.holds, "speeds_ms": list(self.speeds_ms)}
         runs = {"before": self.before.to_json(), "after": self.after.to_json()}
         return {"case": self.case.to_json(), **found, "plan": dict(self.candidate), **runs}
 
@@ -120,5 +128,6 @@ def figures_of(outcomes: Sequence[PlanRunOutcome]) -> dict[str, Figure]:
         "plan_runs.error_median_pct": Figure.of(errors, unit="%", against=against),
         "plan_runs.error_p95_pct": Figure.single(percentile(errors, 95), unit="%", against=against),
         "plan_runs.error_most_pct": Figure.single(max(errors), unit="%", against=against),
+        "plan_runs.drift_most_pct": Figure.single(max(one.drift_pct for one in outcomes), unit="%"),
         "plan_runs.interval_holds_pct": Figure(share, share, share, "%", len(holds), samples=tuple(holds)),
     }

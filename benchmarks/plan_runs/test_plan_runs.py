@@ -18,6 +18,7 @@ from benchmarks.plan_runs import suite as plan_runs
 from benchmarks.plan_runs.case import CASES, DATA, DNN, LOOP, Hosts, PlanRunCase
 from benchmarks.plan_runs.commands import Commands, arguments_of
 from benchmarks.plan_runs.outcome import PlanRunOutcome, Run, figures_of
+from benchmarks.plan_runs.speed import pass_ms
 from tfhet.__main__ import main
 from tfhet.errors import JobFailed
 from tfhet.launch.settings import LaunchSettings
@@ -229,7 +230,7 @@ class Shared(Commands):
 def test_cases_share_their_first_run_and_their_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan_runs.job_data, "write_apart", lambda *asked: None)
     commands = Shared(tmp_path)
-    bench = plan_runs.Bench(commands)
+    bench = plan_runs.Bench(commands, lambda: 50.0)
     first = CASES[1]
     second = replace(CASES[2], before=first.before, step_ms=first.step_ms, script=first.script)
     for case in (first, second):
@@ -237,6 +238,25 @@ def test_cases_share_their_first_run_and_their_profile(tmp_path: Path, monkeypat
     before, profile, plan, *_ = commands.typed
     assert (before, profile, plan) == (f"{first.name}-before", "profile-photos", f"plan of {first.name}-before")
     assert commands.typed[4:] == [plan, f"{second.name}-after"]
+
+
+def test_a_case_is_run_again_where_the_machine_changed_its_speed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the ends of the first run, the profile and the second run of each try."""
+    monkeypatch.setattr(plan_runs.job_data, "write_apart", lambda *asked: None)
+    slower, steady = [50.0, 50.0, 50.0, 50.0, 58.0, 60.0], [60.0, 61.0, 61.0, 60.0, 60.0, 60.0]
+    commands, case = Shared(tmp_path), CASES[0]
+    found = plan_runs.Bench(commands, iter(slower + steady).__next__).outcome(case)
+    assert found.speeds_ms == (60.5, 60.5, 60.0) and found.row()["drift %"] == 0.8
+    assert commands.typed.count(f"{case.name}-before-2") == commands.typed.count("profile-photos") - 1 == 1
+    never = [value for at in (1.4, 1.2, 1.3) for value in (50.0, 50.0, 50.0, 50.0, 50.0 * at, 50.0 * at)]
+    found = plan_runs.Bench(Shared(tmp_path / "never"), iter(never).__next__).outcome(case)
+    assert found.drift_pct == pytest.approx(20.0)
+
+
+def test_the_speed_of_a_cpu_is_that_of_work_that_never_changes() -> None:
+    assert 0.1 < pass_ms() < 10_000
 
 
 def test_the_suite_knows_its_cases() -> None:
