@@ -25,7 +25,7 @@ CLUSTER = ClusterFile(
 
 def run(repository: Path, folder: Path, checkpoints: Path, *faults: str) -> RunSummary:
     """One run of a job that writes a checkpoint every four steps."""
-    step_ms = 60 if faults else 1
+    step_ms = 150 if faults else 1  # a slow machine, too, takes enough steps for two checkpoints
     words = (
         f"--train_script benchmarks/job_scripts/witness_train.py --model emulated --step_ms {step_ms} --batch_size 16"
     )
@@ -36,8 +36,9 @@ def run(repository: Path, folder: Path, checkpoints: Path, *faults: str) -> RunS
 
 
 def test_every_example_comes_once_though_the_newest_checkpoint_was_cut(repository, tmp_path):
-    first = run(repository, tmp_path / "first", tmp_path / "checkpoints", "sigterm:launcher@dnn-1:after=3")
+    first = run(repository, tmp_path / "first", tmp_path / "checkpoints", "sigterm:launcher@dnn-1:after=6")
     assert first.exit_code == 143, first.cause
+    assert len(list((tmp_path / "checkpoints").glob("checkpoint-*"))) > 1
     expected, draw = content_of(digits() / "train"), random.Random(17)
     for number in range(CUTS):
         checkpoints = tmp_path / f"checkpoints-{number}"
