@@ -18,6 +18,8 @@ GIVEN = {
 """What each page is made of: records in results/, and a plan that is made of one."""
 PLAN = ["--cluster", "ml.g5.xlarge", "--accelerator_ms", "1.5..1.7", "--batch_size", "2048"]
 READ = "body"
+VALUE = r"([\w-]+ )?(–|[\d.]+( ms| %)?)"
+"""Of a line, with its name where there are several; a line may have none at a place."""
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +52,8 @@ def test_no_picture_is_too_small_to_see(pages, sight_of, name) -> None:
 @pytest.mark.parametrize(
     ("name", "marks", "told"),
     [
-        ("a run", ".spot", r"step \d+: [\d.]+ (ms|%)"),
-        ("two runs", ".spot", r"step \d+: [\d.]+ (ms|%)"),
+        ("a run", ".spot", rf"(step|epoch) \d+: {VALUE}(, {VALUE})*"),
+        ("two runs", ".spot", rf"(step|epoch) \d+: {VALUE}(, {VALUE})*"),
         ("a plan", ".dot", r".+: [\d,]+ examples/s, \$[\d.]+ per million examples"),
     ],
 )
