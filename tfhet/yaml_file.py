@@ -1,5 +1,5 @@
 """A part of a YAML file with its line, so that a message can name the place of a fault; and how its values are read:
-by kinds of single values, and by what the fields of a dataclass are annotated with. All mistakes are told at once."""
+by kinds of single values, and by what the fields of a dataclass are annotated with. All mistakes are raised at once."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ class RunSummary:
 
     @property
     def measures(self) -> dict[str, list[tuple[float, float]]]:
-        """What the epochs measure of the training, by name: the number of each epoch, and the value."""
+        """Measures of the training over its epochs, by name: the number of each epoch, and the value."""
         found: dict[str, list[tuple[float, float]]] = {}
         for index, epoch in enumerate(self.epochs):
             number = epoch["epoch"] if isinstance(epoch.get("epoch"), int) else index

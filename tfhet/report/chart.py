@@ -71,7 +71,7 @@ class LineChart:
 
     title: str
     x: str
-    """What is across: `step`, `epoch` or `second`."""
+    """Unit of the horizontal axis: `step`, `epoch` or `second`."""
     lines: Mapping[str, Sequence[Sequence[float]]]
     """The points of each line, by its name: across, upwards, and the ends of the band, which only one alone has."""
     words: Mapping[str, str]
@@ -117,14 +117,14 @@ def line_chart(
     spots = []
     for part, together in sorted(parts.items()):
         here = [place for points in together.values() for place, _ in points]
-        begin, end, told = min(here), max(here), dict.fromkeys(drawn, numbers.MISSING)
+        begin, end, shown = min(here), max(here), dict.fromkeys(drawn, numbers.MISSING)
         for name, points in together.items():
             some = [value for _, value in points]
             ends = (median(some), min(some), max(some)) if has_band else (median(some), 0.0, median(some))
             found[name].append((across.at((begin + end) / 2.0), *map(upward.at, ends)))
-            told[name] = of(median(some))
+            shown[name] = of(median(some))
         named = f"{x} {begin:.0f}" if begin == end else f"{x}s {begin:.0f} to {end:.0f}, median"
-        words = f"{named}: {', '.join(f'{name} {value}'.strip() for name, value in told.items())}"
+        words = f"{named}: {', '.join(f'{name} {value}'.strip() for name, value in shown.items())}"
         spots.append((100.0 * part / groups, 100.0 / groups, words))
     marked = {name: [place for place in some if first <= place <= last] for name, some in marks.items()}
     lost = sum(map(len, lines.values())) - sum(map(len, finite.values()))

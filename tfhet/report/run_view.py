@@ -117,7 +117,7 @@ class RunView:
 
     @property
     def lines(self) -> dict[str, Points]:
-        """What STEPS has, over the measured steps, and the measures of the run, over its epochs."""
+        """Step time and share of waiting over the measured steps, and the measures of the run over its epochs."""
         steps, waits = (spread.samples if spread else () for spread in (self.run.step_ms, self.run.wait_ms))
         pairs = zip(waits, steps, strict=False)
         shares = [100.0 * min(1.0, max(0.0, wait / step)) if step > 0 else 0.0 for wait, step in pairs]
