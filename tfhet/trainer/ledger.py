@@ -13,8 +13,10 @@ from tfhet.errors import DataError
 from tfhet.placement import Rest
 from tfhet.source import IdSet
 
-_BROKEN = (OSError, ValueError, KeyError, EOFError, TypeError, NotImplementedError, zipfile.BadZipFile, zlib.error)
+_BROKEN = (OSError, ValueError, KeyError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error)
 """Errors that numpy raises for a damaged file."""
+_NO_CONTEXT = TypeError, AttributeError
+"""A file with one array is no context for `with`: to Python 3.10 that is an AttributeError. A TypeError may be both."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,5 +39,5 @@ class Ledger:
             with np.load(path) as file:
                 seen = IdSet(file["seen"].astype(np.int64, casting="safe").reshape(-1, 9))
                 return cls(str(file["fingerprint"]), Rest(file["splits"].astype(bool, casting="safe"), seen))
-        except _BROKEN as error:
+        except (*_BROKEN, *_NO_CONTEXT) as error:
             raise DataError(f"the ledger {path} cannot be read: {error}", str(path)) from None
