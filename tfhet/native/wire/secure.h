@@ -1,0 +1,277 @@
+// What a connection must prove, and how it is encrypted. The cryptography is BoringSSL's, which TensorFlow's library
+// exports (2.15.1 and 2.21); what is used of it is declared here, since the wheel has no headers of it.
+//
+// Every connection begins so, whatever it is for:
+//
+//   client   magic, mode, length of the name, nonce (32 bytes), the name or address that it dialled
+//   server   nonce (32 bytes)
+//   client   HMAC-SHA256(key, "client" + all of the above)
+//   server   HMAC-SHA256(key, "server" + all of the above)
+//
+// The client proves first, so who scans ports learns nothing by which to guess a key. The name keeps who is dialled by one
+// name from passing the proofs on to a host of another. Encrypted connections go on with TLS 1.3, in which both sides
+// show the one certificate of the job. Its Ed25519 key is made from the job's key, so there is nothing to hand out, and
+// who only passes the proofs on cannot go on.
+
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "socket.h"
+
+extern "C" {
+typedef struct env_md_st EVP_MD;
+typedef struct evp_pkey_st EVP_PKEY;
+typedef struct x509_st X509;
+typedef struct ssl_st SSL;
+typedef struct ssl_ctx_st SSL_CTX;
+typedef struct ssl_method_st SSL_METHOD;
+typedef struct asn1_string_st ASN1_INTEGER;
+typedef struct asn1_string_st ASN1_TIME;
+typedef struct X509_name_st X509_NAME;
+
+const EVP_MD* EVP_sha256(void);
+unsigned char* HMAC(const EVP_MD*, const void*, size_t, const unsigned char*, size_t, unsigned char*, unsigned int*);
+int CRYPTO_memcmp(const void*, const void*, size_t);
+int RAND_bytes(unsigned char*, size_t);
+EVP_PKEY* EVP_PKEY_new_raw_private_key(int, void*, const unsigned char*, size_t);
+void EVP_PKEY_free(EVP_PKEY*);
+X509* X509_new(void);
+void X509_free(X509*);
+int X509_set_version(X509*, long);
+int X509_set_pubkey(X509*, EVP_PKEY*);
+int X509_sign(X509*, EVP_PKEY*, const EVP_MD*);
+int X509_cmp(const X509*, const X509*);
+ASN1_INTEGER* X509_get_serialNumber(X509*);
+int ASN1_INTEGER_set(ASN1_INTEGER*, long);
+ASN1_TIME* X509_getm_notBefore(X509*);
+ASN1_TIME* X509_getm_notAfter(X509*);
+ASN1_TIME* ASN1_TIME_set(ASN1_TIME*, time_t);
+const SSL_METHOD* TLS_method(void);
+SSL_CTX* SSL_CTX_new(const SSL_METHOD*);
+void SSL_CTX_free(SSL_CTX*);
+int SSL_CTX_set_min_proto_version(SSL_CTX*, uint16_t);
+int SSL_CTX_use_certificate(SSL_CTX*, X509*);
+int SSL_CTX_use_PrivateKey(SSL_CTX*, EVP_PKEY*);
+int SSL_CTX_set_verify_algorithm_prefs(SSL_CTX*, const uint16_t*, size_t);
+int SSL_CTX_set_signing_algorithm_prefs(SSL_CTX*, const uint16_t*, size_t);
+int SSL_CTX_set_session_cache_mode(SSL_CTX*, int);
+void SSL_CTX_set_custom_verify(SSL_CTX*, int, int (*)(SSL*, uint8_t*));
+uint32_t SSL_CTX_set_mode(SSL_CTX*, uint32_t);
+uint32_t SSL_CTX_set_options(SSL_CTX*, uint32_t);
+SSL* SSL_new(SSL_CTX*);
+void SSL_free(SSL*);
+int SSL_set_fd(SSL*, int);
+void SSL_set_connect_state(SSL*);
+void SSL_set_accept_state(SSL*);
+int SSL_do_handshake(SSL*);
+int SSL_read(SSL*, void*, int);
+int SSL_write(SSL*, const void*, int);
+int SSL_pending(const SSL*);
+int SSL_get_error(const SSL*, int);
+int SSL_shutdown(SSL*);
+X509* SSL_get_peer_certificate(const SSL*);
+X509* SSL_get_certificate(const SSL*);
+void ERR_clear_error(void);
+}
+
+namespace tfhet {
+
+constexpr double kHandshakeSeconds = 10.0;
+constexpr char kMagic[] = {'t', 'f', 'h', 'e', 't', '-', 'w', '1'};
+
+enum class Mode : uint8_t { kBatches = 0, kEncryptedBatches = 1, kControl = 2, kShared = 3 };
+
+struct Hello {
+  char magic[8];
+  uint8_t mode;
+  uint8_t name_size;
+  uint8_t nonce[32];
+};
+static_assert(sizeof(Hello) == 42, "no gaps");
+
+inline std::string hmac(const std::string& key, const std::string& data) {
+  unsigned char digest[32];
+  unsigned int size = 0;
+  HMAC(EVP_sha256(), key.data(), key.size(), reinterpret_cast<const unsigned char*>(data.data()), data.size(), digest,
+       &size);
+  return std::string(reinterpret_cast<char*>(digest), size);
+}
+
+// The key of one job's data plane, and what is made from it.
+class Key {
+ public:
+  explicit Key(std::string key) : key_(std::move(key)) {
+    constexpr int kEd25519 = 949, kVerifyPeer = 1 | 2;
+    constexpr uint16_t kTls13 = 0x0304, kSignEd25519 = 0x0807;
+    constexpr uint32_t kPartialWrite = 1, kMovingBuffer = 2, kNoTicket = 1 << 14;
+    const std::string seed = hmac(key_, "certificate");
+    pair_ = EVP_PKEY_new_raw_private_key(kEd25519, nullptr, reinterpret_cast<const unsigned char*>(seed.data()), 32);
+    certificate_ = X509_new();
+    // The same bytes on every host: nothing in them is random, and Ed25519 signatures are not either.
+    X509_set_version(certificate_, 2);
+    ASN1_INTEGER_set(X509_get_serialNumber(certificate_), 1);
+    ASN1_TIME_set(X509_getm_notBefore(certificate_), 0);
+    ASN1_TIME_set(X509_getm_notAfter(certificate_), 0x7fffffff);
+    X509_set_pubkey(certificate_, pair_);
+    tls_ = SSL_CTX_new(TLS_method());
+    if (pair_ == nullptr || X509_sign(certificate_, pair_, nullptr) == 0 || tls_ == nullptr ||
+        SSL_CTX_set_min_proto_version(tls_, kTls13) == 0 || SSL_CTX_use_certificate(tls_, certificate_) == 0 ||
+        SSL_CTX_use_PrivateKey(tls_, pair_) == 0)
+      throw std::runtime_error("the job's certificate cannot be made");
+    SSL_CTX_set_verify_algorithm_prefs(tls_, &kSignEd25519, 1);
+    SSL_CTX_set_signing_algorithm_prefs(tls_, &kSignEd25519, 1);
+    SSL_CTX_set_session_cache_mode(tls_, 0);
+    SSL_CTX_set_options(tls_, kNoTicket);
+    SSL_CTX_set_mode(tls_, kPartialWrite | kMovingBuffer);
+    SSL_CTX_set_custom_verify(tls_, kVerifyPeer, [](SSL* ssl, uint8_t*) {
+      X509* theirs = SSL_get_peer_certificate(ssl);
+      const bool same = theirs != nullptr && X509_cmp(theirs, SSL_get_certificate(ssl)) == 0;
+      X509_free(theirs);
+      return same ? 0 : 1;  // ssl_verify_ok, ssl_verify_invalid
+    });
+  }
+  Key(const Key&) = delete;
+  ~Key() {
+    SSL_CTX_free(tls_);
+    X509_free(certificate_);
+    EVP_PKEY_free(pair_);
+  }
+
+  std::string proof(const char* side, const std::string& said) const { return hmac(key_, side + said); }
+  std::string derived(const std::string& purpose) const { return hmac(key_, purpose); }
+  SSL_CTX* tls() const { return tls_; }
+
+ private:
+  std::string key_;
+  EVP_PKEY* pair_;
+  X509* certificate_;
+  SSL_CTX* tls_;
+};
+
+inline bool same(const std::string& one, const char* other) { return CRYPTO_memcmp(one.data(), other, one.size()) == 0; }
+
+// Proves the key to the server that was dialled as `name`, and lets it prove that it has it, too.
+inline void prove_as_client(const Socket& socket, const Key& key, Mode mode, const std::string& name, Moment until) {
+  Hello hello;
+  std::memcpy(hello.magic, kMagic, sizeof kMagic);
+  hello.mode = static_cast<uint8_t>(mode);
+  hello.name_size = static_cast<uint8_t>(std::min<size_t>(name.size(), 255));
+  RAND_bytes(hello.nonce, sizeof hello.nonce);
+  std::string said(reinterpret_cast<char*>(&hello), sizeof hello);
+  said += name.substr(0, hello.name_size);
+  socket.write(said.data(), said.size(), until);
+  char nonce[32], proof[32];
+  socket.read(nonce, sizeof nonce, until);
+  said.append(nonce, sizeof nonce);
+  const std::string own = key.proof("client", said);
+  socket.write(own.data(), own.size(), until);
+  socket.read(proof, sizeof proof, until);
+  if (!same(key.proof("server", said), proof)) throw Broken("the host that was dialled is not of this job");
+}
+
+// Lets a client that calls this server `name` prove the key, and returns what it wants. Raises Broken, having said
+// nothing that depends on the key.
+inline Mode prove_as_server(const Socket& socket, const Key& key, const std::string& name, Moment until) {
+  Hello hello;
+  socket.read(&hello, sizeof hello, until);
+  if (std::memcmp(hello.magic, kMagic, sizeof kMagic) != 0 || hello.mode > static_cast<uint8_t>(Mode::kShared))
+    throw Broken("not a connection of tfhet's");
+  std::string said(reinterpret_cast<char*>(&hello), sizeof hello), dialled(hello.name_size, '\0');
+  socket.read(&dialled[0], dialled.size(), until);
+  said += dialled;
+  unsigned char nonce[32];
+  RAND_bytes(nonce, sizeof nonce);
+  socket.write(nonce, sizeof nonce, until);
+  said.append(reinterpret_cast<char*>(nonce), sizeof nonce);
+  char proof[32];
+  socket.read(proof, sizeof proof, until);
+  if (!same(key.proof("client", said), proof)) throw Broken("the peer does not know the job's secret");
+  if (dialled != name.substr(0, 255)) throw Broken("the peer has dialled " + dialled + ", and this is " + name);
+  const std::string own = key.proof("server", said);
+  socket.write(own.data(), own.size(), until);
+  return static_cast<Mode>(hello.mode);
+}
+
+// TLS 1.3 on a socket that has passed the proofs. Used by one thread.
+class Tls {
+ public:
+  Tls(const Socket& socket, const Key& key, bool is_client, Moment until) : socket_(socket), ssl_(SSL_new(key.tls())) {
+    SSL_set_fd(ssl_, socket.fd());
+    is_client ? SSL_set_connect_state(ssl_) : SSL_set_accept_state(ssl_);
+    int code;
+    while ((code = step([this] { return SSL_do_handshake(ssl_); })) != 1) {
+      if (code == 0) {
+        SSL_free(ssl_);
+        throw Broken("the peer does not go on with TLS");
+      }
+      try {
+        wait(code, until);
+      } catch (const Broken&) {
+        SSL_free(ssl_);
+        throw;
+      }
+    }
+  }
+  Tls(const Tls&) = delete;
+  ~Tls() {
+    SSL_shutdown(ssl_);
+    SSL_free(ssl_);
+  }
+
+  // Bytes moved; 0: the connection has ended; -POLLIN or -POLLOUT: the socket must be ready for that first.
+  int read_some(void* into, size_t size) {
+    return step([=] { return SSL_read(ssl_, into, static_cast<int>(std::min<size_t>(size, 1 << 20))); });
+  }
+  int write_some(const void* from, size_t size) {
+    return step([=] { return SSL_write(ssl_, from, static_cast<int>(std::min<size_t>(size, 1 << 20))); });
+  }
+  bool has_read() const { return SSL_pending(ssl_) > 0; }
+
+  void read(void* into, size_t size, Moment until = kNever) {
+    for (auto* at = static_cast<char*>(into); size > 0;) {
+      const int got = read_some(at, size);
+      if (got == 0) throw Broken("the peer has closed the connection");
+      if (got < 0) {
+        wait(got, until);
+      } else {
+        at += got, size -= got;
+      }
+    }
+  }
+  void write(const void* from, size_t size, Moment until = kNever) {
+    for (auto* at = static_cast<const char*>(from); size > 0;) {
+      const int sent = write_some(at, size);
+      if (sent == 0) throw Broken("the peer has closed the connection");
+      if (sent < 0) {
+        wait(sent, until);
+      } else {
+        at += sent, size -= sent;
+      }
+    }
+  }
+
+ private:
+  template <class Call>
+  int step(Call call) {
+    ERR_clear_error();
+    const int code = call();
+    if (code > 0) return code;
+    constexpr int kWantRead = 2, kWantWrite = 3;
+    switch (SSL_get_error(ssl_, code)) {
+      case kWantRead:
+        return -POLLIN;
+      case kWantWrite:
+        return -POLLOUT;
+      default:
+        return 0;
+    }
+  }
+  void wait(int code, Moment until) { socket_.wait(static_cast<short>(-code), until); }
+
+  const Socket& socket_;
+  SSL* ssl_;
+};
+
+}  // namespace tfhet
