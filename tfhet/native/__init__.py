@@ -11,9 +11,9 @@
 from typing import TYPE_CHECKING
 
 from tfhet import lazy
-from tfhet.native.kernels import SWITCH, BuildError, built, compile_into, compiler, names, permitted
+from tfhet.native.kernels import SWITCH, WIRE, BuildError, built, compile_into, compiler, names, permitted, ready
 
 if TYPE_CHECKING:
-    from tfhet.native.library import available, load_all, ops, shaped
+    from tfhet.native.library import available, load_all, ops, shaped, wire_library
 
 lazy.names_on_demand(__name__)

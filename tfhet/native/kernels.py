@@ -46,7 +46,9 @@ FLAGS = (
     # No kernel computes with Eigen, and its headers in TensorFlow 2.21 do not compile for CPUs with AVX512-FP16.
     "-DEIGEN_DONT_VECTORIZE",
 )
-LINKED: Mapping[str, tuple[str, ...]] = {"jpeg": ("-ljpeg",)}
+WIRE = "wire"
+"""Name of the library of the data service's wire: no ops, and not optional where that plane is used."""
+LINKED: Mapping[str, tuple[str, ...]] = {"jpeg": ("-ljpeg",), WIRE: ("-l:libtensorflow_cc.so.2",)}
 """The flags that link the libraries that a kernel needs beside TensorFlow (Debian: libjpeg-dev)."""
 BUILD_LIMIT_S = 300.0
 """Maximum time of one build, and of waiting for another process's build, in seconds."""
@@ -58,6 +60,11 @@ class BuildError(Exception):
 
 def names() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in HERE.glob("*.cc")))
+
+
+def source(name: str) -> Path:
+    """Returns the C++ file of a kernel, or of the wire."""
+    return HERE / WIRE / f"{WIRE}.cc" if name == WIRE else HERE / f"{name}.cc"
 
 
 def permitted(env: Mapping[str, str] | None = None) -> tuple[str, ...]:
@@ -93,7 +100,7 @@ def of_here(name: str, env: Mapping[str, str]) -> Path:
     """Returns the place of the library of a kernel that is built here, in the user's cache. It bears the hash of all
     that it is made of (source, flags, compiler, TensorFlow, this CPU's features), so that it is never stale and never
     used on another kind of machine. Raises OSError where other users may put libraries there."""
-    files = (HERE / f"{name}.cc", *sorted(HERE.glob("*.h")))
+    files = (source(name), *sorted(source(name).parent.glob("*.h")))
     program = compiler(env)
     if program:  # its size and time change with its version
         found = Path(program[0]).stat()
@@ -106,16 +113,17 @@ def of_here(name: str, env: Mapping[str, str]) -> Path:
 def built(env: Mapping[str, str]) -> Mapping[str, Path] | None:
     """Returns the libraries of the permitted kernels by name, as they were built here or as the wheel has them; None
     when one is missing, or when a name is wrong, which is for whoever loads them to say."""
-    found = dict[str, Path]()
     with contextlib.suppress(OSError, UsageError):
-        for name in permitted(env):
-            here = of_here(name, env)
-            path = here if here.is_file() else of_wheel(name)
-            if path is None:
-                return None
-            found[name] = path
-        return found
+        found = {name: ready(name, env) for name in permitted(env)}
+        return None if None in found.values() else {name: path for name, path in found.items() if path}
     return None
+
+
+def ready(name: str, env: Mapping[str, str]) -> Path | None:
+    """Returns the library of a kernel, or of the wire, as it was built here or as the wheel has it; or None. Raises
+    OSError where other users may put libraries into the cache."""
+    here = of_here(name, env)
+    return here if here.is_file() else of_wheel(name)
 
 
 def compiler(env: Mapping[str, str]) -> list[str]:

@@ -46,6 +46,15 @@ def load_all() -> tuple[str, ...]:
     return tuple(name for name in names() if available(name))
 
 
+def wire_library() -> Path | None:
+    """Returns the library of the data service's wire, which it builds where it is missing; None where it cannot."""
+    try:
+        return kernels.ready(kernels.WIRE, environment()) or build(kernels.WIRE)
+    except (BuildError, OSError) as error:
+        log.error("the wire of tf.data service cannot be built: %s", error)
+        return None
+
+
 @functools.cache
 def _loaded(name: str, strict: bool) -> Any | None:
     try:
@@ -89,7 +98,7 @@ def build_command(name: str, cpu: Sequence[str]) -> list[str]:
         raise BuildError("no C++ compiler (Debian: g++)")
     # As a system folder, because TensorFlow's own headers raise many warnings of -Wall.
     flags = [flag.replace("-I", "-isystem", 1) for flag in tf.sysconfig.get_compile_flags()]
-    command = [*compiler, *cpu, *FLAGS, *flags, f"-I{kernels.HERE}", str(kernels.HERE / f"{name}.cc")]
+    command = [*compiler, *cpu, *FLAGS, *flags, f"-I{kernels.HERE}", str(kernels.source(name))]
     return [*command, *tf.sysconfig.get_link_flags(), *LINKED.get(name, ())]
 
 

@@ -103,7 +103,7 @@ class Servants {
       std::thread([this, shared, work, leave] {
         try {
           work(*shared);
-        } catch (const std::exception& e) { fprintf(stderr,"DBG %s\n",e.what()); // the other side sees its connection end, and asks again
+        } catch (const std::exception&) { // the other side sees its connection end, and asks again
         }
         leave(shared.get());
       }).detach();
@@ -353,7 +353,7 @@ class Tunnels {
       });
     }
     void carry(Socket& near) {
-      if (!is_own(near)) {fprintf(stderr,"DBG not own\n"); return;}
+      if (!is_own(near)) return;
       quicken(near.fd());
       const Moment until = after(kHandshakeSeconds);
       Socket far = dial(host, port, until, nullptr);

@@ -1,0 +1,181 @@
+"""The wire between real servers and readers, in this process and another one."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+import tensorflow as tf
+
+from tfhet.cluster import free_ports
+from tfhet.errors import UsageError
+from tfhet.planes import private
+from tfhet.planes.tf_service.wire import Wire
+
+KEY = bytes(range(32))
+SHARDING = tf.data.experimental.service.ShardingPolicy.DYNAMIC
+
+
+@dataclass
+class Served:
+    """A dispatcher and a worker, whose host is called `name` and reached at 127.0.0.1."""
+
+    wire: Wire
+    dispatcher: str
+    ports: tuple[int, ...]
+    made: int = 0
+
+    def read(self, data: tf.data.Dataset, wire: Wire | None = None, compression: str | None = None) -> tf.data.Dataset:
+        wire = wire or self.wire
+        self.made += 1
+        name, target = f"data-{self.made}", f"{wire.protocol}://{self.dispatcher}"
+        tf.data.experimental.service.register_dataset(target, data, compression=compression, dataset_id=name)
+        further = {"task_refresh_interval_hint_ms": 100, "data_transfer_protocol": wire.protocol}
+        return private.read_registered(SHARDING, target, name, data.element_spec, job_name=name, **further)
+
+
+def serving(wire: Wire) -> Iterator[Served]:
+    library, configs = private.servers()
+    ports = free_ports(2)
+    address = f"127.0.0.1:{ports[0]}"
+    common = {"protocol": wire.protocol}
+    dispatcher = library.TF_DATA_NewDispatchServer(
+        configs.DispatcherConfig(
+            port=ports[0], job_gc_check_interval_ms=10_000, worker_timeout_ms=30_000, **common
+        ).SerializeToString()
+    )
+    dispatcher.start()
+    worker = library.TF_DATA_NewWorkerServer(
+        configs.WorkerConfig(
+            dispatcher_address=address,
+            worker_address=f"127.0.0.1:{ports[1]}",
+            data_transfer_address=f"127.0.0.1:{ports[1]}",
+            data_transfer_protocol=wire.protocol,
+            port=ports[1],
+            heartbeat_interval_ms=100,
+            dispatcher_timeout_ms=60_000,
+            **common,
+        ).SerializeToString()
+    )
+    worker.start()
+    yield Served(wire, address, ports)
+    gc.collect()
+    worker.stop()
+    dispatcher.stop()
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[str]:
+    with tempfile.TemporaryDirectory() as name:
+        yield name
+
+
+@pytest.fixture(scope="module")
+def served(folder: str) -> Iterator[Served]:
+    yield from serving(Wire.join(KEY, "127.0.0.1", folder=folder))
+
+
+def elements(count: int = 60) -> tf.data.Dataset:
+    """A number, a batch of it, its text, and nothing."""
+    return tf.data.Dataset.range(count).map(
+        lambda i: (i, tf.fill((16, 32, 32, 3), tf.cast(i, tf.uint8)), tf.strings.as_string(i), tf.zeros((0, 4)))
+    )
+
+
+def check(data: tf.data.Dataset, count: int = 60) -> None:
+    seen = []
+    for number, batch, text, nothing in data.as_numpy_iterator():
+        seen.append(int(number))
+        assert batch.shape == (16, 32, 32, 3)
+        assert (batch == number).all()
+        assert text == str(number).encode()
+        assert nothing.shape == (0, 4)
+    assert sorted(seen) == list(range(count))
+
+
+def test_batches_arrive_whole_in_shared_memory(served):
+    check(served.read(elements()))
+
+
+def test_batches_that_are_kept_stay_as_they_are(served):
+    kept = list(served.read(elements(100)))  # more than there are segments
+    check(tf.data.Dataset.from_generator(lambda: kept, output_signature=elements(1).element_spec), 100)
+
+
+def test_compressed_batches_arrive(served):
+    check(served.read(elements(), compression="AUTO"))
+
+
+# What another process does, which is of the job as `name`: its batches come over TCP, as from another host.
+OTHER = """
+import sys
+import tensorflow as tf
+from tests.unit.planes.tf_service.test_wire import KEY, Served, check, elements
+from tfhet.planes.tf_service.wire import Wire
+wire = Wire.join(KEY, "another-host", encrypted=sys.argv[1] == "encrypted")
+check(Served(wire, sys.argv[2], (), 100).read(elements(), wire))
+print("whole")
+"""
+
+
+def other(how: str, served: Served) -> subprocess.CompletedProcess[str]:
+    root = Path(__file__).parents[4]
+    env = {**os.environ, "PYTHONPATH": str(root), "TF_CPP_MIN_LOG_LEVEL": "3"}
+    command = [sys.executable, "-c", OTHER, how, served.dispatcher]
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
+
+
+def test_another_host_gets_its_batches_over_tcp(served):
+    assert other("plain", served).stdout == "whole\n"
+
+
+def test_another_host_gets_encrypted_batches(folder):
+    for served in serving(Wire.join(KEY, "127.0.0.1", folder=folder, encrypted=True)):
+        assert other("encrypted", served).stdout == "whole\n"
+
+
+def test_servers_listen_on_loopback_only(served):
+    listening = [c.laddr for c in psutil.Process().net_connections("tcp") if c.status == psutil.CONN_LISTEN]
+    assert {port for _, port in listening} >= set(served.ports)
+    assert {ip for ip, _ in listening} == {"127.0.0.1"}
+
+
+def answer(one: socket.socket) -> bytes:
+    """What the other side sends before it ends the connection, which may be a reset where it left bytes unread."""
+    with contextlib.suppress(ConnectionResetError):
+        return one.recv(1)
+    return b""
+
+
+@pytest.mark.parametrize("says", [b"", b"GET / HTTP/1.1\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", bytes(200)])
+def test_a_stranger_gets_no_byte_for_what_is_no_hello(served, says):
+    for port in served.ports:
+        with socket.create_connection(("127.0.0.1", port), timeout=30) as one:
+            one.sendall(says)
+            one.shutdown(socket.SHUT_WR)
+            assert answer(one) == b""
+
+
+def test_who_has_no_key_gets_a_nonce_and_nothing_else(served):
+    for port in served.ports:
+        with socket.create_connection(("127.0.0.1", port), timeout=30) as one:
+            one.sendall(b"tfhet-w1" + bytes([2, 9]) + bytes(32) + b"127.0.0.1")
+            nonce = one.recv(32)
+            assert len(nonce) == 32
+            one.sendall(bytes(32))
+            assert answer(one) == b""
+
+
+def test_a_key_of_another_length_is_refused():
+    with pytest.raises(UsageError, match="cannot join"):
+        Wire.join(b"short", "127.0.0.1")
