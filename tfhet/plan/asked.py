@@ -54,6 +54,9 @@ def plan_of(
     usd = {name: price.usd_per_hour for name, price in known.prices(args.region, market).items()}
     limits = PlanLimits(args.examples, args.deadline_h, args.budget_usd)
     notes = _notes(args, workload, market, overhead)
+    if ranks[1:]:
+        said = f"assumed: with more ranks a step takes as long as with {today.ranks}, allreduce included"
+        notes.append(f"{said}; a short run with as many would say (--accelerator_ms)")
     if run is not None:
         stated = bool(args.accelerator_ms or args.accelerator_examples_per_s), args.trainer_cpu_ms is not None
         notes = [*run.notes(workload.trainer, step_given=stated[0], cpu_given=stated[1]), *notes]

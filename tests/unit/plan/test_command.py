@@ -104,6 +104,14 @@ def test_what_is_not_measured_is_said_to_be_assumed(profile, capsys):
         assert what in said
 
 
+def test_that_more_ranks_cost_nothing_is_said_to_be_assumed_where_a_plan_looks_at_them(profile, capsys):
+    assumed = "with more ranks a step takes as long as with 1"
+    main(words(profile))
+    assert assumed not in capsys.readouterr().out
+    main(words(profile, "--examples", "1e6", "--deadline_h", "1e6"))
+    assert assumed in capsys.readouterr().out
+
+
 def test_a_range_is_a_number_or_two():
     assert (_range("x", "86").low, _range("x", "86").high) == (86, 86)
     assert (_range("x", "80..92").value, _range("x", "80..92").low) == (86, 80)
