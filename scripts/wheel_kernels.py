@@ -28,6 +28,9 @@ def build() -> Path:
             if level != VBMI or "AVX512VBMI" in (kernels.HERE / f"{name}.cc").read_text(encoding="utf-8"):
                 command = [*build_command(name, cpu), "-s", "-Wl,-rpath,$ORIGIN/.."]
                 jobs.append((kernels.of_wheels() / level / f"{name}.so", command))
+    # It computes nothing, so that one level does.
+    command = [*build_command(kernels.WIRE, FLAGS["x86-64-v3"]), "-s", "-Wl,-rpath,$ORIGIN/.."]
+    jobs.append((kernels.of_wheels() / "x86-64-v3" / f"{kernels.WIRE}.so", command))
     with ThreadPoolExecutor(os.cpu_count()) as threads:
         list(threads.map(lambda job: compile_into(*job), jobs))
     return kernels.of_wheels()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import secrets
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,6 +25,8 @@ processes below costs as much as a small batch."""
 IN_MEMORY = 4
 """Batches that a worker holds, to move them again and again."""
 READY_S = 60.0
+KEY = secrets.token_bytes(32)
+"""Of the service of this process."""
 
 
 class Round(NamedTuple):
@@ -76,7 +79,7 @@ async def service() -> AsyncIterator[str]:
     from tfhet.planes.tf_service import Fleet
 
     dispatcher, worker = free_ports(2)
-    fleet = Fleet("alone", "127.0.0.1", environment(), on_line=lambda line: print(line, file=sys.stderr))
+    fleet = Fleet("alone", "127.0.0.1", environment(), key=KEY, on_line=lambda line: print(line, file=sys.stderr))
     try:
         await fleet.start_dispatcher(dispatcher, READY_S)
         await fleet.start_workers([worker], f"127.0.0.1:{dispatcher}", READY_S)
@@ -93,8 +96,8 @@ def in_memory(batches: tf.data.Dataset) -> tf.data.Dataset:
 def moved(held: tf.data.Dataset, dispatcher: str, name: str) -> Iterator[Any]:
     """Its elements, as a trainer reads them from the service at `dispatcher`."""
     from tfhet.placement import without_autotune
-    from tfhet.planes.tf_service import Transport
+    from tfhet.planes.tf_service import Transport, Wire
 
-    transport = Transport()
-    transport.publish(dispatcher, held, name)
-    return iter(without_autotune(transport.read(dispatcher, name, held.element_spec, "off")))
+    transport, wire = Transport(), Wire.join(KEY, "another-host")  # so that batches go over TCP
+    transport.publish(wire, dispatcher, held, name)
+    return iter(without_autotune(transport.read(wire, dispatcher, name, held.element_spec, "off")))

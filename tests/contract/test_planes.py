@@ -23,6 +23,7 @@ import numpy as np
 import psutil
 import pytest
 import tensorflow as tf
+from own_wire import KEY, _own_wire  # noqa: F401
 
 from tfhet import planes, registry
 from tfhet.cluster import DATA, DNN, Role, Roles, free_ports
@@ -109,7 +110,7 @@ class Fleet:
     def side(self, host: str, ready_timeout_s: float = LIMIT_S) -> LauncherSide:
         """A side of the launcher of `host`, which reports to the leader's."""
         one = self.assignments[host]
-        outlets = Outlets(self.lines.append, self._heard, ignore, lambda order: None, ready_timeout_s)
+        outlets = Outlets(self.lines.append, self._heard, ignore, lambda order: None, ready_timeout_s, KEY)
         return one.plane.launcher_side(one.plane_settings, one.place, outlets)
 
     def _heard(self, report: link.Report) -> None:

@@ -133,7 +133,7 @@ def test_an_order_to_start_is_refused_or_can_be_followed(assignment: Assignment)
 def test_a_leader_comes_to_a_job_result_whatever_the_members_report(assignment: Assignment) -> None:
     async def scenario(reports: list[tuple[str, Any]], begun: bool) -> None:
         events: list[Event] = []
-        outlets = Outlets(lambda line: None, lambda report: None, ignore, lambda order: None, 20.0)
+        outlets = Outlets(lambda line: None, lambda report: None, ignore, lambda order: None, 20.0, bytes(32))
         side = assignment.plane.launcher_side(assignment.plane_settings, assignment.place, outlets)
         leader = Leader(assignment, side, events.append)
         leader._begun = begun

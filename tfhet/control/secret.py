@@ -49,6 +49,10 @@ class Secret:
         data = json.dumps(["tfhet", VERSION, *parts]).encode("ascii")
         return hmac.new(self.key, data, hashlib.sha256).hexdigest()
 
+    def derived_key(self, purpose: str) -> bytes:
+        """A key of 32 bytes for something else than the link, by which nobody finds this one."""
+        return hmac.new(self.key, f"tfhet key for {purpose}".encode(), hashlib.sha256).digest()
+
     def proves(self, proof: str, *parts: object) -> bool:
         """Whether what a peer sent is the proof for `parts`."""
         return hmac.compare_digest(proof.encode("utf-8", "replace"), self.proof(*parts).encode("ascii"))

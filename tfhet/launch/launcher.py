@@ -61,7 +61,8 @@ class Launcher:
         # One launcher writes the events of the job: lines of several hosts would need one clock.
         self._events = Writer("events", self._write_event)
         self._observe: Observer = self._events.put if self.place.is_leader else ignore
-        outlets = Outlets(log.say, self._report, self._observe, self._script.tell, self._settings.ready_timeout_s)
+        key = assignment.secret.derived_key("the data plane")
+        outlets = Outlets(log.say, self._report, self._observe, self._script.tell, self._settings.ready_timeout_s, key)
         self._side = assignment.plane.launcher_side(assignment.plane_settings, self.place, outlets)
 
     async def run(self) -> int:

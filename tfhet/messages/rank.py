@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import base64
+import re
 import zlib
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
 import numpy as np
 
 from tfhet.messages.grammar import Amount, Count, Grammar, MessageError
 from tfhet.messages.log_line import MetricLine
+from tfhet.record import Check
 
 
 @dataclass(frozen=True)
@@ -95,17 +97,27 @@ class ServingHosts:
     """Whether these hosts are ready: whether the data plane has heard of all of their workers."""
 
 
+_IS_KEY = Check("64 hexadecimal digits", lambda text: re.fullmatch("[0-9a-f]{64}", text) is not None)
+
+
+@dataclass(frozen=True)
+class Key:
+    """The key of the job's data plane: the first message to a process that takes part in it."""
+
+    key: Annotated[str, _IS_KEY] = field(repr=False)
+
+
 Report = Progress | Reading | Standing | Delivered | MetricLine
 """Metric lines that a script sends as messages are printed by its launcher."""
-Order = ServingHosts
+Order = ServingHosts | Key
 
 REPORTS: Grammar[Report] = Grammar(
     {"progress": Progress, "reading": Reading, "standing": Standing, "delivered": Delivered, "metrics": MetricLine}
 )
-ORDERS: Grammar[Order] = Grammar({"serving_hosts": ServingHosts})
+ORDERS: Grammar[Order] = Grammar({"serving_hosts": ServingHosts, "key": Key})
 parse_report, parse_order = REPORTS.parse, ORDERS.parse
 
 
 def to_json(message: Report | Order) -> dict[str, Any]:
     """The values that go over the channel."""
-    return ORDERS.to_json(message) if isinstance(message, ServingHosts) else REPORTS.to_json(message)
+    return ORDERS.to_json(message) if isinstance(message, ServingHosts | Key) else REPORTS.to_json(message)

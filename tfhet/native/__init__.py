@@ -11,7 +11,18 @@
 from typing import TYPE_CHECKING
 
 from tfhet import lazy
-from tfhet.native.kernels import SWITCH, WIRE, BuildError, built, compile_into, compiler, names, permitted, ready
+from tfhet.native.kernels import (
+    SWITCH,
+    WIRE,
+    BuildError,
+    built,
+    compile_into,
+    compiler,
+    names,
+    of_here,
+    permitted,
+    ready,
+)
 
 if TYPE_CHECKING:
     from tfhet.native.library import available, load_all, ops, shaped, wire_library

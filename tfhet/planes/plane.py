@@ -14,7 +14,7 @@ starts and watches processes, and loads in a moment, without TensorFlow:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tfhet.arguments import NoArguments
@@ -44,6 +44,8 @@ class Outlets:
     """Sends a message to the script of this launcher's rank, now or when it starts; dropped where there is none."""
     ready_timeout_s: float
     """Seconds that all processes of the job may take to become ready."""
+    key: bytes = field(repr=False)
+    """Key of the job's data plane, 32 bytes, made from the job's secret."""
 
 
 class LauncherSide:

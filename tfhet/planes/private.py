@@ -46,17 +46,17 @@ def servers_without_python() -> tuple[Any, Any] | None:
 
 
 def read_registered(sharding: Any, target: str, dataset_id: str, element_spec: Any, **options: Any) -> Any:
-    """The data set registered under an id. The public `from_dataset_id` has no `task_refresh_interval_hint_ms`; the
-    function under it does, since TensorFlow 2.4."""
+    """The data set registered under an id. The public `from_dataset_id` has neither `task_refresh_interval_hint_ms` nor
+    `data_transfer_protocol`; the function under it does, since TensorFlow 2.4."""
     from tensorflow.python.data.experimental.ops import data_service_ops
 
     return data_service_ops._from_dataset_id(sharding, target, dataset_id, element_spec, **options)
 
 
-def registered_metadata(dataset_id: str, dispatcher: str) -> Any:
+def registered_metadata(dataset_id: str, dispatcher: str, protocol: str) -> Any:
     """The dispatcher's description of a data set; the public API only reads one. Raises RuntimeError or
     tf.errors.OpError."""
     library, _ = servers()
     with warnings.catch_warnings():  # protobuf 4 warns of what TensorFlow 2.15 does in there
         warnings.simplefilter("ignore")
-        return library.TF_DATA_GetDataServiceMetadataByID(dataset_id, dispatcher, "grpc")
+        return library.TF_DATA_GetDataServiceMetadataByID(dataset_id, dispatcher, protocol)

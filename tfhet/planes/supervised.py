@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import collections
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tfhet.clock import SYSTEM
 from tfhet.errors import JobFailed
-from tfhet.messages import Channel, MessageError
+from tfhet.messages import Channel, MessageError, rank
 from tfhet.messages import server as messages
 from tfhet.process import Child, OnLine, describe_exit
 
@@ -76,6 +76,8 @@ class Supervised:
     """Called with what happens to the process, and what it reports."""
     policy: RestartPolicy
     restarts: int = 0
+    key: bytes = field(default=b"", repr=False)
+    """Key of the data plane, which each process is sent first of all."""
 
     def __post_init__(self) -> None:
         self.ready = asyncio.Event()
@@ -117,6 +119,8 @@ class Supervised:
             self._renewing, command = False, self.command
             channel = Channel(self._took)
             self._child = await Child.start(self.name, command, env=self.env, on_line=self._heard, channel=channel)
+            if self.key:
+                channel.send(rank.to_json(rank.Key(self.key.hex())))
             if self._renewing:  # while it was being started, with the command before
                 self._child.kill()
             self.observe(Started(self._child.pid))

@@ -29,7 +29,7 @@ def leader_of() -> Callable[..., Leader]:
     """`leader_of(assignment, observer, ...)`: a leader whose data plane starts nothing."""
 
     def build(assignment: Assignment, *arguments: object, **options: object) -> Leader:
-        outlets = Outlets(lambda line: None, lambda report: None, ignore, lambda order: None, 20.0)
+        outlets = Outlets(lambda line: None, lambda report: None, ignore, lambda order: None, 20.0, bytes(32))
         side = assignment.plane.launcher_side(assignment.plane_settings, assignment.place, outlets)
         return Leader(assignment, side, *arguments, **options)
 

@@ -20,7 +20,7 @@ def side_of():
     """`side_of(assignment)`: the launcher's side of its data plane, which nothing has started."""
 
     def build(assignment: Assignment) -> LauncherSide:
-        outlets = Outlets(lambda line: None, lambda report: None, ignore, lambda order: None, 20.0)
+        outlets = Outlets(lambda line: None, lambda report: None, ignore, lambda order: None, 20.0, bytes(32))
         return assignment.plane.launcher_side(assignment.plane_settings, assignment.place, outlets)
 
     return build

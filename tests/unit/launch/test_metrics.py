@@ -15,7 +15,7 @@ METRICS = MetricLine(7, 2, 200.0, 640.0, 12.5, 1.25)
 
 
 def values(assignment, *reports: rank.Report, processes=None, fleet=None) -> dict[str, float]:
-    outlets = Outlets(lambda line: None, lambda report: None, ignore, lambda order: None, 20.0)
+    outlets = Outlets(lambda line: None, lambda report: None, ignore, lambda order: None, 20.0, bytes(32))
     side = assignment.plane.launcher_side(assignment.plane_settings, assignment.place, outlets)
     servers = {name: pid for name, pid in (processes or {}).items() if name.startswith(("worker", "dispatcher"))}
     if fleet is not None or servers:

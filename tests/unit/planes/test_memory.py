@@ -44,7 +44,7 @@ def test_pages_of_the_usual_size_can_be_asked_for():
 
 
 def test_the_processes_of_a_fleet_are_started_with_them():
-    assert Fleet("algo-1", "127.0.0.1", {}, on_line=print)._env == {TUNABLES: f"{HUGE_PAGES}=1"}
+    assert Fleet("algo-1", "127.0.0.1", {}, key=bytes(32), on_line=print)._env == {TUNABLES: f"{HUGE_PAGES}=1"}
 
 
 def huge_kb(wanted: bool) -> int:

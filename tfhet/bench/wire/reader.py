@@ -44,23 +44,25 @@ def batch(dtype: str, size: int, index: tf.Tensor | int) -> tf.Tensor:
     return whole if kind == tf.uint8 else tf.cast(whole, kind) / 255.0
 
 
-def read(dispatcher: str, workers: int, rank: int, dtype: str, size: int, compression: str) -> End:
-    """Opens a reader of the job of all ranks; rank 0 registers the data set and reports `wire_bytes` of a batch."""
+def read(key: str, dispatcher: str, workers: int, rank: int, dtype: str, size: int, compression: str) -> End:
+    """Opens a reader of the job of all ranks; rank 0 registers the data set and reports `wire_bytes` of a batch. key:
+    of the job, in hexadecimal digits."""
     import tensorflow as tf
     from tensorflow.python.data.experimental.ops import compression_ops
 
     from tfhet.placement import without_autotune
-    from tfhet.planes.tf_service import Transport
+    from tfhet.planes.tf_service import Transport, Wire
 
+    wire = Wire.join(bytes.fromhex(key), "another-host")  # so that batches go over TCP, as between hosts
     transport = Transport(compression="AUTO" if compression == SNAPPY else None)
     # Converted by AutoGraph the function would leave a file in the folder for temporary ones.
     make = tf.autograph.experimental.do_not_convert(functools.partial(batch, dtype, size))
     dataset = tf.data.Dataset.range(held_count(size)).map(make).cache().repeat()
     if rank == 0:
-        transport.publish(dispatcher, dataset, DATASET)
+        transport.publish(wire, dispatcher, dataset, DATASET)
     else:
-        transport.wait_published(dispatcher, DATASET)
-    served = transport.read(dispatcher, DATASET, dataset.element_spec, "off")
+        transport.wait_published(wire, dispatcher, DATASET)
+    served = transport.read(wire, dispatcher, DATASET, dataset.element_spec, "off")
     batches = iter(without_autotune(served))
     if (got := int(tf.size(next(batches)))) != size // tf.as_dtype(dtype).size:
         raise AssertionError(f"a batch of {got} values came instead of {size} bytes of {dtype}")

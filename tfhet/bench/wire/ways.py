@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 import sys
 from collections.abc import Mapping, Sequence
 
@@ -37,12 +38,13 @@ class Ways(contextlib.AsyncExitStack):
         env = self.environment(load)
         dispatcher, *ports = free_ports(1 + load.workers)
         address = f"127.0.0.1:{dispatcher}"
-        fleet = Fleet("bench", "127.0.0.1", env, on_line=lambda line: print(line, file=sys.stderr))
+        key = secrets.token_bytes(32)
+        fleet = Fleet("bench", "127.0.0.1", env, key=key, on_line=lambda line: print(line, file=sys.stderr))
         self.push_async_callback(fleet.stop)
         await fleet.start_dispatcher(dispatcher, READY_S)
         await fleet.start_workers(ports, address, READY_S)
         readers = [self.end(env, READER) for _ in range(load.ranks)]
-        moved = {"dtype": load.dtype, "size": load.bytes, "compression": load.compression}
+        moved = {"key": key.hex(), "dtype": load.dtype, "size": load.bytes, "compression": load.compression}
         for rank, reader in enumerate(readers):
             reader.request({"open": {**moved, "dispatcher": address, "workers": load.workers, "rank": rank}})
         return load, fleet.pids, readers

@@ -149,8 +149,9 @@ class ServerCredentials {
     const std::string inner = "unix:" + file;
     if (call<int, const std::string&, void*>(inner_.get(), 3, inner, server) == 0) return 0;
     try {
-      auto listener = std::make_unique<Listener>(member_, port, file);
       std::lock_guard<std::mutex> lock(member_.mutex);
+      member_.listeners.erase(port);  // of a server that has stopped
+      auto listener = std::make_unique<Listener>(member_, port, file);
       started_listener = listener.get();
       started_port = port;
       member_.listeners[port] = std::move(listener);
@@ -297,16 +298,22 @@ void serve_batches(Line& line, const data::DataTransferServer::GetElementT& get_
 
 class Server : public data::DataTransferServer {
  public:
-  Server(Member& member, GetElementT get_element) : port_(started_port) {
+  Server(Member& member, GetElementT get_element) : member_(member), port_(started_port) {
     started_listener->serve_batches([&member, get_element](Socket& socket, Mode mode) {
       Line line(socket, member, mode, false, after(kHandshakeSeconds));
       tfhet::serve_batches(line, get_element);
     });
   }
+  // Before that, the worker has ended all that it was asked for.
+  ~Server() override {
+    std::lock_guard<std::mutex> lock(member_.mutex);
+    member_.listeners.erase(port_);
+  }
   Status Start(const void*) override { return Status(); }
   int Port() const override { return port_; }
 
  private:
+  Member& member_;
   const int port_;
 };
 

@@ -12,6 +12,7 @@ from tfhet.planes.tf_service.fleet import Fleet
 from tfhet.planes.tf_service.order import Order
 from tfhet.planes.tf_service.plane import TF_SERVICE
 from tfhet.planes.tf_service.settings import ServiceSettings
+from tfhet.planes.tf_service.wire import Wire
 
 if TYPE_CHECKING:
     from tfhet.planes.tf_service.transport import Transport

@@ -10,6 +10,7 @@ from typing import Any
 
 from tfhet import native
 from tfhet.planes import private
+from tfhet.planes.tf_service.wire import Wire
 
 HEARTBEAT_MS = 1_000
 """Time between two reports of a worker (TensorFlow: 30 s); a new data set reaches it at the latest by then."""
@@ -31,12 +32,12 @@ class Engine:
     kernels: tuple[str, ...]
     """Names of the compiled ops that are loaded."""
 
-    def dispatcher(self, port: int, work_dir: str = "") -> Any:
-        """A running dispatcher on `port`, on all interfaces (tf.data service knows no other way). work_dir: a local
-        folder for its journal, with which a dispatcher at the same port continues; "": no journal."""
+    def dispatcher(self, wire: Wire, port: int, work_dir: str = "") -> Any:
+        """A running dispatcher on `port`, where who is of the job reaches it. work_dir: a local folder for its journal,
+        with which a dispatcher at the same port continues; "": no journal."""
         config = self.configs.DispatcherConfig(
             port=port,
-            protocol="grpc",
+            protocol=wire.protocol,
             work_dir=work_dir,
             fault_tolerant_mode=bool(work_dir),
             job_gc_check_interval_ms=JOB_GC_CHECK_MS,
@@ -46,14 +47,15 @@ class Engine:
         server.start()
         return server
 
-    def worker(self, port: int, address: str, dispatcher: str) -> Any:
+    def worker(self, wire: Wire, port: int, address: str, dispatcher: str) -> Any:
         """A running worker on `port`, which others reach at `address`:`port` (TensorFlow's default is localhost)."""
         config = self.configs.WorkerConfig(
             dispatcher_address=dispatcher,
             worker_address=f"{address}:{port}",
             data_transfer_address=f"{address}:{port}",
+            data_transfer_protocol=wire.protocol,
             port=port,
-            protocol="grpc",
+            protocol=wire.protocol,
             heartbeat_interval_ms=HEARTBEAT_MS,
             dispatcher_timeout_ms=DISPATCHER_TIMEOUT_MS,
         )
@@ -75,7 +77,7 @@ def lean_engine(env: Mapping[str, str]) -> Engine | None:
     """Without TensorFlow's Python; None where that is not enough: ops are yet to be built, or there are plug-ins.
     Raises any error where another TensorFlow has other names; this process must begin anew then."""
     found = native.built(env)
-    if found is None or entry_points(group="tfhet.stages"):
+    if found is None or native.ready(native.WIRE, env) is None or entry_points(group="tfhet.stages"):
         return None
     parts = private.servers_without_python()
     if parts is None:

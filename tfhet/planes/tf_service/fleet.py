@@ -9,7 +9,7 @@ import socket
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from tfhet.errors import JobFailed, NotReady
 from tfhet.messages import server as messages
 from tfhet.planes.cpus import confine, left_by, usable
 from tfhet.planes.supervised import Happening, RestartPolicy, Supervised
-from tfhet.planes.tensorflow_process import in_huge_pages
+from tfhet.planes.tensorflow_process import in_huge_pages, without_secrets
 from tfhet.process import OnLine
 
 SERVER = "tfhet.planes.tf_service.server"
@@ -38,22 +38,27 @@ class Fleet:
     address: str
     env: Mapping[str, str]
     _: KW_ONLY
+    key: bytes = field(repr=False)
+    """Key of the job's data plane, 32 bytes."""
     on_line: OnLine
     """Called with each line of output."""
     observe: Callable[[str, Happening], None] = lambda name, happening: None
     """Called with the name of a process and what happens to it, or what it reports."""
     policy: RestartPolicy = RestartPolicy()
     folder: Path | None = None
-    """Place of the dispatcher's journal, on a local disk; None: the system's folder for temporary files."""
+    """Place of the dispatcher's journal and of socket files, on a local disk; None: the system's folder for temporary
+    files."""
     gives_way: bool = False
     """Whether its workers run only when no other process on the host wants the CPU."""
+    encrypted: bool = False
+    """Whether batches are encrypted; control connections always are."""
 
     def __post_init__(self) -> None:
         self.workers_registered = 0
         """Workers that the dispatcher on this host knows; 0 where there is none."""
         self.native: frozenset[str] | None = None
         """The compiled ops that all processes of the fleet have; None before the first serves."""
-        self._env = in_huge_pages(self.env)
+        self._env = in_huge_pages(without_secrets(self.env))
         if self._env.get(_LOG_LEVEL, "0") not in ("0", "1"):  # warnings have to be heard
             self._env[_LOG_LEVEL] = "1"
         self._servers: dict[str, Supervised] = {}
@@ -62,7 +67,8 @@ class Fleet:
         """Arguments of each worker, by its name."""
         self._ports: list[socket.socket] = []
         """Claims of the ports of its processes."""
-        self._journal: Path | None = None
+        self._scratch: Path | None = None
+        """A folder that only this user may enter."""
         self._dispatcher_port = 0
         self._generations = 0
         self._knows_workers = False
@@ -79,12 +85,6 @@ class Fleet:
     async def start_dispatcher(self, port: int, deadline_s: float) -> None:
         """Starts the dispatcher and waits until it serves. Raises UsageError for a busy port, NotReady, JobFailed."""
         self._ports.append(claim(port))
-        try:
-            if self.folder is not None:
-                self.folder.mkdir(exist_ok=True)  # without parents: where there is no SageMaker, none is made
-            self._journal = Path(tempfile.mkdtemp(prefix="tfhet-journal-", dir=self.folder))
-        except OSError:
-            self._journal = Path(tempfile.mkdtemp(prefix="tfhet-journal-"))
         self._dispatcher_port = port
         self._start("dispatcher", self._dispatcher_command())
         await self._wait_ready(["dispatcher"], deadline_s)
@@ -97,11 +97,24 @@ class Fleet:
             self._servers["dispatcher"].renew(self._dispatcher_command())
 
     def _dispatcher_command(self) -> list[str]:
-        assert self._journal is not None
         self._generations += 1
-        journal = self._journal / f"generation-{self._generations}"
+        journal = self._own_folder() / f"generation-{self._generations}"
         journal.mkdir()
-        return _command("dispatcher", "--port", str(self._dispatcher_port), "--work_dir", str(journal))
+        return self._command("dispatcher", "--port", str(self._dispatcher_port), "--work_dir", str(journal))
+
+    def _own_folder(self) -> Path:
+        if self._scratch is None:
+            try:
+                if self.folder is not None:
+                    self.folder.mkdir(exist_ok=True)  # without parents: where there is no SageMaker, none is made
+                self._scratch = Path(tempfile.mkdtemp(prefix="tfhet-service-", dir=self.folder))
+            except OSError:
+                self._scratch = Path(tempfile.mkdtemp(prefix="tfhet-service-"))
+        return self._scratch
+
+    def _command(self, *arguments: str) -> list[str]:
+        where = ["--address", self.address, "--folder", str(self._own_folder())]
+        return [sys.executable, "-m", SERVER, *arguments, *where, *(["--encrypted"] if self.encrypted else [])]
 
     async def start_workers(self, ports: Sequence[int], dispatcher: str, deadline_s: float) -> None:
         """Starts one worker for each port and waits until they serve. Raises as `start_dispatcher` does."""
@@ -109,7 +122,7 @@ class Fleet:
             self._ports.append(claim(port))
         names = [f"worker-{index}" for index in range(len(ports))]
         for name, port in zip(names, ports, strict=True):
-            where = ["--port", str(port), "--address", self.address, "--dispatcher", dispatcher]
+            where = ["--port", str(port), "--dispatcher", dispatcher]
             self._workers[name] = [*where, *(["--gives_way"] if self.gives_way else [])]
             self._start(name, self._worker_command(name))
         await self._wait_ready(names, deadline_s)
@@ -130,7 +143,7 @@ class Fleet:
 
     def _worker_command(self, name: str) -> list[str]:
         cpus = ["--cpus", ",".join(map(str, self._cpus))] if self._cpus else []
-        return _command("worker", *self._workers[name], *cpus)
+        return self._command("worker", *self._workers[name], *cpus)
 
     async def failure(self) -> JobFailed:
         """Returns once a process of the fleet can no longer be kept alive."""
@@ -151,9 +164,9 @@ class Fleet:
         self._workers.clear()
         while self._ports:
             self._ports.pop().close()
-        if self._journal is not None:
-            shutil.rmtree(self._journal, ignore_errors=True)
-            self._journal = None
+        if self._scratch is not None:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+            self._scratch = None
 
     def _start(self, name: str, command: Sequence[str]) -> None:
         def observe(happening: Happening) -> None:
@@ -173,7 +186,8 @@ class Fleet:
                 self.on_line(f"[{name}] it has finished work of a dispatcher that was replaced, and is replaced, too")
                 server.renew(self._worker_command(name))
 
-        server = self._servers[name] = Supervised(name, self.host, command, self._env, hear, observe, self.policy)
+        given = (name, self.host, command, self._env, hear, observe, self.policy)
+        server = self._servers[name] = Supervised(*given, key=self.key)
 
     async def _wait_ready(self, names: Sequence[str], deadline_s: float) -> None:
         failed: asyncio.Future[Any] = asyncio.create_task(self.failure())
@@ -192,7 +206,3 @@ class Fleet:
     async def _all_ready(self, names: Sequence[str]) -> None:
         for name in names:
             await self._servers[name].ready.wait()
-
-
-def _command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", SERVER, *arguments]

@@ -16,7 +16,7 @@ from tfhet.cluster import Place
 from tfhet.deadline import in_thread
 from tfhet.errors import shown
 from tfhet.events import Event
-from tfhet.messages import RestartLine, link
+from tfhet.messages import RestartLine, link, rank
 from tfhet.messages import server as messages
 from tfhet.native import SWITCH
 from tfhet.planes.cpus import Reserve, usable
@@ -44,10 +44,12 @@ class ServiceLauncherSide(LauncherSide):
             place.host,
             place.address(place.host),
             place.env,
+            key=outlets.key,
             on_line=outlets.say,
             observe=self._happened,
             folder=place.paths.base / "tfhet",
             gives_way=place.rank is not None,  # to the training, beside which it runs
+            encrypted=settings.data_plane_encryption,
         )
         self._recovery = Recovery(self._fleet, dict(workers), outlets.tell_script, self._failed, self._when_gone)
         self._watch: asyncio.Task[None] | None = None
@@ -100,6 +102,7 @@ class ServiceLauncherSide(LauncherSide):
         return values
 
     async def beside(self, pid: int) -> None:
+        self._outlets.tell_script(rank.Key(self._outlets.key.hex()))
         if self._place.is_leader:
             self._recovery.begin()
 
@@ -148,7 +151,8 @@ class ServiceLauncherSide(LauncherSide):
     def order(self) -> Mapping[str, Any]:
         native = None if self._native is None else sorted(self._native)
         workers, hosts = sum(self._workers.values()), list(self._place.roles.data_hosts)
-        return {"dispatcher": self._dispatcher, "workers": workers, "data_hosts": hosts, "native": native}
+        order = {"dispatcher": self._dispatcher, "workers": workers, "data_hosts": hosts, "native": native}
+        return {**order, "encrypted": self._settings.data_plane_encryption}
 
     def lost(self, host: str) -> bool:
         self._recovery.lost(host)

@@ -26,6 +26,9 @@ class Order:
     native: tuple[str, ...] | None = None
     """Compiled ops that all workers have, so that a graph may hold them; None: every process checks for itself."""
 
+    encrypted: bool = False
+    """Whether batches are encrypted."""
+
     @classmethod
     def parse(cls, value: Mapping[str, Any]) -> Order:
         """The order that a message or a variable holds. Raises ClusterError, naming the field that is wrong."""

@@ -20,9 +20,9 @@ from tfhet.errors import UsageError, check_known
 from tfhet.messages import MessageError, ProcessChannel, inherited, rank
 from tfhet.placement import Cut, Inspection, Pipeline, Rest, inspect, local_part, remote_part, without_autotune
 from tfhet.planes.reader import RankSide, Reader
-from tfhet.planes.tf_service.hangup import addresses, hang_up, hang_up_at_exit
 from tfhet.planes.tf_service.order import Order
 from tfhet.planes.tf_service.transport import Transport, is_registered
+from tfhet.planes.tf_service.wire import Wire, of_rank
 from tfhet.source import error_text
 from tfhet.strategies import JobContext
 
@@ -88,7 +88,7 @@ class ServiceReader(Reader):
         self._serving: rank.ServingHosts | None = None
         self._order: Order | None = Order.parse(job.order)
         self._transport = transport or Transport()
-        self._data_hosts = addresses(resolve(host, environment()) for host in self._order.data_hosts)
+        self._wire = _wire(job, self._order)
         self.generation = 0
         """Number of the mark that counts; 0 before the first."""
 
@@ -100,13 +100,13 @@ class ServiceReader(Reader):
         super().agree()
         if self._order is not None:
             self.generation += 1
-            self._transport.publish(self._order.dispatcher, tf.data.Dataset.range(1), self._mark)
+            self._transport.publish(self._wire, self._order.dispatcher, tf.data.Dataset.range(1), self._mark)
 
     def stands(self) -> bool:
         """Whether the dispatcher has the mark of this generation: one without memory would let a reader begin a data
         set anew that others have read a part of. TensorFlow waits for a dispatcher that is being started, without end,
         and the launcher that starts it ends the job when it cannot. Raises NotReady when it answers something else."""
-        return self._order is None or is_registered(self._order.dispatcher, self._mark)
+        return self._order is None or is_registered(self._wire, self._order.dispatcher, self._mark)
 
     @property
     def _mark(self) -> str:
@@ -130,27 +130,32 @@ class ServiceReader(Reader):
 
     def offer(self, epoch: int, rest: Rest | None = None, part: int = 0) -> None:
         if self._order is not None:
-            self._transport.publish(self._order.dispatcher, self._remote(epoch, rest), self._dataset_id(epoch, part))
+            self._transport.publish(
+                self._wire, self._order.dispatcher, self._remote(epoch, rest), self._dataset_id(epoch, part)
+            )
 
     def is_offered(self, epoch: int) -> bool:
-        return self._order is None or is_registered(self._order.dispatcher, self._dataset_id(epoch, 0))
+        return self._order is None or is_registered(self._wire, self._order.dispatcher, self._dataset_id(epoch, 0))
 
     def _newest(self) -> rank.ServingHosts | None:
         """The launcher's latest report of the hosts that serve; None before the first."""
         while (values := self._channel.receive()) is not None:
             with contextlib.suppress(MessageError):  # of a later version
-                self._serving = rank.parse_order(values)
+                order = rank.parse_order(values)
+                self._serving = order if isinstance(order, rank.ServingHosts) else self._serving
         return self._serving
 
     def dataset(self, epoch: int, rest: Rest | None, part: int) -> Iterable[Mapping[str, tf.Tensor]] | None:
         if self._order is None:
             return super().dataset(epoch, rest, part)
         spec = self._spec if rest is None else self._remote(epoch, rest).element_spec
-        served = self._transport.read(self._order.dispatcher, self._dataset_id(epoch, part), spec, "dynamic")
+        served = self._transport.read(
+            self._wire, self._order.dispatcher, self._dataset_id(epoch, part), spec, "dynamic"
+        )
         return local_part(self.pipeline, served, self.cut, begun=True)
 
     def giving_up(self) -> contextlib.AbstractContextManager[Any]:
-        return hang_up(self._data_hosts)  # a worker of a lost host may never answer
+        return self._wire.hang_up()  # a worker of a lost host may never answer
 
     def cut_off_by(self, error: Exception) -> bool:
         if not self.is_served:
@@ -183,18 +188,18 @@ class ServiceReader(Reader):
 def _served(
     data: tf.data.Dataset, dataset_id: str, job: JobContext, order: Order, transport: Transport, sharding: str
 ) -> tf.data.Dataset:
+    wire = _wire(job, order)
     if job.rank == 0:
-        transport.publish(order.dispatcher, data, dataset_id)
+        transport.publish(wire, order.dispatcher, data, dataset_id)
     else:
-        transport.wait_published(order.dispatcher, dataset_id)
-    _hang_up_at_exit(order.data_hosts)
-    return transport.read(order.dispatcher, dataset_id, data.element_spec, sharding)
+        transport.wait_published(wire, order.dispatcher, dataset_id)
+    wire.leave_at_exit()  # also if data hosts do not answer readers that the script leaves
+    return transport.read(wire, order.dispatcher, dataset_id, data.element_spec, sharding)
 
 
-@functools.cache
-def _hang_up_at_exit(data_hosts: tuple[str, ...]) -> None:
-    """Lets the readers that a script leaves behind end with it, whether or not the data hosts answer."""
-    hang_up_at_exit(addresses(resolve(host, environment()) for host in data_hosts))
+def _wire(job: JobContext, order: Order) -> Wire:
+    env = environment()
+    return of_rank(resolve(job.host, env, job.host) if job.host else "", order.encrypted, env)
 
 
 def _sharding(found: Inspection, asked: str, workers: int) -> str:

@@ -23,6 +23,7 @@ from tfhet.messages import server as messages
 from tfhet.planes.cpus import confine, give_way, in_batches
 from tfhet.planes.tf_service.engine import Engine, lean_engine, whole_engine
 from tfhet.planes.tf_service.fleet import SERVER
+from tfhet.planes.tf_service.wire import Wire, key_from
 
 ALIVE_S = 1.0
 """Seconds between two reports that the process lives; the launcher takes a long silence for a hang."""
@@ -35,14 +36,18 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     parser.add_argument("kind", choices=("dispatcher", "worker"))
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--work_dir", default="", help="dispatcher: the folder of its journal")
-    parser.add_argument("--address", default="", help="worker: the name or address at which other hosts reach it")
+    parser.add_argument("--address", default="", help="the name or address at which other hosts reach it")
+    parser.add_argument("--folder", default="", help="the folder of its socket files, which only this user may enter")
+    parser.add_argument("--encrypted", action="store_true", help="batches are encrypted")
     parser.add_argument("--dispatcher", default="", help="worker: host:port of the dispatcher")
     parser.add_argument("--cpus", default="", help="worker: numbers of the CPUs it may use, with commas")
     parser.add_argument("--gives_way", action="store_true", help="worker: runs when no other process wants the CPU")
     parser.add_argument("--whole", action="store_true", help="with all of TensorFlow, which takes longer to start")
     args = parser.parse_args(argv)
-    if args.kind == "worker" and not (args.address and args.dispatcher):
-        parser.error("a worker needs --address and --dispatcher")
+    if not (args.address and args.folder):
+        parser.error("a server needs --address and --folder")
+    if args.kind == "worker" and not args.dispatcher:
+        parser.error("a worker needs --dispatcher")
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -53,10 +58,11 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     engine = whole_engine() if args.whole else _lean_or_whole()
     # Not before: a process that begins anew with all of TensorFlow could not open it again.
     channel = inherited(environment())
+    wire = Wire.join(key_from(environment()), args.address, folder=args.folder, encrypted=args.encrypted)
     ready = messages.to_json(messages.Ready(args.port, {"native": list(engine.kernels)}))
     alive = messages.to_json(messages.Alive())
     if args.kind == "dispatcher":
-        server = engine.dispatcher(args.port, args.work_dir)
+        server = engine.dispatcher(wire, args.port, args.work_dir)
         channel.send(ready)
         known = -1
         for turn in itertools.count(1):
@@ -68,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
             elif turn % round(ALIVE_S / LOOK_S) == 0:
                 channel.send(alive)
     else:
-        server = engine.worker(args.port, args.address, args.dispatcher)
+        server = engine.worker(wire, args.port, args.address, args.dispatcher)
         if args.gives_way:
             give_way()
         channel.send(ready)

@@ -22,6 +22,9 @@ class ServiceSettings:
     reserve_cpus: int = -1
     """Number of CPUs of a dnn host that its workers leave to the training; 0: none; -1: as many as it is measured to
     use."""
+    data_plane_encryption: bool = False
+    """Whether batches are encrypted on their way (TLS 1.3). Who may take part is checked in any case, and control
+    connections are always encrypted."""
     dispatcher_port: int = 6000
     """Port of the dispatcher, on the leader's host."""
     worker_port: int = 6001

@@ -10,6 +10,7 @@ import tensorflow as tf
 from tfhet.clock import SYSTEM, Clock
 from tfhet.errors import NotReady, UsageError
 from tfhet.planes import private
+from tfhet.planes.tf_service.wire import Wire
 
 _POLL_S = 0.05
 
@@ -27,7 +28,7 @@ class Transport:
     register_deadline_s: float = 120.0
     """Seconds that the other ranks wait for rank 0 to register a data set."""
 
-    def publish(self, dispatcher: str, dataset: tf.data.Dataset, dataset_id: str) -> None:
+    def publish(self, wire: Wire, dispatcher: str, dataset: tf.data.Dataset, dataset_id: str) -> None:
         """Registers `dataset` under `dataset_id`, which must be unique: a second data set of one id is ignored. A
         dispatcher with a journal keeps the data set in a file of that name. Raises UsageError for one with a slash."""
         if "/" in dataset_id:
@@ -35,13 +36,13 @@ class Transport:
                 f"a data set cannot be called {dataset_id!r}, after its job: give the job a name without /"
             )
         tf.data.experimental.service.register_dataset(
-            f"grpc://{dispatcher}", dataset, compression=self.compression, dataset_id=dataset_id
+            f"{wire.protocol}://{dispatcher}", dataset, compression=self.compression, dataset_id=dataset_id
         )
 
-    def wait_published(self, dispatcher: str, dataset_id: str, clock: Clock = SYSTEM) -> None:
+    def wait_published(self, wire: Wire, dispatcher: str, dataset_id: str, clock: Clock = SYSTEM) -> None:
         """Returns once rank 0 has registered `dataset_id`. Raises NotReady after `register_deadline_s`."""
         end = clock.monotonic() + self.register_deadline_s
-        while not is_registered(dispatcher, dataset_id):
+        while not is_registered(wire, dispatcher, dataset_id):
             if clock.monotonic() > end:
                 raise NotReady(
                     f"rank 0 did not register the data set {dataset_id!r} with the dispatcher at {dispatcher} within "
@@ -49,23 +50,24 @@ class Transport:
                 )
             clock.sleep(_POLL_S)
 
-    def read(self, dispatcher: str, dataset_id: str, element_spec: Any, sharding: str) -> tf.data.Dataset:
+    def read(self, wire: Wire, dispatcher: str, dataset_id: str, element_spec: Any, sharding: str) -> tf.data.Dataset:
         """The data set as this rank's share of its one job: first come, first served among all readers. `sharding` is
         "dynamic" (each split goes to one worker, once) or "off" (every worker delivers everything)."""
         return private.read_registered(
             tf.data.experimental.service.ShardingPolicy[sharding.upper()],
-            f"grpc://{dispatcher}",
+            f"{wire.protocol}://{dispatcher}",
             dataset_id,
             element_spec,
             job_name=f"{dataset_id}.job",
             task_refresh_interval_hint_ms=self.task_refresh_ms,
+            data_transfer_protocol=wire.protocol,
         )
 
 
-def is_registered(dispatcher: str, dataset_id: str) -> bool:
+def is_registered(wire: Wire, dispatcher: str, dataset_id: str) -> bool:
     """Whether the dispatcher knows the data set. Raises NotReady when it does not answer."""
     try:
-        private.registered_metadata(dataset_id, dispatcher)
+        private.registered_metadata(dataset_id, dispatcher, wire.protocol)
     except (tf.errors.OpError, RuntimeError) as error:
         if "not found" not in str(error).lower():
             raise NotReady(f"the dispatcher at {dispatcher} does not answer: {error}") from None

@@ -1,4 +1,4 @@
-"""The wire of tf.data service, by which who lacks the job's key takes no part. The fleet does not use it yet.
+"""The wire of tf.data service, by which who lacks the job's key takes no part in it.
 
     wire = Wire.join(key, "algo-1", folder="/tmp/sockets")
     register_dataset(f"{wire.protocol}://algo-2:6000", data)
@@ -17,14 +17,17 @@ import ctypes
 import functools
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tfhet import native
 from tfhet.clock import SYSTEM
-from tfhet.errors import UsageError
+from tfhet.errors import NotReady, UsageError
+from tfhet.messages import MessageError, inherited, rank
 
 KEY_BYTES = 32
+KEY_S = 30.0
+"""Seconds that a process waits for the key from its launcher."""
 _AFTER_S = 0.3
 """Seconds after which the reader's destructor has begun, so that it sends no further request."""
 _STILL_S = 1.0
@@ -93,3 +96,27 @@ def _library() -> ctypes.CDLL:
             "compiler (Debian: g++), or train with --data_plane local"
         )
     return ctypes.CDLL(str(path))
+
+
+_own: dict[str, Wire] = {}
+
+
+def of_rank(address: str, encrypted: bool, env: Mapping[str, str]) -> Wire:
+    """The wire of this rank's process, with the key that its launcher sends it first of all. Raises NotReady where none
+    comes, UsageError as `Wire.join` does."""
+    if "wire" not in _own:
+        _own["wire"] = Wire.join(key_from(env), address, encrypted=encrypted)
+    return _own["wire"]
+
+
+def key_from(env: Mapping[str, str]) -> bytes:
+    """The key that the launcher of this process sends over their channel. Raises NotReady where none comes."""
+    channel, end = inherited(env), SYSTEM.monotonic() + KEY_S
+    while (values := channel.receive(end - SYSTEM.monotonic())) is not None:
+        with contextlib.suppress(MessageError):
+            if isinstance(message := rank.parse_order(values), rank.Key):
+                return bytes.fromhex(message.key)
+    raise NotReady(
+        f"no key of the job's data service came from the launcher within {KEY_S:g} s; only a process that it started "
+        "gets one, so call tfhet.distribute in the training script itself"
+    )

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
+from own_wire import WIRE, _own_wire  # noqa: F401
 
 from tfhet.cluster import free_ports
 from tfhet.planes.tf_service.engine import whole_engine
@@ -55,11 +56,11 @@ def _workers_report_often() -> Iterator[None]:
 @contextlib.contextmanager
 def serving(workers: int) -> Iterator[Cluster]:
     ports = free_ports(workers + 1)
-    dispatcher = ENGINE.dispatcher(ports[0])
+    dispatcher = ENGINE.dispatcher(WIRE, ports[0])
     running = []
     try:
         address = f"127.0.0.1:{ports[0]}"
-        running += [ENGINE.worker(port, "127.0.0.1", address) for port in ports[1:]]
+        running += [ENGINE.worker(WIRE, port, "127.0.0.1", address) for port in ports[1:]]
         yield Cluster(address, workers)
     finally:
         gc.collect()  # else readers that nobody holds any more call for their dispatcher when it has gone

@@ -35,7 +35,7 @@ def _workers_stop_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         Transport,
         "publish",
-        lambda self, dispatcher, data, name: publish(self, dispatcher, without_autotune(data), name),
+        lambda self, wire, dispatcher, data, name: publish(self, wire, dispatcher, without_autotune(data), name),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -14,10 +15,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from own_wire import KEY
 
 from tfhet import native
 from tfhet.cluster import free_ports
-from tfhet.messages import CHANNEL_VARIABLE
+from tfhet.messages import CHANNEL_VARIABLE, rank
 from tfhet.messages import server as messages
 from tfhet.placement import Pipeline
 from tfhet.planes.tf_service.engine import lean_engine, whole_engine
@@ -34,7 +36,10 @@ class Server:
     def __init__(self, *arguments: object, env: dict[str, str] | None = None):
         self.end, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         number = other.fileno()
-        command = [sys.executable, "-m", "tfhet.planes.tf_service.server", *map(str, arguments)]
+        self.folder = tempfile.TemporaryDirectory(prefix="tfhet-sockets-")
+        where = ["--address", "127.0.0.1", "--folder", self.folder.name]
+        command = [sys.executable, "-m", "tfhet.planes.tf_service.server", *map(str, arguments), *where]
+        self.end.send(json.dumps(rank.to_json(rank.Key(KEY.hex()))).encode())
         env = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **(env or {})}
         env[CHANNEL_VARIABLE] = f"{number}:{os.fstat(number).st_ino}"
         self.log = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed in `close`
@@ -59,6 +64,7 @@ class Server:
         self.process.wait()
         self.log.close()
         self.end.close()
+        self.folder.cleanup()
 
     def imports_tensorflow(self) -> bool:
         """Whether TensorFlow's Python was loaded: its core is an extension module that nothing else needs."""
@@ -98,7 +104,7 @@ def test_lean_and_whole_workers_give_the_same_bits(start, built):
         address = f"127.0.0.1:{ports[0]}"
         dispatcher = start("dispatcher", "--port", ports[0], *how)
         assert tuple(dispatcher.ready().facts["native"]) == built
-        worker = start("worker", "--port", ports[1], "--address", "127.0.0.1", "--dispatcher", address, *how)
+        worker = start("worker", "--port", ports[1], "--dispatcher", address, *how)
         assert tuple(worker.ready().facts["native"]) == built
         assert [one.imports_tensorflow() for one in (dispatcher, worker)] == [bool(how)] * 2
         job = JobContext("job", "heterogeneous", plane="tf_service", order={"dispatcher": address})
@@ -126,9 +132,18 @@ def test_a_process_that_finds_nothing_built_serves_with_all_of_tensorflow(start,
     (port,) = free_ports(1)
     # No compiler, so that it is not kept waiting for what it would build.
     env = {"XDG_CACHE_HOME": str(tmp_path), "CXX": str(tmp_path / "none"), "HOME": str(tmp_path)}
+    shutil.copy(native.wire_library(), native.of_here(native.WIRE, env))  # without which there is no data service
     dispatcher = start("dispatcher", "--port", port, env=env)
     assert dispatcher.ready() == messages.Ready(port, {"native": []})
     assert dispatcher.imports_tensorflow()
+
+
+@pytest.mark.timeout(120)
+def test_without_the_wire_there_is_no_service_and_the_log_says_what_to_install(start, tmp_path):
+    env = {"XDG_CACHE_HOME": str(tmp_path), "CXX": str(tmp_path / "none"), "HOME": str(tmp_path)}
+    dispatcher = start("dispatcher", "--port", *free_ports(1), env=env)
+    assert dispatcher.process.wait(100) == 1
+    assert "install a C++ compiler (Debian: g++), or train with --data_plane local" in dispatcher.said()[-1]
 
 
 @pytest.mark.timeout(120)

@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 import pytest
 import tensorflow as tf
+from own_wire import KEY, WIRE
 
 from tfhet.cluster import check_free, free_ports
 from tfhet.errors import JobFailed, NotReady, UsageError
@@ -43,6 +44,7 @@ class Heard:
             HOST,
             "127.0.0.1",
             dict(os.environ) if env is None else env,
+            key=KEY,
             on_line=self.lines.append,
             observe=self.note,
             policy=policy or RestartPolicy(),
@@ -113,8 +115,8 @@ def life() -> Life:
 
     def read(dispatcher: str, name: str) -> list[int]:
         transport, data = Transport(), tf.data.Dataset.range(20)
-        transport.publish(dispatcher, data, name)
-        found = transport.read(dispatcher, name, data.element_spec, "dynamic")
+        transport.publish(WIRE, dispatcher, data, name)
+        found = transport.read(WIRE, dispatcher, name, data.element_spec, "dynamic")
         return sorted(int(value) for value in found)
 
     run(scenario())
@@ -343,13 +345,14 @@ def test_each_process_is_told_its_port_address_and_dispatcher(server):
             await fleet.stop()
 
     run(scenario())
-    worker = "-m tfhet.planes.tf_service.server worker --port {} --address 127.0.0.1 --dispatcher algo-1:77"
+    worker = "-m tfhet.planes.tf_service.server worker --port {} --dispatcher algo-1:77 --address 127.0.0.1 --folder {}"
+    folder = sorted(heard.lines)[0].split("--folder ")[1]
     assert sorted(heard.lines)[0].startswith(
-        f"[dispatcher] -m tfhet.planes.tf_service.server dispatcher --port {ports[0]} --work_dir "
+        f"[dispatcher] -m tfhet.planes.tf_service.server dispatcher --port {ports[0]} --work_dir {folder}/"
     )
     assert sorted(heard.lines)[1:] == [
-        f"[worker-0] {worker.format(ports[1])}",
-        f"[worker-1] {worker.format(ports[2])}",
+        f"[worker-0] {worker.format(ports[1], folder)}",
+        f"[worker-1] {worker.format(ports[2], folder)}",
     ]
 
 
@@ -370,7 +373,7 @@ def test_a_dispatcher_that_is_renewed_keeps_its_port_and_has_another_journal(ser
             await fleet.stop()
 
     run(scenario())
-    journals = [Path(line.split("--work_dir ")[1]) for line in heard.lines]
+    journals = [Path(line.split("--work_dir ")[1].split()[0]) for line in heard.lines]
     assert len(set(journals)) == 3 and len({journal.parent for journal in journals}) == 1
     assert all(f"--port {port} " in line for line in heard.lines)
     assert not journals[0].parent.exists()
@@ -463,8 +466,8 @@ def test_workers_come_back_to_a_renewed_dispatcher_which_knows_nothing_of_before
 
     def read(name: str) -> list[int]:
         data = tf.data.Dataset.range(40)
-        transport.publish(dispatcher, data, name)
-        return sorted(int(i) for i in transport.read(dispatcher, name, data.element_spec, "dynamic"))
+        transport.publish(WIRE, dispatcher, data, name)
+        return sorted(int(i) for i in transport.read(WIRE, dispatcher, name, data.element_spec, "dynamic"))
 
     async def scenario() -> None:
         fleet = heard.fleet({**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"})
@@ -480,7 +483,7 @@ def test_workers_come_back_to_a_renewed_dispatcher_which_knows_nothing_of_before
             assert {name: pid for name, pid in heard.pids().items() if name != "dispatcher"} == {
                 name: pid for name, pid in pids.items() if name != "dispatcher"
             }
-            assert not await asyncio.to_thread(is_registered, dispatcher, "before")
+            assert not await asyncio.to_thread(is_registered, WIRE, dispatcher, "before")
             # The same name again: nothing of it was read from this one.
             assert await asyncio.to_thread(read, "before") == list(range(40))
             assert fleet.restarts == 0
@@ -512,6 +515,7 @@ def test_workers_keep_off_the_cpus_of_others_also_when_they_are_started_again():
             HOST,
             "127.0.0.1",
             dict(os.environ),
+            key=KEY,
             on_line=heard.lines.append,
             observe=heard.note,
             gives_way=True,

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
+from own_wire import WIRE
+
 from tfhet.cluster import free_ports
 from tfhet.placement import Pipeline
 from tfhet.planes.tf_service.engine import whole_engine
@@ -38,15 +40,15 @@ def test_a_reader_that_has_not_renewed_its_mark_does_not_stand(served):
 def test_a_dispatcher_with_a_journal_keeps_a_mark_and_a_fresh_one_has_none(tmp_path):
     (port,) = free_ports(1)
     generation = reader(f"127.0.0.1:{port}", "job")
-    dispatcher = ENGINE.dispatcher(port, str(tmp_path))
+    dispatcher = ENGINE.dispatcher(WIRE, port, str(tmp_path))
     generation.agree()
     dispatcher.stop()
     del dispatcher
-    dispatcher = ENGINE.dispatcher(port, str(tmp_path))
+    dispatcher = ENGINE.dispatcher(WIRE, port, str(tmp_path))
     assert generation.stands()
     dispatcher.stop()
     del dispatcher
-    dispatcher = ENGINE.dispatcher(port)
+    dispatcher = ENGINE.dispatcher(WIRE, port)
     assert not generation.stands()
     generation.agree()
     assert generation.generation == 2 and generation.stands()
@@ -60,6 +62,6 @@ def test_a_dispatcher_that_is_being_started_is_waited_for():
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(generation.stands)
         assert not answer.done()
-        dispatcher = ENGINE.dispatcher(port)
+        dispatcher = ENGINE.dispatcher(WIRE, port)
         assert answer.result(30) is False
     dispatcher.stop()

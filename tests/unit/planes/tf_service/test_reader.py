@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from fake_clock import FakeClock
+from own_wire import WIRE
 
 from tfhet.clock import SYSTEM
 from tfhet.cluster import free_ports
@@ -34,8 +35,8 @@ ENGINE = whole_engine()
 @contextlib.contextmanager
 def service() -> Iterator[str]:
     ports = free_ports(2)
-    dispatcher = ENGINE.dispatcher(ports[0])
-    worker = ENGINE.worker(ports[1], "127.0.0.1", f"127.0.0.1:{ports[0]}")
+    dispatcher = ENGINE.dispatcher(WIRE, ports[0])
+    worker = ENGINE.worker(WIRE, ports[1], "127.0.0.1", f"127.0.0.1:{ports[0]}")
     try:
         yield f"127.0.0.1:{ports[0]}"
     finally:
@@ -131,15 +132,15 @@ class Renewed:
 
     def __init__(self) -> None:
         self.ports = free_ports(3)
-        self.dispatcher = ENGINE.dispatcher(self.ports[0])
+        self.dispatcher = ENGINE.dispatcher(WIRE, self.ports[0])
         self.address = f"127.0.0.1:{self.ports[0]}"
-        self.workers = [ENGINE.worker(port, "127.0.0.1", self.address) for port in self.ports[1:]]
+        self.workers = [ENGINE.worker(WIRE, port, "127.0.0.1", self.address) for port in self.ports[1:]]
 
     def renew(self) -> None:
         """Returns when the workers have come back, and dropped what they did for the old one."""
         self.dispatcher.stop()
         self.dispatcher = None  # its port is free when nobody holds it any more
-        self.dispatcher = ENGINE.dispatcher(self.ports[0])
+        self.dispatcher = ENGINE.dispatcher(WIRE, self.ports[0])
         deadline = SYSTEM.monotonic() + 30
         while self.dispatcher.num_workers() < 2 or any(worker.num_tasks() for worker in self.workers):
             assert SYSTEM.monotonic() < deadline, "the workers did not come back"

@@ -4,8 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from tfhet.planes.tf_service import server
+from tfhet.planes.tf_service import Wire, server
 from tfhet.planes.tf_service.engine import Engine
+
+WIRE = Wire("a-protocol")
 
 
 class Making:
@@ -28,17 +30,17 @@ class Making:
 
 def test_a_worker_is_known_by_the_address_that_it_was_told_and_never_as_localhost():
     engine = Making()
-    engine.worker(6001, "10.0.3.7", "algo-1:6000")
+    engine.worker(WIRE, 6001, "10.0.3.7", "algo-1:6000")
     (config,) = engine.made
     assert (config["worker_address"], config["data_transfer_address"]) == ("10.0.3.7:6001", "10.0.3.7:6001")
-    assert (config["dispatcher_address"], config["port"], config["protocol"]) == ("algo-1:6000", 6001, "grpc")
+    assert (config["dispatcher_address"], config["port"], config["protocol"]) == ("algo-1:6000", 6001, WIRE.protocol)
     assert "localhost" not in str(config)
 
 
 def test_lost_workers_and_clients_are_noticed_in_seconds():
     engine = Making()
-    engine.worker(6001, "10.0.3.7", "algo-1:6000")
-    engine.dispatcher(6000)
+    engine.worker(WIRE, 6001, "10.0.3.7", "algo-1:6000")
+    engine.dispatcher(WIRE, 6000)
     worker, dispatcher = engine.made
     assert worker["heartbeat_interval_ms"] <= 2_000
     assert worker["dispatcher_timeout_ms"] <= 120_000
@@ -48,8 +50,8 @@ def test_lost_workers_and_clients_are_noticed_in_seconds():
 
 def test_a_dispatcher_keeps_a_journal_where_it_is_given_a_folder():
     engine = Making()
-    engine.dispatcher(6000, "/somewhere")
-    engine.dispatcher(6000)
+    engine.dispatcher(WIRE, 6000, "/somewhere")
+    engine.dispatcher(WIRE, 6000)
     assert [(made["work_dir"], made["fault_tolerant_mode"]) for made in engine.made] == [
         ("/somewhere", True),
         ("", False),
@@ -59,8 +61,8 @@ def test_a_dispatcher_keeps_a_journal_where_it_is_given_a_folder():
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (["worker", "--port", "1"], "a worker needs --address and --dispatcher"),
-        (["worker", "--port", "1", "--address", "algo-1"], "a worker needs --address and --dispatcher"),
+        (["worker", "--port", "1"], "a server needs --address and --folder"),
+        (["worker", "--port", "1", "--address", "algo-1", "--folder", "/tmp"], "a worker needs --dispatcher"),
         (["dispatcher"], "--port"),
         (["clerk", "--port", "1"], "invalid choice"),
     ],

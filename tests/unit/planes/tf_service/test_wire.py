@@ -11,7 +11,6 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import psutil
 import pytest
@@ -22,7 +21,7 @@ from tfhet.errors import UsageError
 from tfhet.planes import private
 from tfhet.planes.tf_service.wire import Wire
 
-KEY = bytes(range(32))
+KEY = bytes(range(1, 33))
 SHARDING = tf.data.experimental.service.ShardingPolicy.DYNAMIC
 
 
@@ -103,45 +102,47 @@ def check(data: tf.data.Dataset, count: int = 60) -> None:
     assert sorted(seen) == list(range(count))
 
 
-def test_batches_arrive_whole_in_shared_memory(served):
-    check(served.read(elements()))
-
-
-def test_batches_that_are_kept_stay_as_they_are(served):
-    kept = list(served.read(elements(100)))  # more than there are segments
-    check(tf.data.Dataset.from_generator(lambda: kept, output_signature=elements(1).element_spec), 100)
-
-
-def test_compressed_batches_arrive(served):
-    check(served.read(elements(), compression="AUTO"))
-
-
-# What another process does, which is of the job as `name`: its batches come over TCP, as from another host.
+# A reader in another process, of the host NAME. Of the servers' own host it gets batches in shared memory, else over TCP.
 OTHER = """
 import sys
 import tensorflow as tf
-from tests.unit.planes.tf_service.test_wire import KEY, Served, check, elements
+from test_wire import KEY, Served, check, elements
 from tfhet.planes.tf_service.wire import Wire
-wire = Wire.join(KEY, "another-host", encrypted=sys.argv[1] == "encrypted")
-check(Served(wire, sys.argv[2], (), 100).read(elements(), wire))
-print("whole")
+
+name, how, dispatcher = sys.argv[1:]
+wire = Wire.join(KEY, name, encrypted=how == "encrypted")
+served = Served(wire, dispatcher, (), made=abs(hash((name, how))))
+check(served.read(elements(), compression="AUTO" if how == "compressed" else None))
+if how == "kept":
+    kept = list(served.read(elements(100)))  # more than there are segments
+    again = tf.data.Dataset.from_generator(lambda: kept, output_signature=elements(1).element_spec)
+    check(served.read(elements()))
+    check(again, 100)
+shared = "tfhet-batch" in open("/proc/self/maps").read()
+print("whole", "shared" if shared else "sent")
 """
 
 
-def other(how: str, served: Served) -> subprocess.CompletedProcess[str]:
-    root = Path(__file__).parents[4]
-    env = {**os.environ, "PYTHONPATH": str(root), "TF_CPP_MIN_LOG_LEVEL": "3"}
-    command = [sys.executable, "-c", OTHER, how, served.dispatcher]
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
+def other(name: str, how: str, served: Served) -> str:
+    """What the other process prints."""
+    env = {**os.environ, "PYTHONPATH": ":".join(sys.path), "TF_CPP_MIN_LOG_LEVEL": "3"}
+    command = [sys.executable, "-c", OTHER, name, how, served.dispatcher]
+    return subprocess.run(command, env=env, check=True, stdout=subprocess.PIPE, text=True, timeout=120).stdout
 
 
-def test_another_host_gets_its_batches_over_tcp(served):
-    assert other("plain", served).stdout == "whole\n"
+@pytest.mark.parametrize("how", ["plain", "kept", "compressed"])
+def test_a_process_of_the_same_host_gets_batches_in_shared_memory(served, how):
+    assert other("127.0.0.1", how, served) == "whole shared\n"
+
+
+@pytest.mark.parametrize("how", ["plain", "compressed"])
+def test_another_host_gets_its_batches_over_tcp(served, how):
+    assert other("another-host", how, served) == "whole sent\n"
 
 
 def test_another_host_gets_encrypted_batches(folder):
     for served in serving(Wire.join(KEY, "127.0.0.1", folder=folder, encrypted=True)):
-        assert other("encrypted", served).stdout == "whole\n"
+        assert other("another-host", "encrypted", served) == "whole sent\n"
 
 
 def test_servers_listen_on_loopback_only(served):
