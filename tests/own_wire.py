@@ -19,3 +19,4 @@ def _own_wire() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(wire._own, "wire", WIRE)
         yield
+    _FOLDER.cleanup()

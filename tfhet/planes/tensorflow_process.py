@@ -33,7 +33,9 @@ _NOISE = re.compile(
     # The servers of tf.data service begin and end, and count the workers that they might have (2.15.1 and 2.21).
     r"|\bdispatcher_impl\.cc:\d+\] (Attempting to restore dispatcher state from |No journal found\. Starting "
     r"|Started tf\.data service dispatcher with config: )"
-    r"|\bserver_lib\.cc:\d+\] (Started tf\.data |Shut down )\w+Server |\bworker_impl\.cc:\d+\] Worker registered with "
+    r"|\bserver_lib\.cc:\d+\] ((Started tf\.data |Shut down )\w+Server |Data transfer server started at )"
+    r"|\bdata_service_client\.cc:\d+\] Successfully started client for data transfer protocol "
+    r"|\bworker_impl\.cc:\d+\] Worker registered with "
     r"|\bdispatcher_impl\.cc:\d+\] (Error updating the optimal number of workers metric in"
     r"|Failed to report (target )?processing time for Iteration \d+ and .* to"
     r"|Failed to remove consumer with ID \d+ for Iteration \d+ from) tf\.data service AutoScaler: "

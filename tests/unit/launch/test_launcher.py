@@ -327,9 +327,10 @@ def test_a_metric_line_is_written_once_more_for_cloudwatch_where_that_is_wanted(
     assert "_aws" not in capfd.readouterr().out
 
 
-def test_the_script_hears_who_serves(serving, capfd):
-    assert serving(SENDS + "print('hosts', rank.parse_order(channel.receive(5)))") == 0
-    assert "[t1/0] hosts ServingHosts(hosts=('t1',), is_complete=True)" in capfd.readouterr().out
+def test_the_script_gets_the_key_of_the_data_plane_and_hears_who_serves(serving, capfd):
+    hears = "print('hosts', len(rank.parse_order(channel.receive(5)).key), rank.parse_order(channel.receive(5)))"
+    assert serving(SENDS + hears) == 0
+    assert "[t1/0] hosts 64 ServingHosts(hosts=('t1',), is_complete=True)" in capfd.readouterr().out
 
 
 @pytest.mark.parametrize(("code", "expected"), [(143, 143), (7, 7), (0, 0)])

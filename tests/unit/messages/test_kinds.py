@@ -41,7 +41,8 @@ MESSAGES: Mapping[Any, st.SearchStrategy[Any]] = {
         st.builds(rank.Delivered, counts, texts, st.none() | counts, counts),
         st.builds(MetricLine, counts, counts, amounts, amounts, amounts, st.none() | st.floats(allow_nan=False)),
     ),
-    rank.ORDERS: st.builds(rank.ServingHosts, st.lists(texts, max_size=3).map(tuple), st.booleans()),
+    rank.ORDERS: st.builds(rank.ServingHosts, st.lists(texts, max_size=3).map(tuple), st.booleans())
+    | st.builds(rank.Key, st.binary(min_size=32, max_size=32).map(bytes.hex)),
     server.REPORTS: st.one_of(
         st.builds(server.Ready, st.integers(1, 65535), objects),
         st.builds(server.Registered, counts),

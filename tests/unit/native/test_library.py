@@ -157,9 +157,12 @@ def test_the_kernels_of_a_wheel_are_built_for_every_level_and_only_where_they_di
     import wheel_kernels
 
     assert set(wheel_kernels.FLAGS) == set(kernels.LEVELS)
+    (folder / "wire").mkdir()
+    (folder / "wire" / "wire.cc").write_text("extern int nothing;\n")
     made = wheel_kernels.build()
     assert sorted(str(path.relative_to(made)) for path in made.rglob("*.so")) == [
         "x86-64-v3/doubled.so",
+        "x86-64-v3/wire.so",
         "x86-64-v4/doubled.so",
     ]
 

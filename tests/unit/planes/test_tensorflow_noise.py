@@ -53,6 +53,10 @@ NO_CUDA = f"{AT}I {CUDA}] Could not find cuda drivers on your machine, GPU will 
         f"{AT}I {IMPL}:229] Attempting to restore dispatcher state from journal in /opt/ml/tfhet/journal",
         f"{AT}I {IMPL}:236] No journal found. Starting dispatcher from new state.",
         f"{AT}I tensorflow/core/data/service/server_lib.cc:82] Started tf.data DispatchServer running at 0.0.0.0:40247",
+        f"{AT}I tensorflow/core/data/service/server_lib.cc:203] Data transfer server started at 0.0.0.0:40247 for "
+        "protocol tfhet-43783fa0e476c499 for worker 127.0.0.1:33593",
+        f"{NEW}data_service_client.cc:349] Successfully started client for data transfer protocol "
+        "'tfhet-43783fa0e476c499' for worker '127.0.0.1:33593'.",
         f"{NEW}server_lib.cc:100] Shut down WorkerServer server running at port 42993",
         f"{AT}I tensorflow/core/data/service/worker_impl.cc:183] Worker registered with dispatcher running at "
         "algo-2:6000",
