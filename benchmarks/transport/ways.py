@@ -43,6 +43,8 @@ class Rival:
     """Packages that `--peers install` puts into a folder of its own; () for those of this environment."""
     dependencies: bool = True
     """Whether that includes what the packages ask for."""
+    huge_pages: bool = False
+    """Whether its processes have pages of 2 MiB, as those of a job."""
 
     def missing(self) -> str | None:
         """Why it cannot be measured; None when it can."""
@@ -55,11 +57,16 @@ class Rival:
 
     def environment(self) -> Mapping[str, str]:
         """The environment of its processes."""
-        return Place.of(self).environment() if self.requires else environment()
+        env = Place.of(self).environment() if self.requires else environment()
+        return in_huge_pages(env) if self.huge_pages else env
 
 
 _HERE = "benchmarks.transport"
 RIVALS = (
+    *(
+        Rival(f"service_{way}", (), f"{_HERE}.service:receive_{way}", f"{_HERE}.service:send_{way}", huge_pages=True)
+        for way in ("open", "encrypted", "shared")
+    ),
     Rival(RAW_SOCKET, (), f"{_HERE}.raw_socket:receive", f"{_HERE}.raw_socket:send"),
     Rival(RAW_GRPC, ("grpc",), f"{_HERE}.raw_grpc:receive", f"{_HERE}.raw_grpc:send"),
     Rival("torch", ("torch",), f"{_HERE}.torch_loader:read"),

@@ -167,6 +167,6 @@ def notes(job: Job) -> Iterator[str]:
     if job.ranks > 1 and job.start == ALONE:
         yield f"each launcher of {job.dnn.name} starts {job.dnn.ranks} ranks itself: the image needs Horovod with Gloo"
     if hetero and not job.vpc:
-        yield "no vpc: tf.data service knows no authentication, so keep strangers out with a security group"
+        yield "no vpc: Horovod's ranks know no authentication, so keep strangers out with a security group"
     if not job.checkpoints and not job.spot:
         yield "no checkpoints: a job that ends early begins from nothing"

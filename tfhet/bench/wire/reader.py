@@ -44,16 +44,30 @@ def batch(dtype: str, size: int, index: tf.Tensor | int) -> tf.Tensor:
     return whole if kind == tf.uint8 else tf.cast(whole, kind) / 255.0
 
 
-def read(key: str, dispatcher: str, workers: int, rank: int, dtype: str, size: int, compression: str) -> End:
+OTHER_HOST = "another-host"
+"""A reader that calls its host so gets batches over TCP, as between hosts."""
+
+
+def read(
+    key: str,
+    dispatcher: str,
+    workers: int,
+    rank: int,
+    dtype: str,
+    size: int,
+    compression: str,
+    host: str = OTHER_HOST,
+    encrypted: bool = False,
+) -> End:
     """Opens a reader of the job of all ranks; rank 0 registers the data set and reports `wire_bytes` of a batch. key:
-    of the job, in hexadecimal digits."""
+    of the job, in hexadecimal digits; "": of TensorFlow's own servers. host: name of the reader's."""
     import tensorflow as tf
     from tensorflow.python.data.experimental.ops import compression_ops
 
     from tfhet.placement import without_autotune
     from tfhet.planes.tf_service import Transport, Wire
 
-    wire = Wire.join(bytes.fromhex(key), "another-host")  # so that batches go over TCP, as between hosts
+    wire = Wire.join(bytes.fromhex(key), host, encrypted=encrypted) if key else Wire("grpc")
     transport = Transport(compression="AUTO" if compression == SNAPPY else None)
     # Converted by AutoGraph the function would leave a file in the folder for temporary ones.
     make = tf.autograph.experimental.do_not_convert(functools.partial(batch, dtype, size))

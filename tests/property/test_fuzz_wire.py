@@ -1,0 +1,271 @@
+"""Strangers at the ports of a dispatcher and a worker: none gets a byte of data, and readers do not notice.
+
+What they send is drawn with a seed: beginnings of real conversations, changed, cut and lengthened, and rubbish. Some
+know the key, as a member of another version would, and send rubbish after the proofs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import hmac
+import os
+import random
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pytest
+import tensorflow as tf
+from own_wire import KEY, WIRE, _own_wire  # noqa: F401
+from rubbish import FULL
+
+from tfhet.cluster import free_ports
+from tfhet.planes.tf_service import Fleet, Transport
+
+INPUTS = 50_000 if FULL else 2_000
+HERE = "127.0.0.1"
+NONCE_BYTES = 32
+CONTROL, BATCHES, ENCRYPTED, SHARED = 2, 0, 1, 3
+
+
+@dataclass
+class Service:
+    """A dispatcher and a worker, processes of their own."""
+
+    fleet: Fleet
+    ports: tuple[int, ...]
+    lines: list[str]
+    pids: dict[str, int]
+    read: int = 0
+
+    def serves(self, count: int = 200) -> bool:
+        """Whether a reader gets all of a data set, from processes that are still the first ones."""
+        self.read += 1
+        dispatcher, name, data = f"{HERE}:{self.ports[0]}", f"read-{self.read}", tf.data.Dataset.range(count)
+        Transport().publish(WIRE, dispatcher, data, name)
+        found = sorted(int(i) for i in Transport().read(WIRE, dispatcher, name, data.element_spec, "dynamic"))
+        return found == list(range(count)) and self.fleet.pids == self.pids and self.fleet.workers_registered == 1
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    lines: list[str] = []
+    loop, ports = asyncio.new_event_loop(), free_ports(2)
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+
+    def run(work: object) -> None:
+        asyncio.run_coroutine_threadsafe(work, loop).result(120)  # type: ignore[arg-type]
+
+    async def start() -> None:
+        await fleet.start_dispatcher(ports[0], 60)
+        await fleet.start_workers(ports[1:], f"{HERE}:{ports[0]}", 60)
+        async with asyncio.timeout(60):
+            while fleet.workers_registered != 1:
+                await asyncio.sleep(0.05)
+
+    fleet = Fleet("algo-1", HERE, dict(os.environ), key=KEY, on_line=lines.append)
+    try:
+        run(start())
+        yield Service(fleet, ports, lines, fleet.pids)
+    finally:
+        run(fleet.stop())
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def hello(mode: int, name: bytes = HERE.encode(), nonce: bytes = bytes(NONCE_BYTES)) -> bytes:
+    return b"tfhet-w1" + bytes([mode, len(name)]) + nonce + name
+
+
+def received(one: socket.socket, most: int = 1 << 16) -> bytes:
+    """All that the other side sends until it ends the connection, or has sent `most` bytes."""
+    got = b""
+    with contextlib.suppress(OSError):
+        while len(got) < most and (more := one.recv(most - len(got))):
+            got += more
+    return got
+
+
+def converse(port: int, opening: bytes, key: bytes | None, later: bytes) -> bytes:
+    """Sends an opening, the proof of a key or what is in its place, and something more; returns what came after the
+    nonce of the server, and, for a real key, after its proof."""
+    with (
+        socket.create_connection((HERE, port), timeout=60) as one,
+        contextlib.suppress(OSError),
+    ):
+        one.sendall(opening)
+        if key is not None and len(nonce := received(one, NONCE_BYTES)) == NONCE_BYTES:
+            said = opening + nonce
+            one.sendall(hmac.new(key, b"client" + said, hashlib.sha256).digest())
+            if received(one, 32) != hmac.new(key, b"server" + said, hashlib.sha256).digest():
+                return received(one)
+            one.sendall(later)
+            one.shutdown(socket.SHUT_WR)
+            return received(one)
+        one.sendall(later)
+        one.shutdown(socket.SHUT_WR)
+        return received(one)[NONCE_BYTES:]
+    return b""
+
+
+def test_the_key_opens_what_it_should(service):
+    """The conversations below would be no test if they were wrong in form."""
+    request = bytes(4) + (2).to_bytes(4, "little") + b"\x08\x07"  # GetElementRequest: task 7, of which no worker knows
+    answer = converse(service.ports[1], hello(BATCHES), KEY, request)
+    assert b"Task 7 not found" in answer or b"task 7" in answer.lower(), answer
+
+
+@pytest.mark.parametrize("mode", [CONTROL, BATCHES, ENCRYPTED, SHARED])
+def test_a_wrong_key_opens_nothing(service, mode):
+    for port in service.ports:
+        assert converse(port, hello(mode), bytes(32), bytes(64)) == b""
+
+
+def test_the_key_does_not_open_a_host_that_was_dialled_by_another_name(service):
+    for port in service.ports:
+        assert converse(port, hello(BATCHES, b"another-host"), KEY, bytes(64)) == b""
+
+
+def test_shared_memory_is_not_to_be_had_over_the_network(service):
+    assert converse(service.ports[1], hello(SHARED), KEY, bytes(64)) == b""
+
+
+def test_rubbish_is_survived(service):
+    seeds = [
+        (hello(mode), key, later)
+        for mode in (CONTROL, BATCHES, ENCRYPTED, SHARED)
+        for key in (None, bytes(32), KEY)
+        for later in (
+            bytes(40),
+            bytes(4) + b"\xff" * 4,
+            (9).to_bytes(4, "little") * 4,
+            b"\x16\x03\x01\x02\x00" + bytes(80),
+        )
+    ]
+
+    def one(number: int) -> bytes:
+        draw = random.Random(number)
+        opening, key, later = draw.choice(seeds)
+        if draw.random() < 0.5:
+            at = draw.randrange(len(opening))
+            opening = draw.choice(
+                [opening[:at], opening[:at] + draw.randbytes(1) + opening[at + 1 :], draw.randbytes(at)]
+            )
+        later = (
+            later + draw.randbytes(draw.choice([0, 0, 3, 200])) if draw.random() < 0.5 else later[: draw.randrange(9)]
+        )
+        got = converse(draw.choice(service.ports), opening, key, later)
+        return b"" if key == KEY else got
+
+    with ThreadPoolExecutor(16) as pool:
+        assert not any(pool.map(one, range(INPUTS), chunksize=50))
+    assert service.serves()
+
+
+def test_connections_that_say_nothing_keep_no_reader_out(service):
+    with contextlib.ExitStack() as stack:
+        for number in range(600):
+            one = stack.enter_context(socket.create_connection((HERE, service.ports[number % 2]), timeout=60))
+            one.sendall(hello(CONTROL)[: number % 42])
+        assert service.serves()
+
+
+def relay(target: int, seen: list[bytes], spoils: bool = False) -> tuple[int, socket.socket]:
+    """Passes connections to 127.0.0.1:`target` on, and notes what clients say. spoils: puts a byte into what the server
+    says after the proofs. Returns its port and its listening socket."""
+    listening = socket.create_server((HERE, 0))
+
+    def carry(there: socket.socket, back: socket.socket, is_client: bool) -> None:
+        passed = 0
+        with contextlib.suppress(OSError):
+            while data := there.recv(1 << 16):
+                if is_client:
+                    seen.append(data)
+                elif spoils and passed >= 64:
+                    data = b"\0" + data
+                passed += len(data)
+                back.sendall(data)
+        with contextlib.suppress(OSError):
+            back.shutdown(socket.SHUT_WR)
+
+    def accept() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                one, _ = listening.accept()
+                other = socket.create_connection((HERE, target))
+                for way in ((one, other, True), (other, one, False)):
+                    threading.Thread(target=carry, args=way, daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    return listening.getsockname()[1], listening
+
+
+REGISTERS = """
+import sys
+import tensorflow as tf
+from own_wire import WIRE
+from tfhet.planes.tf_service import Transport
+Transport().publish(WIRE, sys.argv[1], tf.data.Dataset.range(3), "a-word-that-is-secret")
+"""
+
+
+def registers(dispatcher: str, timeout: float) -> subprocess.CompletedProcess[bytes]:
+    env = {**os.environ, "PYTHONPATH": ":".join(sys.path), "TF_CPP_MIN_LOG_LEVEL": "3"}
+    return subprocess.run([sys.executable, "-c", REGISTERS, dispatcher], env=env, timeout=timeout, capture_output=True)
+
+
+def test_a_relay_reads_nothing_and_what_it_has_seen_opens_nothing(service):
+    seen: list[bytes] = []
+    port, listening = relay(service.ports[0], seen)
+    with listening:
+        assert registers(f"{HERE}:{port}", 60).returncode == 0
+    said = b"".join(seen)
+    assert said.startswith(b"tfhet-w1") and len(said) > 500
+    assert b"secret" not in said and b"RegisterDataset" not in said and b"PRI * HTTP/2" not in said
+    with socket.create_connection((HERE, service.ports[0]), timeout=60) as one:
+        with contextlib.suppress(OSError):
+            one.sendall(said)  # replayed
+        assert len(received(one)) <= NONCE_BYTES
+    assert service.serves()
+
+
+def test_a_relay_that_speaks_itself_ends_its_connection_and_nothing_else(service):
+    port, listening = relay(service.ports[0], [], spoils=True)
+    with listening, pytest.raises(subprocess.TimeoutExpired):  # TensorFlow asks again for an hour
+        registers(f"{HERE}:{port}", 12)
+    assert service.serves()
+
+
+PLAIN = """
+import sys
+import tensorflow as tf
+service = tf.data.experimental.service
+dispatcher = sys.argv[1]
+try:
+    worker = service.WorkerServer(service.WorkerConfig(dispatcher, dispatcher_timeout_ms=3_000))
+    print("REGISTERED a worker")
+except (RuntimeError, tf.errors.OpError):
+    pass
+service.register_dataset(f"grpc://{dispatcher}", tf.data.Dataset.range(3))
+print("REGISTERED data")
+"""
+
+
+def test_tensorflow_without_the_key_registers_no_worker_and_no_data(service, tmp_path):
+    env = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    for port in service.ports:
+        with (
+            open(tmp_path / "said", "w+") as said,
+            contextlib.suppress(subprocess.TimeoutExpired),
+        ):  # it asks for an hour
+            subprocess.run([sys.executable, "-c", PLAIN, f"{HERE}:{port}"], env=env, timeout=15, stdout=said)
+        assert "REGISTERED" not in (tmp_path / "said").read_text()
+    assert service.serves()
