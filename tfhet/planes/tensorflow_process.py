@@ -35,6 +35,8 @@ _NOISE = re.compile(
     r"|Started tf\.data service dispatcher with config: )"
     r"|\bserver_lib\.cc:\d+\] ((Started tf\.data |Shut down )\w+Server |Data transfer server started at )"
     r"|\bdata_service_client\.cc:\d+\] Successfully started client for data transfer protocol "
+    # The error of a pipeline, which TensorFlow takes for one of the wire and asks for again (native/wire/refusal.h).
+    r"|\bdata_service_client\.cc:\d+\] Failed to use alternative data transfer protocol "
     r"|\bworker_impl\.cc:\d+\] Worker registered with "
     r"|\bdispatcher_impl\.cc:\d+\] (Error updating the optimal number of workers metric in"
     r"|Failed to report (target )?processing time for Iteration \d+ and .* to"

@@ -14,6 +14,7 @@
 #include <set>
 #include <thread>
 
+#include "refusal.h"
 #include "secure.h"
 
 namespace tfhet {
@@ -326,11 +327,13 @@ class Tunnels {
   explicit Tunnels(const Job& job) : job_(job) {}
 
   // Where this process's gRPC dials to reach `target`, HOST:PORT. Raises Broken.
-  std::string to(const std::string& target) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    std::unique_ptr<Tunnel>& one = by_target_[target];
-    if (!one) one = std::make_unique<Tunnel>(job_, target);
-    return one->address;
+  std::string to(const std::string& target) { return tunnel(target).address; }
+
+  // From now on, connections to `target` are answered with an error.
+  void refuse(const std::string& target, const Refusal& refusal) {
+    Tunnel& one = tunnel(target);
+    std::lock_guard<std::mutex> lock(one.mutex);
+    one.refusal = std::make_unique<Refusal>(refusal);
   }
 
  private:
@@ -355,17 +358,31 @@ class Tunnels {
     void carry(Socket& near) {
       if (!is_own(near)) return;
       quicken(near.fd());
+      if (std::unique_ptr<GrpcError> error = refused()) error->serve(near);
       const Moment until = after(kHandshakeSeconds);
       Socket far = dial(host, port, until, nullptr);
       prove_as_client(far, job.key, Mode::kControl, host, until);
       Tls tls(far, job.key, true, until);
       pump(near, far, tls);
     }
+    std::unique_ptr<GrpcError> refused() {
+      std::lock_guard<std::mutex> lock(mutex);
+      return refusal ? std::make_unique<GrpcError>(*refusal) : nullptr;
+    }
     const Job& job;
     std::string host, port, address;
+    std::mutex mutex;
+    std::unique_ptr<Refusal> refusal;
     Servants servants;
     std::unique_ptr<Acceptor> acceptor;
   };
+
+  Tunnel& tunnel(const std::string& target) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    std::unique_ptr<Tunnel>& one = by_target_[target];
+    if (!one) one = std::make_unique<Tunnel>(job_, target);
+    return *one;
+  }
 
   const Job& job_;
   std::mutex mutex_;

@@ -320,7 +320,7 @@ class Server : public data::DataTransferServer {
 // Reads a worker's batches, over as many connections as there are requests at a time.
 class Client : public data::DataTransferClient {
  public:
-  Client(Member& member, const std::string& target) : member_(member) {
+  Client(Member& member, const std::string& target) : member_(member), target_(target) {
     if (!split_target(target, &host_, &port_)) host_ = target, port_ = "0";
     std::lock_guard<std::mutex> lock(member_.mutex);
     member_.clients.insert(this);
@@ -341,6 +341,7 @@ class Client : public data::DataTransferClient {
     Status status;
     try {
       status = ask(bytes, &ending, &result);
+      if (!status.ok()) member_.tunnels.refuse(target_, {static_cast<int>(status.code()), std::string(status.message())});
     } catch (const std::exception& error) {
       status = errors::Unavailable("the worker at ", host_, ":", port_, ": ", error.what());
     }
@@ -415,6 +416,7 @@ class Client : public data::DataTransferClient {
   }
 
   Member& member_;
+  const std::string target_;
   std::string host_, port_;
   std::mutex mutex_;
   bool cancelled_ = false;
