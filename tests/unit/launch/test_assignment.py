@@ -141,7 +141,7 @@ def test_hosts_that_others_reach_need_a_secret_that_others_cannot_guess(environm
     del env["TFHET_SECRET"]
     assert Assignment.of(env, LaunchSettings()).secret.derived
     assert Assignment.of(environment_of("t1", data=()) | {"TFHET_ADDRESSES": "{}"}, LaunchSettings()).place.is_alone
-    for addresses in ("{}", '{"d1": "127.0.0.1"}', '{"d1": "10.0.0.1", "t1": "10.0.0.2"}', '{"d1": "a", "t1": "::1"}'):
+    for addresses in ("{}", '{"d1": "127.0.0.1"}', '{"d1": "10.0.0.1", "t1": "10.0.0.2"}'):
         with pytest.raises(UsageError, match="has no secret.*TFHET_SECRET.*tfhet_secret"):
             Assignment.of(env | {"TFHET_ADDRESSES": addresses}, LaunchSettings())
 
