@@ -137,11 +137,6 @@ class Place:
         return "127.0.0.1" if self.is_alone and not self.env.get(LISTEN_VARIABLE) else self.leader_address
 
     @property
-    def listens_everywhere(self) -> bool:
-        """Whether it is told to listen on all interfaces."""
-        return self.env.get(LISTEN_VARIABLE) in ("0.0.0.0", "::")
-
-    @property
     def mode(self) -> str:
         """`heterogeneous` where hosts have different roles, else `homogeneous`."""
         return "heterogeneous" if self.roles.other_hosts else "homogeneous"

@@ -14,7 +14,7 @@ from typing import Any
 from tfhet.clock import SYSTEM
 from tfhet.cluster import DATA, LISTEN_VARIABLE
 from tfhet.deadline import Deadline, in_thread
-from tfhet.errors import TfhetError, UsageError
+from tfhet.errors import TfhetError, UsageError, shown
 from tfhet.events import Event, Observer, ignore
 from tfhet.launch.assignment import Assignment
 from tfhet.launch.follower import Follower
@@ -272,12 +272,13 @@ class Launcher:
         part = "delivers data" if place.roles.current is DATA else f"role {place.roles.current.name}"
         if rank is not None and source is not None:
             part = f"rank {rank.rank} of {rank.size} ({source.words})"
-        open_ = f"; listens on all interfaces ({LISTEN_VARIABLE})" if place.listens_everywhere else ""
+        told = place.env.get(LISTEN_VARIABLE, "")
+        where = f"{shown(told)}{', all interfaces' * (told in ('0.0.0.0', '::'))} ({LISTEN_VARIABLE})"
         weak = "; secret derived from the job's name (set TFHET_SECRET for a real one)"
         facts = ", ".join(f"{name} {value}" for name, value in self._side.facts.items())
         plane = f"data plane {self.assignment.plane.name}" + (f" ({facts})" if facts else "")
         said = f"{place.mode} job: {part}, {plane}, group {place.identity.current_group}"
-        return said + open_ + (weak if self.assignment.secret.derived else "")
+        return said + f"; listens at {where}" * bool(told) + weak * self.assignment.secret.derived
 
     def _host_line(self) -> HostLine:
         role, group = self.place.roles.current.name, self.place.identity.current_group

@@ -110,18 +110,19 @@ def test_a_host_listens_at_the_address_at_which_others_reach_it(monkeypatch: pyt
 @pytest.mark.parametrize(
     ("address", "listen", "says"),
     [
-        ("192.0.2.1", "", "'192.0.2.1' is 192.0.2.1, not an address of this machine"),
-        ("balancer", "", "'balancer' is 192.0.2.8, 192.0.2.9, not an address of this machine"),
-        ("127.0.0.1", "192.0.2.1", "'192.0.2.1' is 192.0.2.1, not an address of this machine"),
-        ("own", "", "'own' is 127.0.1.1, not an address of this machine that others reach"),
-        ("nobody.invalid", "", "'nobody.invalid' is not known here"),
+        ("192.0.2.1", "", "'192.0.2.1' [(]192.0.2.1[)] is no address of this machine"),
+        ("balancer", "", "'balancer' [(]192.0.2.8, 192.0.2.9[)] is no address of this machine"),
+        ("127.0.0.1", "192.0.2.1", "'192.0.2.1' [(]192.0.2.1[)] is no address of this machine"),
+        ("own", "", "'own' [(]127.0.1.1[)] is no address of this machine that others reach"),
+        ("127.0.0.1", "a" * 70, "'a*' [(]not known here[)] is no address"),
+        ("nobody.invalid", "", "'nobody.invalid' [(]not known here[)] is no address"),
     ],
 )
 def test_where_a_host_cannot_listen_is_said_with_what_helps(
     monkeypatch: pytest.MonkeyPatch, address: str, listen: str, says: str
 ) -> None:
     names(monkeypatch, balancer="192.0.2.9 192.0.2.8", own="127.0.1.1")
-    with pytest.raises(UsageError, match=f"{says}.*; set TFHET_LISTEN to .* or to 0.0.0.0 for all its interfaces"):
+    with pytest.raises(UsageError, match=f"{says}.*; set TFHET_LISTEN to .* or to 0.0.0.0 for all interfaces"):
         listening(address, {"TFHET_LISTEN": listen})
 
 

@@ -128,10 +128,9 @@ def test_the_link_of_a_host_alone_is_on_the_loopback_unless_it_listens_elsewhere
     env = environment_of("t1", data=()) | {"TFHET_ADDRESSES": '{"t1": "10.0.0.2"}'}
     alone = Assignment.of(env, LaunchSettings()).place
     assert (alone.is_alone, alone.is_on_one_machine, alone.link_address) == (True, True, "127.0.0.1")
-    assert alone.listening(alone.link_address) == "127.0.0.1" and not alone.listens_everywhere
+    assert alone.listening(alone.link_address) == "127.0.0.1"
     told = Assignment.of(env | {"TFHET_LISTEN": "0.0.0.0"}, LaunchSettings()).place
     assert (told.link_address, told.listening(told.link_address)) == ("10.0.0.2", "0.0.0.0")
-    assert told.listens_everywhere
     place = assignment_of("d1").place
     assert (place.is_alone, place.is_on_one_machine, place.link_address) == (False, True, "127.0.0.1")
 

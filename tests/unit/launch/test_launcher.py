@@ -315,15 +315,17 @@ def test_prometheus_is_answered_while_the_script_runs_and_no_longer(launch, capf
 def test_an_address_of_another_machine_ends_the_job_and_names_what_helps(launch, capfd, tmp_path):
     away = {"TFHET_LISTEN": "192.0.2.1"}
     assert launch("print('trained')", "--metrics_port", str(free_ports(1)[0]), **away) == 2
-    assert "192.0.2.1, not an address of this machine" in failure(tmp_path) and "TFHET_LISTEN" in failure(tmp_path)
-    assert "no metrics at --metrics_port: '192.0.2.1' is" in capfd.readouterr().out
+    assert "(192.0.2.1) is no address of this machine" in failure(tmp_path) and "TFHET_LISTEN" in failure(tmp_path)
+    assert "no metrics at --metrics_port: '192.0.2.1' (" in capfd.readouterr().out
 
 
-def test_a_launcher_that_listens_on_all_interfaces_says_so(launch, capfd):
+def test_a_launcher_that_is_told_where_to_listen_says_so(launch, capfd):
     assert launch("print('trained')", TFHET_LISTEN="0.0.0.0") == 0
-    assert "; listens on all interfaces (TFHET_LISTEN)" in capfd.readouterr().out
+    assert "; listens at '0.0.0.0', all interfaces (TFHET_LISTEN)" in capfd.readouterr().out
+    assert launch("print('trained')", TFHET_LISTEN="127.0.0.1") == 0
+    assert "; listens at '127.0.0.1' (TFHET_LISTEN)" in capfd.readouterr().out
     assert launch("print('trained')") == 0
-    assert "all interfaces" not in capfd.readouterr().out
+    assert "listens at" not in capfd.readouterr().out
 
 
 def test_a_port_for_prometheus_that_is_taken_ends_no_job(launch, capfd):

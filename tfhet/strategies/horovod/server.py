@@ -14,9 +14,6 @@ from tfhet.cluster import is_loopback
 
 logger = logging.getLogger(__name__)
 
-NAMED_REFUSALS = 10
-"""Number of different addresses whose refusal is logged."""
-
 
 class _Handler(RendezvousHandler):
     def do_HEAD(self) -> None:
@@ -42,7 +39,7 @@ class RendezvousServer(RendezvousHTTPServer):
         peer = str(client_address[0])
         if peer in self._peers or is_loopback(peer) or peer == request.getsockname()[0]:
             return True
-        if peer not in self._refused and len(self._refused) < NAMED_REFUSALS:
+        if peer not in self._refused and len(self._refused) < 10:
             self._refused.add(peer)
             logger.warning("the ranks' rendezvous refuses %s, which is no address of a host of this job", peer)
         return False
