@@ -126,9 +126,9 @@ class Place:
 
     @property
     def is_on_one_machine(self) -> bool:
-        """Whether all launchers of the job run on one machine: on one host, or on hosts with loopback addresses."""
-        hosts = {*self.roles.other_hosts, *self.roles.dnn_hosts}
-        return self.is_alone or all(is_loopback(self.address(host)) for host in hosts)
+        """Whether only one machine reaches the launchers: on one host, or on hosts with loopback addresses."""
+        hosts, told = (*self.roles.other_hosts, *self.roles.dnn_hosts), self.env.get(LISTEN_VARIABLE)
+        return is_loopback(told or "::1") and (self.is_alone or all(is_loopback(self.address(host)) for host in hosts))
 
     @property
     def link_address(self) -> str:

@@ -41,8 +41,8 @@ class Assignment:
         made = cls(place, settings, plane, strategies.chosen(settings.strategy, place.size), secret)
         if secret.derived and not place.is_on_one_machine:
             raise UsageError(
-                "this job of several hosts has no secret, so whoever knows its name could join it: set "
-                f"{SECRET_VARIABLE}, or the hyperparameter tfhet_secret, to the same random text on all of them "
+                "other machines reach this job, which has no secret, so whoever knows its name could join it: set "
+                f"{SECRET_VARIABLE}, or the hyperparameter tfhet_secret, to the same random text on all its hosts "
                 "(`tfhet submit` does)"
             )
         if made.metrics_port in ports.every:

@@ -170,7 +170,7 @@ def test_arguments_that_cannot_be_are_wrong_use(environment_of, tmp_path, capsys
 def test_hosts_without_a_secret_are_refused_before_any_work(environment_of, tmp_path, capsys):
     env = environment_of("d1") | {"TFHET_ADDRESSES": '{"d1": "10.0.0.1", "t1": "10.0.0.2"}', "TFHET_SECRET": ""}
     assert main([], env) == 2
-    assert "this job of several hosts has no secret" in capsys.readouterr().err
+    assert "other machines reach this job, which has no secret" in capsys.readouterr().err
     assert "set TFHET_SECRET" in (tmp_path / "d1" / "output" / "failure").read_text()
 
 
