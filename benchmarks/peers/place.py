@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from tfhet.cluster import cache_dir, environment
+from tfhet.cluster import cache_dir, environment, own_folder
 from tfhet.errors import TfhetError
 
 INSTALL, NONE = "install", "none"
@@ -64,8 +64,8 @@ class Place:
 
     @property
     def installed(self) -> bool:
-        """Whether the folder is there."""
-        return self.folder.is_dir()
+        """Whether the folder is there. Raises UsageError where others may have put packages there."""
+        return self.folder.is_dir() and own_folder(self.cache).is_dir()
 
     def environment(self) -> dict[str, str]:
         """Of the peer's process: its packages before those of this one, and nobody asks the network for news."""
@@ -100,7 +100,8 @@ class Place:
         """Puts the packages into the folder, whole or not at all. Raises TfhetError with the installer's last words."""
         if self.installed or not self.peer.requires:
             return self.folder
-        self.cache.mkdir(parents=True, exist_ok=True)
+        self.cache.parent.mkdir(parents=True, exist_ok=True)
+        own_folder(self.cache)
         with tempfile.TemporaryDirectory(prefix=f".{self.peer.name}-", dir=self.cache) as scratch:
             target = Path(scratch) / "packages"
             command = [*_installer(environment()), "--target", str(target)]

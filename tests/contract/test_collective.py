@@ -36,7 +36,7 @@ def solo() -> list[dict[str, Any]]:
 
 def horovod(folder: Path) -> list[dict[str, Any]]:
     ring = Ring(["localhost"], RANKS)
-    ring.open("127.0.0.1", "lo")
+    ring.open("127.0.0.1", "lo", "127.0.0.1", ())
     ranks: list[subprocess.Popen] = []
     try:
         for rank in range(RANKS):

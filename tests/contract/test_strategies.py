@@ -63,7 +63,7 @@ def test_ranks_meet_and_nothing_listens_after_that(strategy):
         strategy.check({})
         return
     meeting.load()
-    order = meeting.open("127.0.0.1", "lo")
+    order = meeting.open("127.0.0.1", "lo", "127.0.0.1", ())
     assert json.loads(json.dumps(order)) == order
     strategy.check(order)
     socket.create_connection(("127.0.0.1", order["port"]), 5.0).close()
@@ -83,7 +83,7 @@ def test_a_meeting_that_was_not_opened_can_be_closed(strategy):
 def test_every_rank_gets_a_place_of_its_own_and_keeps_its_variables(strategy):
     meeting, mine = met(strategy), {"PATH": "/bin", "MINE": "1"}
     try:
-        order = {} if meeting is None else meeting.open("127.0.0.1", "lo")
+        order = {} if meeting is None else meeting.open("127.0.0.1", "lo", "127.0.0.1", ())
         places = [strategy.environment(order, host, rank, mine) for host, rank in ranks_of(strategy)]
     finally:
         if meeting is not None:

@@ -172,15 +172,16 @@ class Started:
 
 @pytest.fixture
 def started(tmp_path: Path, repository: Path) -> Iterator[Callable[..., Started]]:
-    """`started(*launcher_arguments, data=1, dnn=1, ranks=2, ...)`; it is ended with the test."""
+    """`started(*launcher_arguments, how=(), data=1, dnn=1, ranks=2, ...)`; it is ended with the test. how: options of
+    the simulator."""
     begun: list[Started] = []
 
-    def start(*arguments: object, **shape: object) -> Started:
+    def start(*arguments: object, how: Sequence[str] = (), **shape: object) -> Started:
         described = cluster(**shape)  # type: ignore[arg-type]
         file = tmp_path / "cluster.yaml"
         file.write_text(json.dumps(dataclasses.asdict(described)))  # JSON is YAML
         launcher = [str(repository / "scripts" / "launcher.py"), *map(str, arguments)]
-        command = [sys.executable, "-m", "tfhet", "simulate", str(file), "--run-dir", str(tmp_path / "record")]
+        command = [sys.executable, "-m", "tfhet", "simulate", str(file), "--run-dir", str(tmp_path / "record"), *how]
         env = {**os.environ, "PYTHONPATH": str(repository)}
         begun.append(Started(tmp_path / "record", [*command, "--", *launcher], env))
         return begun[-1]

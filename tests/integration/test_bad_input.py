@@ -127,5 +127,6 @@ def test_a_busy_port_is_named_with_the_process_that_has_it(tmp_path, repository,
         arguments = ["--train_script", script("ends"), "--how", "done", "--dnn_host_workers", 1]
         result = launch(tmp_path, repository, *arguments, TFHET_PORTS=json.dumps(ports))
     assert result.returncode == 2, result.stdout + result.stderr
-    assert f"port {port} at 0.0.0.0 is in use by process {os.getpid()}" in result.stdout
+    at = "127.0.0.1" if which == "control" else "0.0.0.0"
+    assert f"port {port} at {at} is in use by process {os.getpid()}" in result.stdout
     assert f"port {port}" in (tmp_path / "output" / "failure").read_text()

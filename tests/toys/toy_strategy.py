@@ -11,12 +11,12 @@ import contextlib
 import socket
 import socketserver
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import toy_wire
 
-from tfhet.cluster import Place, Rank, Role, environment
+from tfhet.cluster import Place, Rank, Role, environment, is_loopback
 from tfhet.errors import ClusterError, shown
 from tfhet.strategies import Collective, RankSource, Strategy
 
@@ -32,7 +32,7 @@ class Board(Server):
     """See `Meeting`. It has one value, written once; whoever reads it before that waits."""
 
     def __init__(self) -> None:
-        super().__init__(("0.0.0.0", 0), self._Request, bind_and_activate=False)
+        super().__init__(("", 0), self._Request, bind_and_activate=False)
         self.value: Any = None
         self.written = threading.Event()
         self.is_open = False
@@ -50,12 +50,16 @@ class Board(Server):
     def load(self) -> None:
         return None
 
-    def open(self, address: str, interface: str) -> Mapping[str, Any]:
+    def open(self, address: str, interface: str, listen: str, peers: Collection[str]) -> Mapping[str, Any]:
+        self.server_address, self.peers = (listen, 0), frozenset(peers)
         self.server_bind()
         self.server_activate()
         threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
         self.is_open = True
         return {"address": address, "port": self.server_address[1]}
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        return client_address[0] in (*self.peers, request.getsockname()[0]) or is_loopback(client_address[0])
 
     def close(self) -> None:
         self.written.set()

@@ -16,7 +16,7 @@ from pathlib import Path
 from tfhet import errors
 from tfhet.catalogue.catalogue_file import CatalogueFile
 from tfhet.catalogue.instance_type import MARKETS, Instance, Price, full_name
-from tfhet.cluster import cache_dir, config_dir, environment
+from tfhet.cluster import cache_dir, config_dir, environment, own_folder
 
 REGION = "us-east-1"
 _HERE = Path(__file__).parent
@@ -97,11 +97,13 @@ def shipped() -> Catalogue:
 
 def default(file: Path | None = None) -> Catalogue:
     """Returns the package's types and prices with the user's files, as they are now, in front, and `file` before all.
-    Raises UsageError for a file with faults."""
+    Raises UsageError for a file with faults, and where others may have put prices into the user's cache."""
     refreshed, own = list[Path](), list[Path]()
     with contextlib.suppress(OSError, RuntimeError):  # no home, or it may not be read
         refreshed = sorted(refreshed_path(REGION).parent.glob("*.yaml"))
         own = [path for path in (own_path(),) if path.is_file()]
+    if refreshed:
+        own_folder(refreshed[0].parent)
     under = functools.reduce(Catalogue.over, map(CatalogueFile.read, refreshed), shipped())
     return functools.reduce(Catalogue.with_file, [*own, *([file] if file else [])], under)
 

@@ -17,6 +17,7 @@ from tfhet.catalogue.catalogue import refreshed_path
 from tfhet.catalogue.catalogue_file import CatalogueFile
 from tfhet.catalogue.instance_type import TRAINING
 from tfhet.clock import SYSTEM, Clock
+from tfhet.cluster import code_dir, environment
 from tfhet.errors import DataError, NotReady, UsageError, shown
 from tfhet.record import write_text
 from tfhet.yaml_file import REGION_NAME
@@ -57,7 +58,7 @@ def refresh(region: str, path: Path | None = None, pricing: Any = None) -> tuple
     found = ask(region, pricing)
     text = found.to_yaml()
     CatalogueFile.parse(text, "the answer of AWS")
-    return write_text(path or refreshed_path(region), text), found
+    return write_text(path or code_dir(environment(), "prices") / refreshed_path(region).name, text), found
 
 
 def ask(region: str, pricing: Any = None, clock: Clock = SYSTEM) -> PriceList:

@@ -1,4 +1,4 @@
-"""How hosts reach each other: their addresses, and whether a port of one is free."""
+"""How hosts reach each other: their addresses, where they listen, and whether a port of one is free."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import contextlib
 import errno
 import socket
 from collections.abc import Mapping
+from ipaddress import ip_address
 
 from tfhet.cluster.environment import json_variable
 from tfhet.errors import ClusterError, UsageError, shown
 
 ADDRESSES_VARIABLE = "TFHET_ADDRESSES"
+LISTEN_VARIABLE = "TFHET_LISTEN"
+"""The environment variable that lets a host listen elsewhere than at its address: `0.0.0.0` is all interfaces."""
 _SELF_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback", "0.0.0.0", "::", "::1")
 
 
@@ -33,6 +36,33 @@ def resolve(host: str, env: Mapping[str, str], current_host: str | None = None) 
     return address
 
 
+def listening(address: str, env: Mapping[str, str], *, is_alone: bool = False) -> str:
+    """The IP address at which this host listens, so that the others reach it at `address`: that of `address`, or of
+    `TFHET_LISTEN`. May look a name up. Raises UsageError for one that is none of this machine's, and, unless `is_alone`
+    in its job, for a name that leads the others to themselves."""
+    told, every = env.get(LISTEN_VARIABLE), list[str]()
+    may_be_loopback = bool(told) or is_alone or is_loopback(address)
+    with contextlib.suppress(OSError, UnicodeError):
+        found = socket.getaddrinfo(told or address, None, type=socket.SOCK_STREAM)
+        every = sorted({str(one[4][0]) for one in found}, key=lambda ip: (":" in ip, ip))
+    for ip in every:
+        with contextlib.suppress(UsageError):
+            check_free(0, ip)
+            if may_be_loopback or not is_loopback(ip):
+                return ip
+    raise UsageError(
+        f"{shown(told or address)} ({', '.join(every) or 'not known here'}) is no address of this machine that others "
+        f"reach; set {LISTEN_VARIABLE} to the one at which this host is to listen, or to 0.0.0.0 for all interfaces"
+    )
+
+
+def is_loopback(address: str) -> bool:
+    """Whether an address is an IP address by which a machine reaches only itself; a name is not looked up."""
+    with contextlib.suppress(ValueError):
+        return ip_address(address).is_loopback
+    return False
+
+
 def free_ports(n: int) -> tuple[int, ...]:
     """`n` different TCP ports of this machine's that are free now. Another process may take one before you do."""
     with contextlib.ExitStack() as stack:
@@ -43,7 +73,8 @@ def free_ports(n: int) -> tuple[int, ...]:
 
 
 def check_free(port: int, host: str = "0.0.0.0") -> None:
-    """Raises UsageError when `port` cannot be listened on at `host`, saying who listens there where that is known."""
+    """Raises UsageError when `port` cannot be listened on at `host` ("0.0.0.0": at some address), saying who listens
+    there where that is known. Does not listen itself."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port in TIME_WAIT can be listened on
         try:
@@ -52,15 +83,15 @@ def check_free(port: int, host: str = "0.0.0.0") -> None:
             raise UsageError(busy(port, host, error)) from error
 
 
-def claim(port: int) -> socket.socket:
-    """Keeps a port for this process until the socket that it returns is closed, and checks that it is free. gRPC lets
-    several servers share a port, and a server needs a moment from its start to its bind: the claim is what another
-    tfhet job on this machine finds meanwhile. Raises UsageError for a port that is claimed or in use."""
+def claim(port: int, host: str = "0.0.0.0") -> socket.socket:
+    """Keeps a port for this process until the socket that it returns is closed, and checks that it is free at `host`.
+    gRPC lets several servers share a port, and a server needs a moment from its start to its bind: the claim is what
+    another tfhet job on this machine finds meanwhile. Raises UsageError for a port that is claimed or in use."""
     held = socket.socket(socket.AF_UNIX)
     try:
         with contextlib.suppress(FileNotFoundError, PermissionError):  # elsewhere than on Linux there are no such names
             held.bind(f"\0tfhet-port-{port}")  # a name without a file, in this network namespace
-        check_free(port)
+        check_free(port, host)
     except BaseException as error:
         held.close()
         if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from collections.abc import Mapping
 from pathlib import Path
+
+from tfhet.errors import UsageError
 
 
 class HostPaths:
@@ -55,18 +58,46 @@ def cache_dir(env: Mapping[str, str]) -> Path:
     return _user_dir(env, "XDG_CACHE_HOME", ".cache")
 
 
+class Exposed(UsageError, PermissionError):
+    """A folder whose files other users may have put or changed there."""
+
+
 def code_dir(env: Mapping[str, str], name: str) -> Path:
-    """The folder `name` of `cache_dir`, for code that this user's processes load or run; makes it. Raises
-    PermissionError where another user owns it or may write to it (root's are trusted), and other OSErrors."""
-    folder = cache_dir(env) / name
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    """The folder `name` of `cache_dir`, for what this user's processes load or run; makes it. Raises as `own_folder`,
+    which is called for the cache and this folder."""
+    cache = cache_dir(env)
+    for above in reversed(cache.parents):
+        above.mkdir(mode=0o700, exist_ok=True)
+    return own_folder(own_folder(cache) / name)
+
+
+def own_folder(folder: Path) -> Path:
+    """Makes a folder that only this user may enter, unless it is there, and returns it. Raises Exposed where another
+    user (root is trusted) may put files there, or put another folder in its place, and other OSErrors."""
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()
-    if found.st_uid not in (0, os.geteuid()) or found.st_mode & 0o022 or not stat.S_ISDIR(found.st_mode):
-        raise PermissionError(
-            f"{folder}: others may put code there; remove it, or set XDG_CACHE_HOME to a folder of yours"
-        )
+    if not stat.S_ISDIR(found.st_mode) or not _is_trusted(found):
+        raise Exposed(f"{folder}: others may put files there; remove it, or set XDG_CACHE_HOME to a folder of yours")
+    for above in sorted({*folder.absolute().parents, *folder.resolve().parents} - {Path("/")}):
+        if not _is_trusted(above.stat(), may_be_sticky=True):
+            raise Exposed(
+                f"{folder}: others may put files there, as they may rename what is in {above}; forbid that, or set "
+                "XDG_CACHE_HOME to a folder of yours"
+            )
+    if found.st_mode & 0o077:
+        for entry in folder.iterdir():
+            with contextlib.suppress(FileNotFoundError):  # a build's, which has ended
+                if not entry.is_symlink() and not _is_trusted(entry.lstat()):
+                    raise Exposed(f"{entry}: others may have written to it; remove it")
+        if found.st_uid == os.geteuid():
+            folder.chmod(0o700)
     return folder
+
+
+def _is_trusted(found: os.stat_result, *, may_be_sticky: bool = False) -> bool:
+    """Whether only this user and root may write there; in a sticky folder, others may not touch what is theirs."""
+    may_write = found.st_mode & 0o022 and not (may_be_sticky and found.st_mode & stat.S_ISVTX)
+    return found.st_uid in (0, os.geteuid()) and not may_write
 
 
 def config_dir(env: Mapping[str, str]) -> Path:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tfhet.cluster.address import resolve
+from tfhet.cluster.address import LISTEN_VARIABLE, is_loopback, listening, resolve
 from tfhet.cluster.identity import Identity
 from tfhet.cluster.paths import HostPaths
 from tfhet.cluster.ports import Ports
@@ -120,6 +120,23 @@ class Place:
         return self.address(self.roles.dnn_hosts[0])
 
     @property
+    def is_alone(self) -> bool:
+        """Whether the job has no other host."""
+        return len({*self.roles.other_hosts, *self.roles.dnn_hosts}) == 1
+
+    @property
+    def is_on_one_machine(self) -> bool:
+        """Whether only one machine reaches the launchers: on one host, or on hosts with loopback addresses."""
+        hosts, told = (*self.roles.other_hosts, *self.roles.dnn_hosts), self.env.get(LISTEN_VARIABLE)
+        return is_loopback(told or "::1") and (self.is_alone or all(is_loopback(self.address(host)) for host in hosts))
+
+    @property
+    def link_address(self) -> str:
+        """Address at which the launchers reach the leader: its host's, or the loopback where all are on that host and
+        it is not told to listen elsewhere."""
+        return "127.0.0.1" if self.is_alone and not self.env.get(LISTEN_VARIABLE) else self.leader_address
+
+    @property
     def mode(self) -> str:
         """`heterogeneous` where hosts have different roles, else `homogeneous`."""
         return "heterogeneous" if self.roles.other_hosts else "homogeneous"
@@ -127,3 +144,8 @@ class Place:
     def address(self, host: str) -> str:
         """The address at which every host of the job reaches `host`. Raises ClusterError and UsageError."""
         return resolve(host, self.env, self.host)
+
+    def listening(self, address: str) -> str:
+        """The IP address at which this host listens, to be reached at `address`, one of its own. May look a name up.
+        Raises UsageError."""
+        return listening(address, self.env, is_alone=self.is_alone)

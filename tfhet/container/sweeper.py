@@ -19,6 +19,7 @@ from pathlib import Path
 
 import psutil
 
+from tfhet.cluster import own_folder
 from tfhet.container import tool
 from tfhet.container.cgroup import Cgroup
 from tfhet.container.hierarchy import hierarchies
@@ -158,8 +159,6 @@ def _lock_folder() -> Path:
     user = os.getuid()
     for folder in (SYSTEM_FOLDER, Path(tempfile.gettempdir()) / f".tfhet-{user}"):
         with contextlib.suppress(OSError):
-            folder.mkdir(mode=0o700, exist_ok=True)
-            found = folder.stat(follow_symlinks=False)
-            if found.st_uid == user and found.st_mode & 0o022 == 0 and os.access(folder, os.W_OK):
+            if os.access(own_folder(folder), os.W_OK) and folder.stat().st_uid == user:
                 return folder
     raise UsageError(f"no folder for the locks of simulators: {SYSTEM_FOLDER} and {tempfile.gettempdir()} are not ours")

@@ -46,6 +46,8 @@ class Session:
     broken_s: float = 0.0
     """When the connection broke, on the monotonic clock."""
     broken_why: str = ""
+    address: str = ""
+    """IP address of its last connection."""
     left_code: int | None = None
     """Exit code with which the member left on purpose; None before that."""
     lost_why: str | None = None

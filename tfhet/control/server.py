@@ -89,6 +89,11 @@ class LinkServer:
         """Reasons why members were lost, by name."""
         return {name: session.lost_why for name, session in self._sessions.items() if session.lost_why is not None}
 
+    @property
+    def addresses(self) -> frozenset[str]:
+        """IP addresses from which members have joined, which have proved that they belong to the job."""
+        return frozenset(session.address for session in self._sessions.values())
+
     async def start(self, host: str, port: int) -> int:
         """Listens at `host` ("0.0.0.0": every interface) and returns the port; 0 takes a free one. Raises UsageError
         for a port in use, naming the process that uses it where that is known."""
@@ -190,6 +195,7 @@ class LinkServer:
                 session.connection.abort()
             session.connection, session.heard_s = connection, now
             event = "link.member_returned"
+        session.address = connection.address
         self._tell(event, member=request.name, peer=connection.peer)
         try:
             session.outbox.confirm(request.seen)

@@ -39,6 +39,12 @@ class Assignment:
         rest = {name: env[name] for name in env if name not in (SECRET_VARIABLE, HYPERPARAMETER_VARIABLE)}
         place = Place(identity, parts, rank, ports, host_paths(env), rest)
         made = cls(place, settings, plane, strategies.chosen(settings.strategy, place.size), secret)
+        if secret.derived and not place.is_on_one_machine:
+            raise UsageError(
+                "other machines reach this job, which has no secret, so whoever knows its name could join it: set "
+                f"{SECRET_VARIABLE}, or the hyperparameter tfhet_secret, to the same random text on all its hosts "
+                "(`tfhet submit` does)"
+            )
         if made.metrics_port in ports.every:
             raise UsageError(f"--metrics_port {settings.metrics_port}: port {made.metrics_port} is taken by the job")
         return made

@@ -16,6 +16,7 @@ from typing import Any
 from tfhet import strategies
 from tfhet.clock import SYSTEM
 from tfhet.cluster import Rank, environment, host_paths, identify, job_name, roles
+from tfhet.control import SECRET_VARIABLE, new_secret
 from tfhet.errors import ClusterError, TfhetError
 from tfhet.launch.assignment import Assignment, known_roles
 from tfhet.launch.init import LAUNCHER_NAME, STOP_SIGNALS
@@ -92,8 +93,11 @@ class LocalLaunchers:
     """The launchers of one host. Their lines come through; those that several print at a time, once."""
 
     def __init__(self, ranks: Sequence[Rank], command: Sequence[str], env: Mapping[str, str], settings: LaunchSettings):
-        self._ranks, self._command, self._env = tuple(ranks), list(command), dict(env)
-        self._host = identify(env).current_host
+        identity = identify(env)
+        alone = sum(len(group.hosts) for group in identity.cluster.groups) == 1  # no other host has to be told
+        self._env = {**({SECRET_VARIABLE: new_secret()} if alone else {}), **env}
+        self._ranks, self._command = tuple(ranks), list(command)
+        self._host = identity.current_host
         self._children: dict[int, Child] = {}
         self._lines, self._began_s = line_writer(gathers=True), SYSTEM.wall()
         self._stopped = asyncio.Event()

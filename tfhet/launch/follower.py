@@ -26,7 +26,7 @@ class Follower:
         self._result: asyncio.Future[JobResult] = loop.create_future()
         self._client = LinkClient(
             place.member,
-            place.leader_address,
+            place.link_address,
             place.ports.control,
             assignment.secret,
             settings.lease_s,

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from tfhet.clock import SYSTEM
-from tfhet.cluster import DATA
-from tfhet.deadline import Deadline
-from tfhet.errors import TfhetError, UsageError
+from tfhet.cluster import DATA, LISTEN_VARIABLE
+from tfhet.deadline import Deadline, in_thread
+from tfhet.errors import TfhetError, UsageError, shown
 from tfhet.events import Event, Observer, ignore
 from tfhet.launch.assignment import Assignment
 from tfhet.launch.follower import Follower
@@ -210,7 +210,12 @@ class Launcher:
             def metrics() -> dict[Metric, float]:
                 return metrics_of(place, self._hearing, self._processes(), self._side.metrics())
 
-            await serve_metrics(place.address(place.host), port, metrics, labels(place), self.say)
+            try:
+                at = await in_thread(place.listening, place.address(place.host))
+            except TfhetError as error:
+                self.say(f"no metrics at --metrics_port: {error}")
+            else:
+                await serve_metrics(at, port, metrics, labels(place), self.say)
 
     def _processes(self) -> dict[str, int]:
         """Ids of the processes that run for this launcher, by name."""
@@ -268,11 +273,13 @@ class Launcher:
         part = "delivers data" if place.roles.current is DATA else f"role {place.roles.current.name}"
         if rank is not None and source is not None:
             part = f"rank {rank.rank} of {rank.size} ({source.words})"
+        told = place.env.get(LISTEN_VARIABLE, "")
+        where = f"{shown(told)}{', all interfaces' * (told in ('0.0.0.0', '::'))} ({LISTEN_VARIABLE})"
         weak = "; secret derived from the job's name (set TFHET_SECRET for a real one)"
         facts = ", ".join(f"{name} {value}" for name, value in self._side.facts.items())
         plane = f"data plane {self.assignment.plane.name}" + (f" ({facts})" if facts else "")
         said = f"{place.mode} job: {part}, {plane}, group {place.identity.current_group}"
-        return said + weak if self.assignment.secret.derived else said
+        return said + f"; listens at {where}" * bool(told) + weak * self.assignment.secret.derived
 
     def _host_line(self) -> HostLine:
         role, group = self.place.roles.current.name, self.place.identity.current_group

@@ -71,6 +71,7 @@ class Leader:
         self._meeting: Meeting | None = None
         self._differs = self._begun = False
         self._joined_s: float | None = None
+        self._listens_at = ""
         self._stopping: JobResult | None = None
         self._stop_failure: JobResult | None = None
         self._stopped: set[str] = set()
@@ -79,8 +80,10 @@ class Leader:
         self._result: asyncio.Future[JobResult] = asyncio.get_running_loop().create_future()
 
     async def join(self) -> None:
-        """Opens the link. Raises UsageError for a busy port, and for ranks that the strategy cannot train."""
-        await self._server.start("0.0.0.0", self.place.ports.control)
+        """Opens the link. Raises UsageError for a busy port, for an address that is another machine's, and for ranks
+        that the strategy cannot train."""
+        self._listens_at = await in_thread(self.place.listening, self.place.link_address)  # it may look a name up
+        await self._server.start(self._listens_at, self.place.ports.control)
         self._joined_s = SYSTEM.monotonic()
         place, source = self.place, self._assignment.source
         assert source is not None
@@ -91,7 +94,7 @@ class Leader:
         """Waits until all hosts and their processes are ready, starts the ranks and returns the order that all
         launchers receive. Raises NotReady, and UsageError where the ranks need a package that is not installed."""
         limit_s, meeting = self._settings.ready_timeout_s, self._meeting
-        where = self.place.leader_address, self.place.identity.cluster.network_interface
+        where = self.place.link_address, self.place.identity.cluster.network_interface, self._listens_at
         try:
             async with Deadline(limit_s):
                 if meeting is not None:
@@ -100,7 +103,8 @@ class Leader:
                 while self._side.missing():
                     self._changed.clear()
                     await self._changed.wait()
-                order = {} if meeting is None else await in_thread(meeting.open, *where)  # it may look names up
+                peers = self._server.addresses
+                order = {} if meeting is None else await in_thread(meeting.open, *where, peers)  # it may look names up
         except asyncio.TimeoutError:
             raise NotReady(f"not ready after {limit_s:g} s: {self._missing()}") from None
         start = link.Start(self.job_id, dict(self._side.order()), dict(order))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-from tfhet.cluster import DNN_GROUP, cache_dir
+from tfhet.cluster import DNN_GROUP, code_dir
 from tfhet.errors import JobFailed, Mistakes, UsageError, shown
 from tfhet.process import Child, OnLine, describe_exit
 from tfhet.yaml_file import NAME, Kind, Node, each, number, read_each, read_text, readers, whole
@@ -120,7 +120,10 @@ async def channel_directories(
 
 async def _digits(env: Mapping[str, str], on_line: OnLine, stop: asyncio.Event) -> Path:
     """The folder of the demonstration data, which is written unless it is in the cache."""
-    directory = cache_dir(env) / DIGITS / "16-shards"
+    try:
+        directory = code_dir(env, DIGITS) / "16-shards"
+    except OSError as error:
+        raise UsageError(f"the demonstration data cannot be kept: {error}") from None
     if directory.is_dir():
         return directory
     on_line(f"[simulate] writing the demonstration data to {directory}")

@@ -49,7 +49,7 @@ class ProcessHosts(HostBackend):
         training = [host for host in self.hosts if host.group == self.job.dnn_group]
         if self.job.start == "ranks" and sum(host.ranks for host in training) > 1:
             self._ring = Ring([host.name for host in training], training[0].ranks)
-            self._ring.open("127.0.0.1", "lo")
+            self._ring.open("127.0.0.1", "lo", "127.0.0.1", ())
         await self._network.start()
 
     async def start(self, host: SimulatedHost, children: dict[str, Child]) -> None:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 import tensorflow as tf
 
+from tfhet.cluster import code_dir
 from tfhet.errors import DataError, UsageError, some
 from tfhet.record import check_schema, from_json_object, json_value
 from tfhet.source.feature import Feature, from_json
@@ -118,9 +119,14 @@ def made_once(
 ) -> Path:
     """Returns `directory`, by default `cache`/tfhet/`name` (cache: default ~/.cache), filled by `fill` unless an
     earlier call or another process has done that. wanted: details that the `tfhet.json` in the sub-folder
-    `described_by` must have. Raises UsageError for a directory that holds other data."""
+    `described_by` must have. Raises UsageError for a directory that holds other data, and for a cache that other users
+    may write to."""
     home = Path.home() / ".cache" if cache is None else Path(cache)
-    target = home / "tfhet" / name if directory is None else Path(directory)
+    if directory is None:
+        kind, _, shape = name.partition("/")
+        target = code_dir({"XDG_CACHE_HOME": str(home.absolute())}, kind) / shape
+    else:
+        target = Path(directory)
 
     def is_complete() -> bool:
         sidecar = Sidecar.read(target / described_by)

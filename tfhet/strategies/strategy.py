@@ -4,7 +4,7 @@ A strategy is one object in the registry:
 
     strategy = strategies.get("horovod")
     meeting = strategy.meeting(("algo-2", "algo-3"), 2, OWN) # in the leader; None where the ranks need none
-    order = meeting.open("algo-2", "eth0")                  # in the leader, once all is ready
+    order = meeting.open("algo-2", "eth0", "10.0.0.2", peers)  # in the leader, once all is ready
     strategy.environment(order, "algo-3", rank, env)        # in each launcher, for the script that it starts
     await strategy.serve(place, order)                      # on each host of a role that the strategy adds
     strategy.collective(4).total([1.0], "examples")         # in each rank
@@ -15,7 +15,7 @@ imports TensorFlow; `collective` does when it is called.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tfhet.cluster import Place, Rank, Role
@@ -33,9 +33,10 @@ class Meeting(Protocol):
         """Loads what `open` needs; may take seconds, so the leader calls it in a thread. Raises UsageError where
         something is not installed."""
 
-    def open(self, address: str, interface: str) -> Mapping[str, Any]:
-        """Opens the meeting, which every rank reaches at `address`, over the network `interface` of the hosts. Returns
-        the order: JSON values that travel in the message "start" and reach `Strategy.environment` unchanged."""
+    def open(self, address: str, interface: str, listen: str, peers: Collection[str]) -> Mapping[str, Any]:
+        """Opens the meeting, which every rank reaches at `address`, over the network `interface` of the hosts. It
+        listens at the IP address `listen` only, for the IP addresses `peers` of the other launchers and for this
+        machine. Returns the order: JSON values that travel in "start" and reach `Strategy.environment` unchanged."""
 
     def close(self) -> None:
         """Ends it; may take half a second. Safe to call again, and without `open`."""

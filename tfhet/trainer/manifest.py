@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tfhet.errors import DataError, TfhetError
+from tfhet.errors import DataError, TfhetError, shown
 from tfhet.record import check_schema, read_json, write_json
 
 NAME = "manifest.json"
@@ -58,6 +58,8 @@ class Manifest:
             found = read_json(folder / NAME, "manifest of a checkpoint")
             check_schema(found, "the manifest", _SCHEMA)
             made = cls(Progress(**found["progress"]), Owner(**found["owner"]), dict(found["files"]))
+            if odd := [name for name in made.files if name != os.path.basename(name) or name in ("", ".", "..")]:
+                raise DataError(f"the manifest names {shown(odd[0])}, which is no file in it")
             wrong = [name for name, written in made.files.items() if _seen(folder / name) != written]
         except (TfhetError, OSError, KeyError, TypeError, ValueError) as error:
             raise DataError(f"{folder.name} is not whole: {error}", str(folder)) from None

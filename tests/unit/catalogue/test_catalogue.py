@@ -116,6 +116,10 @@ def test_the_users_files_are_found_in_the_order_that_is_told(home: Path):
     assert "ml.inf9.xlarge" not in catalogue.default().prices(), "AWS sells more types than are known here"
     own.unlink()
     assert usd(catalogue.default()) == 0.2
+    assert refreshed.parent.stat().st_mode & 0o777 == 0o700
+    refreshed.parent.chmod(0o777)
+    with pytest.raises(UsageError, match="prices: others may put files there"):
+        catalogue.default()
 
 
 def test_a_users_file_with_faults_is_not_passed_over(home: Path):

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from tfhet.cluster import PortRange, Ports, check_free, claim, free_ports, resolve
+from tfhet.cluster import PortRange, Ports, check_free, claim, free_ports, listening, resolve
 from tfhet.errors import ClusterError, UsageError
 
 
@@ -86,6 +86,46 @@ def test_what_cannot_be_looked_up_is_no_address(address: str) -> None:
         resolve("algo-1", {"TFHET_ADDRESSES": json.dumps({"algo-1": address})})
 
 
+def names(monkeypatch: pytest.MonkeyPatch, **known: str) -> None:
+    """Lets a name service know these names, each with its addresses."""
+    real = socket.getaddrinfo
+
+    def look_up(name: str, *rest: object, **more: object) -> list[tuple[object, ...]]:
+        each = known.get(name, name).split()
+        return [one for address in each for one in real(address, *rest, **more)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+
+
+def test_a_host_listens_at_the_address_at_which_others_reach_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    names(monkeypatch, algo="192.0.2.7 127.0.0.3", own="127.0.1.1")
+    assert listening("127.0.0.2", {}) == "127.0.0.2"
+    assert listening("algo", {}, is_alone=True) == "127.0.0.3"  # the other one is another machine's
+    assert listening("own", {}, is_alone=True) == "127.0.1.1"
+    assert listening("own", {"TFHET_LISTEN": ""}, is_alone=True) == "127.0.1.1"
+    assert listening("192.0.2.7", {"TFHET_LISTEN": "0.0.0.0"}) == "0.0.0.0"
+    assert listening("192.0.2.7", {"TFHET_LISTEN": "127.0.0.5"}) == "127.0.0.5"
+
+
+@pytest.mark.parametrize(
+    ("address", "listen", "says"),
+    [
+        ("192.0.2.1", "", "'192.0.2.1' [(]192.0.2.1[)] is no address of this machine"),
+        ("balancer", "", "'balancer' [(]192.0.2.8, 192.0.2.9[)] is no address of this machine"),
+        ("127.0.0.1", "192.0.2.1", "'192.0.2.1' [(]192.0.2.1[)] is no address of this machine"),
+        ("own", "", "'own' [(]127.0.1.1[)] is no address of this machine that others reach"),
+        ("127.0.0.1", "a" * 70, "'a*' [(]not known here[)] is no address"),
+        ("nobody.invalid", "", "'nobody.invalid' [(]not known here[)] is no address"),
+    ],
+)
+def test_where_a_host_cannot_listen_is_said_with_what_helps(
+    monkeypatch: pytest.MonkeyPatch, address: str, listen: str, says: str
+) -> None:
+    names(monkeypatch, balancer="192.0.2.9 192.0.2.8", own="127.0.1.1")
+    with pytest.raises(UsageError, match=f"{says}.*; set TFHET_LISTEN to .* or to 0.0.0.0 for all interfaces"):
+        listening(address, {"TFHET_LISTEN": listen})
+
+
 def test_free_ports_are_different_and_free() -> None:
     ports = free_ports(20)
     assert len(set(ports)) == 20
@@ -117,7 +157,7 @@ def test_a_claimed_port_belongs_to_one_job_before_it_listens_there():
     with pytest.raises(UsageError, match=f"port {port} is kept by another tfhet job"):
         claim(port)
     held.close()
-    claim(port).close()
+    claim(port, "127.0.0.1").close()
 
 
 def test_a_port_at_which_another_program_listens_cannot_be_claimed_and_is_not_kept():

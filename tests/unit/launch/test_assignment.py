@@ -124,6 +124,31 @@ def test_names_are_addresses_where_nothing_says_otherwise(environment_of, side_o
     assert (found.place.leader_address, found.place.ports.every) == ("t1", (1700, 700, 701, 702))
 
 
+def test_the_link_of_a_host_alone_is_on_the_loopback_unless_it_listens_elsewhere(assignment_of, environment_of):
+    env = environment_of("t1", data=()) | {"TFHET_ADDRESSES": '{"t1": "10.0.0.2"}'}
+    alone = Assignment.of(env, LaunchSettings()).place
+    assert (alone.is_alone, alone.is_on_one_machine, alone.link_address) == (True, True, "127.0.0.1")
+    assert alone.listening(alone.link_address) == "127.0.0.1"
+    told = Assignment.of(env | {"TFHET_LISTEN": "0.0.0.0"}, LaunchSettings()).place
+    assert (told.link_address, told.listening(told.link_address)) == ("10.0.0.2", "0.0.0.0")
+    assert told.is_alone and not told.is_on_one_machine
+    place = assignment_of("d1").place
+    assert (place.is_alone, place.is_on_one_machine, place.link_address) == (False, True, "127.0.0.1")
+
+
+def test_hosts_that_others_reach_need_a_secret_that_others_cannot_guess(environment_of):
+    env = environment_of("d1")
+    del env["TFHET_SECRET"]
+    assert Assignment.of(env, LaunchSettings()).secret.derived
+    assert Assignment.of(environment_of("t1", data=()) | {"TFHET_ADDRESSES": "{}"}, LaunchSettings()).place.is_alone
+    with pytest.raises(UsageError, match="no secret"):
+        Assignment.of(environment_of("t1", data=()) | {"TFHET_SECRET": "", "TFHET_LISTEN": "0.0.0.0"}, LaunchSettings())
+    assert Assignment.of(env | {"TFHET_LISTEN": "127.0.0.9"}, LaunchSettings()).secret.derived
+    for addresses in ("{}", '{"d1": "127.0.0.1"}', '{"d1": "10.0.0.1", "t1": "10.0.0.2"}'):
+        with pytest.raises(UsageError, match="no secret.*TFHET_SECRET.*tfhet_secret"):
+            Assignment.of(env | {"TFHET_ADDRESSES": addresses}, LaunchSettings())
+
+
 def test_groups_are_found_by_the_names_given(assignment_of):
     arguments = ("--data_group", "cpu", "--dnn-group", "gpu")
     assert assignment_of("d1", None, *arguments, data_group="cpu", dnn_group="gpu").place.rank is None

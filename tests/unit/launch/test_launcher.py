@@ -167,6 +167,13 @@ def test_arguments_that_cannot_be_are_wrong_use(environment_of, tmp_path, capsys
     assert failure(tmp_path) == "--lease_s must be positive, not 0.0\n(exit code 2, seen by the launcher)\n"
 
 
+def test_hosts_without_a_secret_are_refused_before_any_work(environment_of, tmp_path, capsys):
+    env = environment_of("d1") | {"TFHET_ADDRESSES": '{"d1": "10.0.0.1", "t1": "10.0.0.2"}', "TFHET_SECRET": ""}
+    assert main([], env) == 2
+    assert "other machines reach this job, which has no secret" in capsys.readouterr().err
+    assert "set TFHET_SECRET" in (tmp_path / "d1" / "output" / "failure").read_text()
+
+
 def test_a_machine_that_is_no_host_of_a_job_is_told_so_and_left_as_it_is(tmp_path, capsys):
     assert main([], {"SAGEMAKER_BASE_DIR": str(tmp_path / "ml")}) == 2
     assert "set SAGEMAKER_BASE_DIR" in capsys.readouterr().err
@@ -303,6 +310,22 @@ def test_prometheus_is_answered_while_the_script_runs_and_no_longer(launch, capf
         "tfhet_loss": 2.5,
     }
     check_free(port)
+
+
+def test_an_address_of_another_machine_ends_the_job_and_names_what_helps(launch, capfd, tmp_path):
+    away = {"TFHET_LISTEN": "192.0.2.1"}
+    assert launch("print('trained')", "--metrics_port", str(free_ports(1)[0]), **away) == 2
+    assert "(192.0.2.1) is no address of this machine" in failure(tmp_path) and "TFHET_LISTEN" in failure(tmp_path)
+    assert "no metrics at --metrics_port: '192.0.2.1' (" in capfd.readouterr().out
+
+
+def test_a_launcher_that_is_told_where_to_listen_says_so(launch, capfd):
+    assert launch("print('trained')", TFHET_LISTEN="0.0.0.0") == 0
+    assert "; listens at '0.0.0.0', all interfaces (TFHET_LISTEN)" in capfd.readouterr().out
+    assert launch("print('trained')", TFHET_LISTEN="127.0.0.1") == 0
+    assert "; listens at '127.0.0.1' (TFHET_LISTEN)" in capfd.readouterr().out
+    assert launch("print('trained')") == 0
+    assert "listens at" not in capfd.readouterr().out
 
 
 def test_a_port_for_prometheus_that_is_taken_ends_no_job(launch, capfd):

@@ -305,7 +305,7 @@ def test_a_busy_control_port_is_named_and_nothing_is_left_to_wait_for(assignment
     async def scenario() -> None:
         first, second = Job(assignment_of, leader_of), Job(assignment_of, leader_of)
         await first.chief.join()
-        with pytest.raises(UsageError, match=f"port {control_port} at 0.0.0.0 is in use by process"):
+        with pytest.raises(UsageError, match=f"port {control_port} at 127.0.0.1 is in use by process"):
             await second.chief.join()
         await asyncio.wait_for(second.chief.leave(2, "", second.patient), 5)
         first.patient.set_result(None)
@@ -337,6 +337,7 @@ def test_ranks_without_mpi_are_told_where_they_meet_and_the_place_is_gone_with_t
         assert start == theirs
         assert (start.strategy["address"], start.strategy["interface"]) == ("127.0.0.1", "eth0")
         port = start.strategy["port"]
+        assert chief._meeting._server._peers == {"127.0.0.1"}  # from where the other launcher has joined
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.close()
         chief.report(result(0, 3))
@@ -371,7 +372,7 @@ def test_a_meeting_that_does_not_open_delays_no_lease_and_is_named_at_the_deadli
     class Meeting:
         load = close = staticmethod(lambda: None)
 
-        def open(self, address: str, interface: str) -> dict[str, object]:
+        def open(self, *_: object) -> dict[str, object]:
             opens.wait(5.0)  # its name service hangs
             return {}
 

@@ -15,7 +15,7 @@ import pytest
 from tfhet.cluster import Rank
 from tfhet.errors import ClusterError
 from tfhet.launch import LaunchSettings
-from tfhet.launch.entry import ranks_to_start
+from tfhet.launch.entry import LocalLaunchers, ranks_to_start
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -42,6 +42,18 @@ sys.exit(asyncio.run(entry.then_ignore_stops(one.run())))
 
 def numbers(rank: Rank) -> tuple[int, int, int, int]:
     return (rank.rank, rank.size, rank.local_rank, rank.local_size)
+
+
+def test_launchers_of_a_host_alone_get_a_fresh_secret_and_others_what_they_were_given(environment_of):
+    def given(env: dict[str, str]) -> str:
+        settings, _ = LaunchSettings.parse(["--processes_per_host", "2"])
+        return LocalLaunchers(ranks_to_start(env, settings), [], env, settings)._env.get("TFHET_SECRET", "")
+
+    alone, several = environment_of("t1", data=()), environment_of("t1")
+    assert given(alone) == alone["TFHET_SECRET"] and given(several) == several["TFHET_SECRET"]
+    del alone["TFHET_SECRET"], several["TFHET_SECRET"]
+    assert len({given(alone), given(alone)}) == 2 and len(given(alone)) > 32
+    assert given(several) == ""
 
 
 def to_start(env: dict[str, str], *arguments: object) -> list[tuple[int, int, int, int]]:

@@ -102,5 +102,5 @@ def test_libraries_that_others_may_have_put_there_are_not_loaded(cache, monkeypa
             os.chown(place, 1, -1)
             monkeypatch.setattr(os, "geteuid", lambda: 2)
     assert kernels.built(cache) is None
-    with pytest.raises(PermissionError, match="others may put code there.*XDG_CACHE_HOME"):
+    with pytest.raises(PermissionError, match="others may put files there.*XDG_CACHE_HOME"):
         kernels.folder(cache)

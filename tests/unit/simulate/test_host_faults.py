@@ -245,6 +245,14 @@ def test_it_is_built_once(tmp_path: Path):
     assert list(built.parent.iterdir()) == [built]
 
 
+def test_one_that_others_may_have_put_there_is_not_preloaded(tmp_path: Path):
+    env = {"XDG_CACHE_HOME": str(tmp_path)}
+    (tmp_path / "tfhet").mkdir()
+    (tmp_path / "tfhet").chmod(0o777)
+    with pytest.raises(UsageError, match="tfhet: others may put files there"):
+        library(env)
+
+
 def test_without_a_compiler_it_is_refused(tmp_path: Path):
     with pytest.raises(UsageError, match="the library of the faults slow-disk, .* needs a C\\+\\+ compiler"):
         library({"XDG_CACHE_HOME": str(tmp_path), "CXX": str(tmp_path / "none")})

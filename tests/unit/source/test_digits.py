@@ -83,6 +83,13 @@ def test_without_a_directory_the_digits_lie_in_the_given_cache(tmp_path):
     assert [len(list((target / name).glob("*.tfrecord"))) for name in ("train", "validation")] == [2, 4]
 
 
+def test_a_cache_that_others_may_write_to_is_not_read(tmp_path):
+    (tmp_path / "tfhet" / "digits").mkdir(parents=True)
+    (tmp_path / "tfhet" / "digits").chmod(0o777)
+    with pytest.raises(UsageError, match="digits: others may have written to it"):
+        digits(shards=2, cache=tmp_path)
+
+
 def test_a_directory_that_holds_something_else_is_refused_and_kept(tmp_path):
     (tmp_path / "mine.txt").write_text("keep")
     with pytest.raises(UsageError, match="holds something else"):

@@ -5,7 +5,10 @@ import socket
 import subprocess
 import sys
 import threading
+import urllib.error
+import urllib.request
 from dataclasses import asdict
+from types import SimpleNamespace
 
 import pytest
 
@@ -21,7 +24,7 @@ pytestmark = pytest.mark.timeout(60)
 def ring():
     pytest.importorskip("horovod.runner")
     ring = Ring(["algo-3", "algo-1"], 2)
-    ring.open("127.0.0.1", "lo")
+    ring.open("127.0.0.1", "lo", "127.0.0.1", ())
     yield ring
     ring.close()
 
@@ -54,6 +57,35 @@ def test_nothing_is_left_of_a_ring_that_was_stopped_whoever_still_holds_a_connec
         assert {thread for thread in threading.enumerate() if not thread.daemon} <= before
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port), 5)
+
+
+def test_the_rendezvous_listens_at_one_address_and_answers_the_hosts_of_the_job_alone(ring, caplog):
+    port = int(ring.variables("algo-1", 0)["HOROVOD_GLOO_RENDEZVOUS_PORT"])
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.2", port), 5)
+    server = ring._server
+    server._peers = {"10.0.0.3"}
+
+    def may(peer: str, own: str = "10.0.0.2") -> bool:
+        return server.verify_request(SimpleNamespace(getsockname=lambda: (own, port)), (peer, 1))
+
+    assert may("10.0.0.3") and may("10.0.0.2") and may("127.0.0.1") and may("::1", "::1")
+    assert not may("10.0.0.4") and not may("10.0.0.4") and not may("::ffff:10.0.0.3")
+    assert [record.args for record in caplog.records] == [("10.0.0.4",), ("::ffff:10.0.0.3",)]
+
+
+def test_what_a_stranger_puts_reaches_no_rank(ring, monkeypatch):
+    address = f"http://127.0.0.1:{ring.variables('algo-1', 0)['HOROVOD_GLOO_RENDEZVOUS_PORT']}"
+    put = urllib.request.Request(f"{address}/global/0", b"mine", method="PUT")
+    with urllib.request.urlopen(put, timeout=5):
+        assert ring._server.cache == {"global": {"0": b"mine"}}
+    with pytest.raises(urllib.error.HTTPError, match="501"):
+        urllib.request.urlopen(urllib.request.Request(f"{address}/README.md", method="HEAD"), timeout=5)
+    monkeypatch.setattr("tfhet.strategies.horovod.server.is_loopback", lambda address: False)
+    monkeypatch.setattr(socket.socket, "getsockname", lambda self: ("10.0.0.2", 1))
+    with pytest.raises(OSError):
+        urllib.request.urlopen(urllib.request.Request(f"{address}/global/0", b"theirs", method="PUT"), timeout=5)
+    assert ring._server.cache == {"global": {"0": b"mine"}}
 
 
 @pytest.mark.parametrize(("hosts", "per_host"), [(3, 2), (1, 4), (4, 1)])
@@ -135,7 +167,7 @@ from tfhet.errors import ClusterError, UsageError
 from tfhet.strategies.horovod.rendezvous import Rendezvous
 from tfhet.strategies.horovod.strategy import Ring
 try:
-    Ring(["a"], 2).open("127.0.0.1", "lo")
+    Ring(["a"], 2).open("127.0.0.1", "lo", "127.0.0.1", ())
 except UsageError as error:
     print(error)
 """

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import json
 import os
 from pathlib import Path
 
@@ -137,6 +138,18 @@ def test_a_checkpoint_that_is_not_whole_is_passed_over_whatever_is_wrong_with_it
         assert progress == Progress(1, 5, 2, 1) and ledger.rest.splits.tolist() == [True] * 3 + [False]
         assert fresh.digest() == wanted
         assert broken.name in caplog.text
+
+
+@pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "a/b", "..", ""])
+def test_a_manifest_that_names_a_file_elsewhere_is_not_followed(tmp_path, model, name, caplog):
+    saved = checkpoints(tmp_path, accelerator(model()))
+    manifest = saved.save(Progress(1, 5)) / "manifest.json"
+    said = json.loads(manifest.read_text())
+    said["files"][name] = said["files"]["state.index"]
+    manifest.write_text(json.dumps(said))
+    with pytest.raises(DataError, match="none of the 1 checkpoints"):
+        saved.restore()
+    assert f"the manifest names {name!r}, which is no file in it" in caplog.text
 
 
 def test_checkpoints_none_of_which_is_whole_are_an_error_and_not_a_new_start(tmp_path, model):

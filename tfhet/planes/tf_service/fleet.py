@@ -52,6 +52,8 @@ class Fleet:
     """Whether its workers run only when no other process on the host wants the CPU."""
     encrypted: bool = False
     """Whether batches are encrypted; control connections always are."""
+    listen: str = ""
+    """The IP address at which its servers listen; "": `address`."""
 
     def __post_init__(self) -> None:
         self.workers_registered = 0
@@ -113,7 +115,7 @@ class Fleet:
         return self._scratch
 
     def _command(self, *arguments: str) -> list[str]:
-        where = ["--address", self.address, "--folder", str(self._own_folder())]
+        where = ["--address", self.address, "--listen", self.listen, "--folder", str(self._own_folder())]
         return [sys.executable, "-m", SERVER, *arguments, *where, *(["--encrypted"] if self.encrypted else [])]
 
     async def start_workers(self, ports: Sequence[int], dispatcher: str, deadline_s: float) -> None:

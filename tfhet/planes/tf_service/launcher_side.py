@@ -77,6 +77,7 @@ class ServiceLauncherSide(LauncherSide):
         keep, cpus = self._settings.reserve_cpus, usable()
         if keep > 0 and self._own_workers and place.rank is not None and self._fleet.keep_off(keep) == cpus:
             self._outlets.say(f"--reserve_cpus {keep} has no effect: it would leave workers none of {len(cpus)} CPUs")
+        self._fleet.listen = await in_thread(place.listening, place.address(place.host))
         if place.is_leader:
             await self._fleet.start_dispatcher(place.ports.plane[DISPATCHER][0], deadline_s)
         if self._own_workers:

@@ -37,6 +37,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--work_dir", default="", help="dispatcher: the folder of its journal")
     parser.add_argument("--address", default="", help="the name or address at which other hosts reach it")
+    parser.add_argument("--listen", default="", help="the IP address at which it listens, if another")
     parser.add_argument("--folder", default="", help="the folder of its socket files, which only this user may enter")
     parser.add_argument("--encrypted", action="store_true", help="batches are encrypted")
     parser.add_argument("--dispatcher", default="", help="worker: host:port of the dispatcher")
@@ -58,7 +59,8 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     engine = whole_engine() if args.whole else _lean_or_whole()
     # Not before: a process that begins anew with all of TensorFlow could not open it again.
     channel = inherited(environment())
-    wire = Wire.join(key_from(environment()), args.address, folder=args.folder, encrypted=args.encrypted)
+    where = {"listen": args.listen, "folder": args.folder}
+    wire = Wire.join(key_from(environment()), args.address, **where, encrypted=args.encrypted)
     ready = messages.to_json(messages.Ready(args.port, {"native": list(engine.kernels)}))
     alive = messages.to_json(messages.Alive())
     if args.kind == "dispatcher":

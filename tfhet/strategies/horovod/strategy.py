@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -39,23 +40,22 @@ class Ring:
     def load(self) -> None:
         """Loads Horovod's server, which takes a moment. Raises UsageError where Horovod is not installed."""
         try:
-            import horovod.runner.http.http_server  # noqa: F401
+            import tfhet.strategies.horovod.server  # noqa: F401
         except ImportError as error:
             raise UsageError(f"{self.size} ranks need Horovod: pip install tfhet[horovod] ({error})") from None
 
-    def open(self, address: str, interface: str) -> Mapping[str, Any]:
-        """Starts the server, which ranks reach at `address`; Gloo uses the network `interface`. Raises as `load`."""
+    def open(self, address: str, interface: str, listen: str, peers: Collection[str]) -> Mapping[str, Any]:
+        """Starts the server, see `Meeting`; Gloo uses the network `interface`. Raises as `load`."""
         self.load()
         from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
-        from horovod.runner.http.http_server import RendezvousServer
+
+        from tfhet.strategies.horovod.server import RendezvousServer
 
         plan = get_host_assignments(parse_hosts(",".join(f"{h}:{self._per_host}" for h in self._hosts)), self.size)
-        self._server = RendezvousServer(0)
-        port = self._server.start()
-        # Without this, a peer that connects and sends nothing keeps this process from ending (Horovod 0.28.1).
-        self._server._httpd.daemon_threads = True
+        self._server = RendezvousServer(listen, peers)
         self._server.init(plan)
-        self._rendezvous = Rendezvous(address, port, interface)
+        threading.Thread(target=self._server.serve_forever, name="tfhet-rendezvous", daemon=True).start()
+        self._rendezvous = Rendezvous(address, self._server.server_port, interface)
         return asdict(self._rendezvous)
 
     def variables(self, host: str, local_rank: int) -> Mapping[str, str]:
@@ -67,8 +67,8 @@ class Ring:
         """Ends the server, which takes up to half a second. Safe to call again."""
         server, self._server = self._server, None
         if server is not None:
-            server.stop()
-            server._httpd.server_close()  # Horovod leaves the listening socket to the garbage collector
+            server.shutdown()
+            server.server_close()
 
 
 class HorovodStrategy(Strategy):

@@ -338,6 +338,7 @@ def test_each_process_is_told_its_port_address_and_dispatcher(server):
 
     async def scenario() -> None:
         fleet = heard.fleet()
+        fleet.listen = "127.0.0.1"
         try:
             await fleet.start_dispatcher(ports[0], 30)
             await fleet.start_workers(ports[1:], "algo-1:77", 30)
@@ -345,7 +346,8 @@ def test_each_process_is_told_its_port_address_and_dispatcher(server):
             await fleet.stop()
 
     run(scenario())
-    worker = "-m tfhet.planes.tf_service.server worker --port {} --dispatcher algo-1:77 --address 127.0.0.1 --folder {}"
+    worker = "-m tfhet.planes.tf_service.server worker --port {} --dispatcher algo-1:77 "
+    worker += "--address 127.0.0.1 --listen 127.0.0.1 --folder {}"
     folder = sorted(heard.lines)[0].split("--folder ")[1]
     assert sorted(heard.lines)[0].startswith(
         f"[dispatcher] -m tfhet.planes.tf_service.server dispatcher --port {ports[0]} --work_dir {folder}/"
