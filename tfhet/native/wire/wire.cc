@@ -62,6 +62,9 @@ class DataTransferServer {
   virtual Status Start(const void* config) = 0;
   virtual int Port() const = 0;
   virtual StatusOr<std::string> GetCompatibilityInfo() const { return std::string(); }
+  // 2.21 asks whether to go on by gRPC where no client can be made, and where an element fails; 2.15.1 always does.
+  virtual bool FallBackToGrpcAtClientCreationTime() const { return false; }
+  virtual bool FallBackToGrpcAtGetElementTime() const { return false; }
   static void Register(std::string name, ServerFactoryT factory);
 };
 
