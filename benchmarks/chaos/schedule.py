@@ -39,7 +39,7 @@ WEIGHTS = {
     ("same-base", ""): 2,
     ("half-checkpoint", ""): 2,
     ("late-join", ""): 3,
-    ("bad-peer", "control"): 3,
+    ("stranger", ""): 4,
 }
 """Relative frequency of a fault, by kind and process."""
 NETWORK_WEIGHTS = {("partition", "group"): 4, ("loss", ""): 3, ("delay", ""): 3, ("rate", ""): 3}
@@ -152,7 +152,7 @@ def _fault(draw: random.Random, kind: str, process: str, aim: Aim, length_s: flo
         process, host = "", aim.data_group
     elif kind == "half-checkpoint":
         host = "dnn-1"
-    elif kind == "second-job":
+    elif kind in ("second-job", "stranger"):
         host = draw.choice(aim.listening)
     elif kind in OF_A_HOST or process in ("launcher", "host"):
         host = draw.choice(aim.hosts)
@@ -169,7 +169,7 @@ def _fault(draw: random.Random, kind: str, process: str, aim: Aim, length_s: flo
         shortest_s, longest_s = (aim.lease_s * share for share in SILENCES)
         harmless = kind not in (*CUTS, "hang")
         for_s = round(draw.uniform(0.4, length_s) if harmless else draw.uniform(shortest_s, longest_s), 1)
-    elif (kind, process) in (("kill", "worker"), ("bad-peer", "control")) and draw.random() < 0.3:
+    elif (kind, process) in (("kill", "worker"), ("stranger", "")) and draw.random() < 0.3:
         every_s = round(draw.uniform(5.0, 8.0), 1)
     return Fault(kind, process, host, rank, after_s, every_s, for_s, _amount(draw, kind), since)
 

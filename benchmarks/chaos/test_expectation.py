@@ -21,7 +21,7 @@ def kinds(aim: Aim, *faults: str) -> set[str]:
     ("faults", "may"),
     [
         ([], {GOES_ON}),
-        (["kill:worker", "kill:dispatcher", "bad-peer:control", "slow-disk:data-1"], {GOES_ON}),
+        (["kill:worker", "kill:dispatcher", "stranger:data-1", "slow-disk:data-1"], {GOES_ON}),
         (["hang:worker", "hang:dispatcher", "hang:launcher@dnn-1:for=1", "hang:host@data-1:for=1"], {GOES_ON}),
         (["late-join:data-1:after=3", "partition:dnn-1:for=1"], {GOES_ON}),
         (["kill:rank=1"], {FAILURE}),

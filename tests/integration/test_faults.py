@@ -24,6 +24,10 @@ JOB = [
 ]
 
 
+GREETING_BYTES = 200
+"""The most that a launcher or server says to one who has not proved the secret: a number, drawn for this connection."""
+
+
 def faults_told(run) -> list[dict]:
     return [event for event in run.folder.events() if event["event"] == "fault.injected"]
 
@@ -40,8 +44,8 @@ def test_a_worker_and_the_dispatcher_that_are_killed_are_started_again_and_no_ex
 
 
 @pytest.mark.slow
-def test_bad_peers_a_late_host_a_second_job_and_a_wrong_clock_change_nothing(simulated):
-    faults = ["bad-peer:control", "late-join:data-1:after=3", "second-job:data-1", "same-base:dnn-1"]
+def test_strangers_a_late_host_a_second_job_and_a_wrong_clock_change_nothing(simulated):
+    faults = ["stranger:dnn-1", "stranger:data-1", "late-join:data-1:after=3", "second-job:data-1", "same-base:dnn-1"]
     faults += ["clock=+600s:dnn-1:from=scripts", "stall:dnn-1:for=3"]
     run = simulated(*JOB, "--epochs", 4, faults=faults)
     assert run.summary.exit_code == 0, run.summary.cause
@@ -49,6 +53,9 @@ def test_bad_peers_a_late_host_a_second_job_and_a_wrong_clock_change_nothing(sim
     assert not run.failures()
     (ended,) = [event["fault"] for event in faults_told(run) if "the second job ended" in event["fault"]]
     assert "exit code 2" in ended and "port" in ended
+    visits = [event["fault"] for event in faults_told(run) if " bytes at most" in event["fault"]]
+    assert len(visits) == 3  # at the link, the dispatcher and the worker
+    assert all(int(visit.split()[-4]) <= GREETING_BYTES for visit in visits), visits
     assert {text for text in faults if any(text in event["fault"] for event in faults_told(run))} == {
         text for text in faults if "late-join" not in text
     }

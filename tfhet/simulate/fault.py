@@ -6,7 +6,7 @@ kill:worker@data-1:after=3    kill:rank=1:from=scripts    oom:dispatcher        
 sigterm:launcher@dnn-1        loss=1%:data-1              delay=50ms:dnn-1         rate=100mbit:data_group
 partition:data_group:for=4    partition-in:data-1         partition-out:dnn-1      stall:dnn-1:for=8
 slow-disk:data-1              slow-write:dnn-1            full-disk:dnn-1:for=5    failing-write:dnn-1
-slow-dns=12s:data-1           clock=+600s:dnn-1           second-job:data-1        bad-peer:control
+slow-dns=12s:data-1           clock=+600s:dnn-1           second-job:data-1        stranger:data-1
 late-join:dnn-1:after=20      same-base:dnn-1             half-checkpoint:dnn-1
 
 `docs/run-on-your-machine.md` says what each of them does.
@@ -33,9 +33,9 @@ IMPAIRMENTS = (*NETWORK, *PRELOADED)
 """Kinds that a host backend does by itself."""
 LASTING = ("hang", *CUTS, "stall", *IMPAIRMENTS)
 """Kinds that may end after some time."""
-OF_A_HOST = (*CUTS, "stall", *IMPAIRMENTS, "second-job", *ONCE)
+OF_A_HOST = (*CUTS, "stall", *IMPAIRMENTS, "second-job", "stranger", *ONCE)
 """Kinds whose target is a host, or a group."""
-KINDS = ("kill", "oom", "sigterm", *LASTING, "second-job", "bad-peer", *ONCE)
+KINDS = ("kill", "oom", "sigterm", *LASTING, "second-job", "stranger", *ONCE)
 PROCESSES = ("script", "launcher", "host")
 """Targets beside the processes of data planes."""
 MOMENTS = ("start", "scripts", "steps", "end")
@@ -146,10 +146,6 @@ def _target(text: str, kind: str, target: str) -> tuple[str, str, int | None]:
         if not target.removeprefix("host@"):
             raise UsageError(f"fault {text!r}: which host? write {kind}:data-1")
         return "", target.removeprefix("host@"), None
-    if kind == "bad-peer":
-        if target != "control":
-            raise UsageError(f"fault {text!r}: a bad peer comes to control")
-        return "control", "", None
     if target.startswith("rank="):
         if not target[5:].isdigit():
             raise UsageError(f"fault {text!r}: {target!r} is not a rank")

@@ -255,7 +255,7 @@ class HostBackend(abc.ABC):
         variables, and the words before its command that bring it to the host."""
 
     @abc.abstractmethod
-    async def connect(self, address: str, port: int) -> asyncio.StreamWriter:
+    async def connect(self, address: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """A TCP connection from outside the cluster to a host. Raises OSError."""
 
     def cpu_s(self) -> dict[str, float]:

@@ -13,9 +13,9 @@ import psutil
 
 from tfhet import planes
 from tfhet.clock import SYSTEM
-from tfhet.deadline import Deadline
 from tfhet.errors import TfhetError
 from tfhet.process import Child, lives
+from tfhet.simulate import stranger
 from tfhet.simulate.fault import CUTS, IMPAIRMENTS, ONCE, Fault
 from tfhet.simulate.host import HostBackend, SimulatedHost, hosts_named
 from tfhet.simulate.other_jobs import damage_newest, leave_earlier_job, run_second_job
@@ -80,9 +80,8 @@ class Injector:
             self.report(f"could not be done: fault {fault}: {error}")
 
     async def _harm(self, fault: Fault, order: random.Random) -> None:
-        if fault.kind == "bad-peer":
-            await self._disturb_link()
-            self.report(f"fault {fault}")
+        if fault.kind == "stranger":
+            await self._visit(fault, order)
         elif fault.kind in CUTS:
             await self._cut_off(fault)
         elif fault.kind in IMPAIRMENTS:
@@ -190,24 +189,12 @@ class Injector:
                 found += there.servers(fault.process)
         return found
 
-    async def _disturb_link(self) -> None:
-        """A port scan, malformed data, and silent connections, at the link's port."""
-        leader = self.targets.leader
-        held: list[asyncio.StreamWriter] = []
-        try:
-            for index in range(60):
-                with contextlib.suppress(OSError, asyncio.TimeoutError):
-                    async with Deadline(2.0):
-                        writer = await self.backend.connect(leader.address, leader.ports.control)
-                    held.append(writer)
-                    if index % 3 == 0:
-                        writer.write(random.Random(index).randbytes(5000))
-                    elif index % 3 == 1:
-                        writer.write(b'{"type": "join", "member": "rank-1"}\n')
-            await asyncio.sleep(1.0)
-        finally:
-            for writer in held:
-                writer.close()
+    async def _visit(self, fault: Fault, order: random.Random) -> None:
+        self.report(f"fault {fault}")
+        for host in self._hosts(fault):
+            for port in self.targets.ports(host):
+                visit = await stranger.visit(self.backend.connect, host.address, port, order.randrange(1 << 32))
+                self.report(f"fault {fault}: port {port}: {visit}")
 
 
 def _signal(processes: Sequence[psutil.Process], number: signal.Signals) -> None:

@@ -152,7 +152,7 @@ class NamespaceHosts(HostBackend):
         with contextlib.suppress(TfhetError):  # `delay` raises it again
             await asyncio.to_thread(self.network.prepare_delay)
 
-    async def connect(self, address: str, port: int) -> asyncio.StreamWriter:
+    async def connect(self, address: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         inside = self.network.socket()
         inside.setblocking(False)
         try:
@@ -160,7 +160,7 @@ class NamespaceHosts(HostBackend):
         except BaseException:
             inside.close()
             raise
-        return (await asyncio.open_connection(sock=inside))[1]
+        return await asyncio.open_connection(sock=inside)
 
     def facts(self) -> dict[str, Any]:
         return {**super().facts(), "host_use": self._use}

@@ -92,8 +92,8 @@ class ProcessHosts(HostBackend):
     def limit(self) -> None:
         """Does nothing: the limits that need no root hold from the start."""
 
-    async def connect(self, address: str, port: int) -> asyncio.StreamWriter:
-        return (await asyncio.open_connection(address, port))[1]
+    async def connect(self, address: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection(address, port)
 
     async def close(self) -> None:
         await self._network.close()

@@ -34,6 +34,12 @@ class Targets:
     def ranks(self) -> int:
         return sum(host.ranks for host in self.hosts if host.group == self.dnn_group)
 
+    def ports(self, host: SimulatedHost) -> list[int]:
+        """At which the launchers and servers of a host listen."""
+        is_leader = host is self.leader
+        own = [ports for name, ports in host.ports.plane.items() if is_leader or name not in host.shared]
+        return [*[host.ports.control] * is_leader, *(port for ports in own for port in ports)]
+
     def check(self, fault: Fault) -> None:
         """Raises UsageError for a fault whose target does not exist."""
         hosts = hosts_named(self.hosts, fault.host)
@@ -50,7 +56,7 @@ class Targets:
             raise UsageError(f"fault {fault}: no {fault.process} runs there; hosts that have one: {where}")
         if is_alone and self.leader not in hosts:
             raise UsageError(f"fault {fault}: the {fault.process} runs on dnn-1")
-        if fault.kind == "second-job" and not any(host.serves or host is self.leader for host in hosts):
+        if fault.kind in ("second-job", "stranger") and not any(self.ports(host) for host in hosts):
             raise UsageError(f"fault {fault}: nothing listens there; hosts with ports: dnn-1, and those with workers")
         if fault.kind == "half-checkpoint" and any(host.group != self.dnn_group for host in hosts):
             raise UsageError(f"fault {fault}: checkpoints are written on dnn hosts; write half-checkpoint:dnn-1")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -14,7 +15,7 @@ import pytest
 from tfhet.cluster import HostPaths, Ports
 from tfhet.errors import UsageError
 from tfhet.process import Child
-from tfhet.simulate import Fault, injector
+from tfhet.simulate import Fault, injector, stranger
 from tfhet.simulate.fault import MOMENTS
 from tfhet.simulate.host import SimulatedHost
 from tfhet.simulate.injector import Injector
@@ -59,7 +60,7 @@ def hosts(data: int = 1, dnn: int = 2, ranks: int = 2, workers: int = 1) -> list
                 ports,
                 ranks,
                 paths,
-                (),
+                ("dispatcher",),
                 bool(workers_here),
                 role=group,
             )
@@ -260,6 +261,40 @@ def test_faults_between_two_runs_come_before_the_host_starts_and_after_the_job(t
     (newest / "state").write_text("whole")
     doing.conclude()
     assert lines[2].startswith("fault half-checkpoint:dnn-1: checkpoint-0001-0000000020/state ")
+
+
+def test_a_stranger_comes_to_every_port_of_a_host_and_counts_what_it_was_sent():
+    came: list[int] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        came.append(writer.get_extra_info("sockname")[1])
+        with contextlib.suppress(ConnectionError):
+            writer.write(b"hello")
+            while await reader.read(1 << 16):
+                pass
+        writer.close()
+
+    async def scenario() -> list[str]:
+        servers = [await asyncio.start_server(serve, "127.0.0.3", 0) for _ in range(3)]
+        control, dispatcher, unused = (server.sockets[0].getsockname()[1] for server in servers)
+        backend, lines = Noted(), list[str]()
+        backend.connect = asyncio.open_connection
+        cluster = hosts()
+        cluster[1] = replace(cluster[1], ports=Ports(control, {"dispatcher": (dispatcher,), "workers": ()}))
+        faults = [Fault.parse("stranger:dnn-1:from=start")]
+        await Injector(faults, Targets(cluster, "dnn"), backend, {}, lambda moment: True, lines.append).run()
+        for server in servers:
+            server.close()
+        assert unused not in came and min(came.count(control), came.count(dispatcher)) > stranger.SILENT
+        return [line.replace(str(control), "CONTROL").replace(str(dispatcher), "DISPATCHER") for line in lines]
+
+    told = asyncio.run(asyncio.wait_for(scenario(), LIMIT_S))
+    count = stranger.SCANS + stranger.SILENT + 20
+    assert told == [
+        "fault stranger:dnn-1:from=start",
+        f"fault stranger:dnn-1:from=start: port CONTROL: {count} connections got 5 bytes at most",
+        f"fault stranger:dnn-1:from=start: port DISPATCHER: {count} connections got 5 bytes at most",
+    ]
 
 
 @pytest.mark.parametrize(
