@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -32,6 +33,7 @@ def cluster(data: int = 1, dnn: int = 1, ranks: int = 2, channels=DIGITS, **limi
 
 
 LOCKS = Path("/run/tfhet")
+STRANGER, STRANGER_S = Path(__file__).parents[1] / "stranger.py", 15.0
 
 
 def tags_in_use() -> set[str]:
@@ -122,6 +124,41 @@ def test_a_group_that_is_cut_off_for_a_moment_and_packets_that_get_lost_cost_no_
     assert epochs(summary) == [(1437, 0, 0)] * 3
     assert {fault for fault in faults if any(f"fault {fault}: " in line for line in lines)} == set(faults)
     assert not [line for line in lines if "could not be done" in line]
+
+
+@pytest.mark.slow
+def test_plain_tensorflow_in_a_container_of_the_same_network_gets_nothing_and_the_job_does_not_notice(contained):
+    said: dict[str, str] = {}
+
+    def ask(name: str, target: str, pid: int) -> None:
+        command = ["nsenter", f"--target={pid}", "--net", sys.executable, str(STRANGER), target]
+        with pytest.raises(subprocess.TimeoutExpired) as ended:
+            subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=STRANGER_S)
+        said[name] = (ended.value.stdout or b"").decode()
+
+    def visit() -> None:
+        server, ranks = [], []
+        while not (server and ranks):
+            time.sleep(0.2)
+            below = [(one.pid, one.info["cmdline"] or []) for one in psutil.process_iter(["cmdline"])]
+            server = [words for _, words in below if "tfhet.planes.tf_service.server" in words and "worker" in words]
+            ranks = [pid for pid, words in below if "tfhet.trainer" in words]
+        told = dict(zip(server[0][4::2], server[0][5::2], strict=False))
+        targets = {"dispatcher": told["--dispatcher"], "worker": f"{told['--address']}:{told['--port']}"}
+        asking = [threading.Thread(target=ask, args=(*target, ranks[0])) for target in targets.items()]
+        [thread.start() for thread in asking]
+        [thread.join() for thread in asking]
+
+    visitor = threading.Thread(target=visit, daemon=True)
+    visitor.start()
+    faults = ["stranger:data-1", "stranger:dnn-1:after=5"]
+    job = ["--model", "emulated", "--step_ms", 60, "--batch_size", 32, "--chain", "none", "--validation", "none"]
+    summary, lines = contained(cluster(), *job, "--epochs", 20, start="alone", faults=faults)
+    assert summary.exit_code == 0, summary.cause
+    assert epochs(summary) == [(1437, 0, 0)] * 20
+    visitor.join(1.0)
+    assert said == {"dispatcher": "ASKS\n", "worker": "ASKS\n"}
+    assert len([line for line in lines if " bytes at most" in line]) == 3
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 import tensorflow as tf
@@ -210,6 +211,7 @@ def relay(target: int, seen: list[bytes], spoils: bool = False) -> tuple[int, so
     return listening.getsockname()[1], listening
 
 
+STRANGER = Path(__file__).parents[1] / "stranger.py"
 REGISTERS = """
 import sys
 import tensorflow as tf
@@ -247,27 +249,11 @@ def test_a_relay_that_speaks_itself_ends_its_connection_and_nothing_else(service
     assert service.serves()
 
 
-PLAIN = """
-import sys
-import tensorflow as tf
-service = tf.data.experimental.service
-dispatcher = sys.argv[1]
-print("ASKS", flush=True)
-try:
-    worker = service.WorkerServer(service.WorkerConfig(dispatcher, dispatcher_timeout_ms=3_000))
-    print("REGISTERED a worker")
-except (RuntimeError, tf.errors.OpError):
-    pass
-service.register_dataset(f"grpc://{dispatcher}", tf.data.Dataset.range(3))
-print("REGISTERED data")
-"""
-
-
 def test_tensorflow_without_the_key_registers_no_worker_and_no_data(service, tmp_path):
     env = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
 
     def said(port: int) -> bytes:
-        argv = [sys.executable, "-c", PLAIN, f"{HERE}:{port}"]
+        argv = [sys.executable, STRANGER, f"{HERE}:{port}"]
         with pytest.raises(subprocess.TimeoutExpired) as ended:  # it asks for an hour
             subprocess.run(argv, env=env, timeout=20, stdout=subprocess.PIPE)
         return ended.value.stdout or b""

@@ -53,6 +53,7 @@ async def visit(connect: Connect, address: str, port: int, seed: int = 0) -> Vis
             held.append((reader, writer))
             for part in (text[at : at + 1] for at in range(20)) if is_slow else (text,):
                 writer.write(part)
+                await writer.drain()  # fails where the other side has ended the connection
                 await asyncio.sleep(_SLOW_S if is_slow else 0)
 
     async def received(reader: asyncio.StreamReader) -> int:
