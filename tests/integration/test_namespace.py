@@ -15,6 +15,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import stranger
 
 from tfhet.container import kernel
 from tfhet.record import RunFolder
@@ -33,7 +34,6 @@ def cluster(data: int = 1, dnn: int = 1, ranks: int = 2, channels=DIGITS, **limi
 
 
 LOCKS = Path("/run/tfhet")
-STRANGER, STRANGER_S = Path(__file__).parents[1] / "stranger.py", 15.0
 
 
 def tags_in_use() -> set[str]:
@@ -131,19 +131,16 @@ def test_plain_tensorflow_in_a_container_of_the_same_network_gets_nothing_and_th
     said: dict[str, str] = {}
 
     def ask(name: str, target: str, pid: int) -> None:
-        command = ["nsenter", f"--target={pid}", "--net", sys.executable, str(STRANGER), target]
-        with pytest.raises(subprocess.TimeoutExpired) as ended:
-            subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=STRANGER_S)
-        said[name] = (ended.value.stdout or b"").decode()
+        said[name] = stranger.visit(target, "nsenter", f"--target={pid}", "--net")
 
     def visit() -> None:
-        server, ranks = [], []
-        while not (server and ranks):
+        workers, ranks = [], []
+        while not (workers and ranks):
             time.sleep(0.2)
-            below = [(one.pid, one.info["cmdline"] or []) for one in psutil.process_iter(["cmdline"])]
-            server = [words for _, words in below if "tfhet.planes.tf_service.server" in words and "worker" in words]
-            ranks = [pid for pid, words in below if "tfhet.trainer" in words]
-        told = dict(zip(server[0][4::2], server[0][5::2], strict=False))
+            every = [(one.pid, one.info["cmdline"] or []) for one in psutil.process_iter(["cmdline"])]
+            workers = [words for _, words in every if "tfhet.planes.tf_service.server" in words and "worker" in words]
+            ranks = [pid for pid, words in every if "tfhet.trainer" in words]
+        told = dict(zip(workers[0][4::2], workers[0][5::2], strict=False))
         targets = {"dispatcher": told["--dispatcher"], "worker": f"{told['--address']}:{told['--port']}"}
         asking = [threading.Thread(target=ask, args=(*target, ranks[0])) for target in targets.items()]
         [thread.start() for thread in asking]
@@ -153,11 +150,11 @@ def test_plain_tensorflow_in_a_container_of_the_same_network_gets_nothing_and_th
     visitor.start()
     faults = ["stranger:data-1", "stranger:dnn-1:after=5"]
     job = ["--model", "emulated", "--step_ms", 60, "--batch_size", 32, "--chain", "none", "--validation", "none"]
-    summary, lines = contained(cluster(), *job, "--epochs", 20, start="alone", faults=faults)
+    summary, lines = contained(cluster(), *job, "--epochs", 30, start="alone", faults=faults)
     assert summary.exit_code == 0, summary.cause
-    assert epochs(summary) == [(1437, 0, 0)] * 20
-    visitor.join(1.0)
-    assert said == {"dispatcher": "ASKS\n", "worker": "ASKS\n"}
+    assert epochs(summary) == [(1437, 0, 0)] * 30
+    visitor.join(30.0)
+    assert said == {"dispatcher": stranger.ASKS, "worker": stranger.ASKS}
     assert len([line for line in lines if " bytes at most" in line]) == 3
 
 
