@@ -312,7 +312,7 @@ def test_a_port_in_use_is_wrong_use(idle):
             continue
         with contextlib.ExitStack() as held, pytest.raises(UsageError, match="port .* is in use"):
             for port in own:
-                held.enter_context(socket.create_server(("0.0.0.0", port)))
+                held.enter_context(socket.create_server(("127.0.0.1", port)))
             idle.run(idle.side(host).serve()).result(LIMIT_S)
 
 
@@ -324,7 +324,7 @@ def test_stop_leaves_no_process_and_no_port_and_may_come_twice(idle):
     assert not [pid for pid in running.values() if psutil.pid_exists(pid)]
     for one in idle.assignments.values():
         for port in (port for ports in one.place.ports.plane.values() for port in ports):
-            socket.create_server(("0.0.0.0", port)).close()
+            socket.create_server(("127.0.0.1", port)).close()
     idle.stop()
 
 

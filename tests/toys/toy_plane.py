@@ -59,7 +59,7 @@ class ToyLauncherSide(LauncherSide):
             else:
                 self._outlets.say(line)
 
-        command = [sys.executable, "-m", SERVER, str(port)]
+        command = [sys.executable, "-m", SERVER, place.listening(place.address(place.host)), str(port)]
         self._child = child = await Child.start(SERVER, command, env=place.env, on_line=hear)
         tasks = {asyncio.create_task(ready.wait()), asyncio.create_task(child.wait())}
         try:

@@ -1,4 +1,4 @@
-"""The process of the toy plane on a data host: `python -m toy_server PORT` deals its batches of each epoch to ranks."""
+"""The process of the toy plane on a data host: `python -m toy_server ADDRESS PORT` deals batches to ranks."""
 
 from __future__ import annotations
 
@@ -45,6 +45,6 @@ class Server(socketserver.ThreadingTCPServer):
 
 
 if __name__ == "__main__":
-    with Server(("0.0.0.0", int(sys.argv[1])), Deal) as server:
+    with Server((sys.argv[1], int(sys.argv[2])), Deal) as server:
         print(toy_plane.READY, flush=True)
         server.serve_forever()

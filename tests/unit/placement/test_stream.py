@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+from own_wire import WIRE, _own_wire  # noqa: F401
 
+from tfhet.cluster import free_ports
 from tfhet.errors import UsageError
 from tfhet.placement import Pipeline, one_epoch, stream
 from tfhet.source import Raw, Scalar, SyntheticSource, TFRecordSource, write_tfrecords
@@ -150,17 +152,20 @@ def test_one_at_a_time_is_one_after_the_other():
 
 
 def test_dealt_out_splits_are_read_once_each_whoever_reads_them():
-    dispatcher = tf.data.experimental.service.DispatchServer()
-    address = dispatcher.target.split("://")[1]
-    config = tf.data.experimental.service.WorkerConfig
-    workers = [tf.data.experimental.service.WorkerServer(config(dispatcher_address=address)) for _ in range(2)]
+    service, of_the_wire = tf.data.experimental.service, {"protocol": WIRE.protocol}
+    port, *ports = free_ports(3)
+    dispatcher = service.DispatchServer(service.DispatcherConfig(port=port, **of_the_wire))
+    workers = [
+        service.WorkerServer(
+            service.WorkerConfig(f"127.0.0.1:{port}", f"127.0.0.1:{worker}", port=worker, **of_the_wire)
+        )
+        for worker in ports
+    ]
     data = stream.side_by_side(tf.data.Dataset.range(5), records, 2)
-    service = tf.data.experimental.service.distribute(
-        tf.data.experimental.service.ShardingPolicy.DYNAMIC, dispatcher.target, job_name="once"
-    )
+    service = service.distribute(service.ShardingPolicy.DYNAMIC, f"{WIRE.protocol}://127.0.0.1:{port}", job_name="once")
     found = Counter((int(split), int(position)) for split, position in data.apply(service))
     assert found == Counter(read(1))
-    del workers
+    del workers, dispatcher
 
 
 # Kept records
