@@ -31,6 +31,17 @@ def test_each_load_is_held_against_a_socket():
     assert figures_of_rivals([plain], (), taken) == {}
 
 
+def test_each_way_of_the_service_is_held_against_open_grpc_and_a_socket():
+    plain = Load("uint8", "19MB")
+    taken = {plain.key: turns(1.0, 0.5), "service_open.19MB": turns(2.0, 1.0), "service_shared.19MB": turns(0.5, 0.25)}
+    figures = figures_of_rivals([plain], ways.rivals("service_open,service_shared"), taken)
+    found = {name: figure.value for name, figure in figures.items() if ".vs_" in name}
+    assert found == {
+        "transport.vs_service_open.uint8.19MB.none": pytest.approx(0.5),
+        "transport.vs_service_open.service_shared.19MB": pytest.approx(0.25),
+    }
+
+
 def test_words_choose_by_the_parts_of_a_name():
     assert {load.size for load in only(SELECTION, ["19MB"])} == {"19MB"}
     assert {load.key for load in only(SELECTION, ["uint8.snappy", "workers_4"])} == {

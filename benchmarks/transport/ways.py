@@ -24,6 +24,8 @@ from tfhet.planes import in_huge_pages
 from tfhet.planes.tf_service import Moved
 
 RAW_SOCKET, RAW_GRPC = "raw_socket", "raw_grpc"
+SERVICE = "service_"
+SERVICE_OPEN = f"{SERVICE}open"
 END = "benchmarks.transport.end"
 
 
@@ -64,7 +66,7 @@ class Rival:
 _HERE = "benchmarks.transport"
 RIVALS = (
     *(
-        Rival(f"service_{way}", (), f"{_HERE}.service:receive_{way}", f"{_HERE}.service:send_{way}", huge_pages=True)
+        Rival(f"{SERVICE}{way}", (), f"{_HERE}.service:receive_{way}", f"{_HERE}.service:send_{way}", huge_pages=True)
         for way in ("open", "encrypted", "shared")
     ),
     Rival(RAW_SOCKET, (), f"{_HERE}.raw_socket:receive", f"{_HERE}.raw_socket:send"),
