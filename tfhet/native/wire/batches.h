@@ -340,8 +340,7 @@ class Line {
  private:
   void read(void* into, size_t size) { tls_ ? tls_->read(into, size) : socket_.read(into, size); }
   void write(std::vector<iovec>& pieces) {
-    if (!tls_) return socket_.write(pieces);
-    for (const iovec& piece : pieces) tls_->write(piece.iov_base, piece.iov_len);
+    tls_ ? tls_->write(pieces) : socket_.write(pieces);
   }
 
   // A byte with a descriptor beside it, as sendmsg(2) and unix(7) describe it.

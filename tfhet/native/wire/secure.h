@@ -30,6 +30,8 @@ typedef struct ssl_method_st SSL_METHOD;
 typedef struct asn1_string_st ASN1_INTEGER;
 typedef struct asn1_string_st ASN1_TIME;
 typedef struct X509_name_st X509_NAME;
+typedef struct bio_st BIO;
+typedef struct bio_method_st BIO_METHOD;
 
 const EVP_MD* EVP_sha256(void);
 unsigned char* HMAC(const EVP_MD*, const void*, size_t, const unsigned char*, size_t, unsigned char*, unsigned int*);
@@ -62,7 +64,7 @@ uint32_t SSL_CTX_set_mode(SSL_CTX*, uint32_t);
 uint32_t SSL_CTX_set_options(SSL_CTX*, uint32_t);
 SSL* SSL_new(SSL_CTX*);
 void SSL_free(SSL*);
-int SSL_set_fd(SSL*, int);
+void SSL_set_bio(SSL*, BIO*, BIO*);
 void SSL_set_connect_state(SSL*);
 void SSL_set_accept_state(SSL*);
 int SSL_do_handshake(SSL*);
@@ -73,6 +75,17 @@ int SSL_get_error(const SSL*, int);
 int SSL_shutdown(SSL*);
 X509* SSL_get_peer_certificate(const SSL*);
 X509* SSL_get_certificate(const SSL*);
+BIO* BIO_new(const BIO_METHOD*);
+BIO_METHOD* BIO_meth_new(int, const char*);
+int BIO_meth_set_read(BIO_METHOD*, int (*)(BIO*, char*, int));
+int BIO_meth_set_write(BIO_METHOD*, int (*)(BIO*, const char*, int));
+int BIO_meth_set_ctrl(BIO_METHOD*, long (*)(BIO*, int, long, void*));
+void BIO_set_data(BIO*, void*);
+void* BIO_get_data(BIO*);
+void BIO_set_init(BIO*, int);
+void BIO_set_retry_read(BIO*);
+void BIO_set_retry_write(BIO*);
+void BIO_clear_retry_flags(BIO*);
 void ERR_clear_error(void);
 }
 
@@ -194,11 +207,15 @@ inline Mode prove_as_server(const Socket& socket, const Key& key, const std::str
   return static_cast<Mode>(hello.mode);
 }
 
-// TLS 1.3 on a socket that has passed the proofs. Used by one thread.
+// TLS 1.3 on a socket that has passed the proofs. Used by one thread. A record has at most 16 KiB; several are received, and
+// those of `write` are sent, by one call of the kernel.
 class Tls {
  public:
   Tls(const Socket& socket, const Key& key, bool is_client, Moment until) : socket_(socket), ssl_(SSL_new(key.tls())) {
-    SSL_set_fd(ssl_, socket.fd());
+    BIO* bio = BIO_new(method());
+    BIO_set_data(bio, this);
+    BIO_set_init(bio, 1);
+    SSL_set_bio(ssl_, bio, bio);
     is_client ? SSL_set_connect_state(ssl_) : SSL_set_accept_state(ssl_);
     int code;
     while ((code = step([this] { return SSL_do_handshake(ssl_); })) != 1) {
@@ -227,7 +244,7 @@ class Tls {
   int write_some(const void* from, size_t size) {
     return step([=] { return SSL_write(ssl_, from, static_cast<int>(std::min<size_t>(size, 1 << 20))); });
   }
-  bool has_read() const { return SSL_pending(ssl_) > 0; }
+  bool has_read() const { return SSL_pending(ssl_) > 0 || in_at_ < in_end_; }
 
   void read(void* into, size_t size, Moment until = kNever) {
     for (auto* at = static_cast<char*>(into); size > 0;) {
@@ -240,16 +257,20 @@ class Tls {
       }
     }
   }
-  void write(const void* from, size_t size, Moment until = kNever) {
-    for (auto* at = static_cast<const char*>(from); size > 0;) {
-      const int sent = write_some(at, size);
-      if (sent == 0) throw Broken("the peer has closed the connection");
-      if (sent < 0) {
-        wait(sent, until);
-      } else {
+  void write(const std::vector<iovec>& pieces) {
+    out_.reserve(2 * kTogether);
+    is_gathering_ = true;
+    for (const iovec& piece : pieces) {
+      auto* at = static_cast<const char*>(piece.iov_base);
+      for (size_t size = piece.iov_len; size > 0;) {
+        const int sent = write_some(at, std::min(size, kTogether));
+        if (sent <= 0) throw Broken("the peer has closed the connection");
         at += sent, size -= sent;
+        if (out_.size() >= kTogether) send_gathered();
       }
     }
+    send_gathered();
+    is_gathering_ = false;
   }
 
  private:
@@ -270,8 +291,58 @@ class Tls {
   }
   void wait(int code, Moment until) { socket_.wait(static_cast<short>(-code), until); }
 
+  void send_gathered() {
+    socket_.write(out_.data(), out_.size());
+    out_.clear();
+  }
+
+  // The functions by which BoringSSL receives and sends: with the results of recv(2) and send(2).
+  static const BIO_METHOD* method() {
+    static BIO_METHOD* const made = [] {
+      BIO_METHOD* one = BIO_meth_new(0, "tfhet");
+      BIO_meth_set_read(one, [](BIO* bio, char* into, int size) {
+        BIO_clear_retry_flags(bio);
+        const int got = static_cast<Tls*>(BIO_get_data(bio))->receive(into, size);
+        if (got < 0 && is_for_later()) BIO_set_retry_read(bio);
+        return got;
+      });
+      BIO_meth_set_write(one, [](BIO* bio, const char* from, int size) {
+        BIO_clear_retry_flags(bio);
+        const int sent = static_cast<Tls*>(BIO_get_data(bio))->send(from, size);
+        if (sent < 0 && is_for_later()) BIO_set_retry_write(bio);
+        return sent;
+      });
+      BIO_meth_set_ctrl(one, [](BIO*, int, long, void*) { return 1L; });  // nothing is held back: a flush is done
+      return one;
+    }();
+    return made;
+  }
+  static bool is_for_later() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
+  int receive(char* into, size_t size) {
+    if (in_at_ == in_end_) {
+      if (size >= kTogether) return static_cast<int>(::recv(socket_.fd(), into, size, 0));
+      in_.resize(kTogether);
+      const ssize_t got = ::recv(socket_.fd(), in_.data(), in_.size(), 0);
+      if (got <= 0) return static_cast<int>(got);
+      in_at_ = 0, in_end_ = got;
+    }
+    size = std::min(size, in_end_ - in_at_);
+    std::memcpy(into, in_.data() + in_at_, size);
+    in_at_ += size;
+    return static_cast<int>(size);
+  }
+  int send(const char* from, size_t size) {
+    if (!is_gathering_) return static_cast<int>(::send(socket_.fd(), from, size, MSG_NOSIGNAL));
+    out_.insert(out_.end(), from, from + size);
+    return static_cast<int>(size);
+  }
+
+  static constexpr size_t kTogether = 128 << 10;  // bytes; they stay in the cache of a CPU
   const Socket& socket_;
   SSL* ssl_;
+  std::vector<char> in_, out_;
+  size_t in_at_ = 0, in_end_ = 0;
+  bool is_gathering_ = false;
 };
 
 }  // namespace tfhet

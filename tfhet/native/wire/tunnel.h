@@ -66,7 +66,7 @@ inline void pump(const Socket& plain, const Socket& far, Tls& tls) {
       if (sent > 0) back_at += sent, moved = true;
       if (sent < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) return;
     }
-    if (moved || tls.has_read()) continue;
+    if (moved || (back_at == back_end && tls.has_read())) continue;
     pollfd both[2] = {{plain.fd(), 0, 0}, {far.fd(), 0, 0}};
     if (there_at == there_end && plain_open) both[0].events |= POLLIN;
     if (back_at < back_end) both[0].events |= POLLOUT;
@@ -281,40 +281,30 @@ class Listener {
   Acceptor acceptor_;  // ends first
 };
 
+// An IPv4 address with its port, also where a socket of IPv6 has it; 0: another one.
+inline uint64_t ipv4_of(int (*ask)(int, sockaddr*, socklen_t*), int fd) {
+  sockaddr_storage found{};
+  socklen_t size = sizeof found;
+  if (ask(fd, reinterpret_cast<sockaddr*>(&found), &size) != 0) return 0;
+  uint32_t address = 0;
+  if (found.ss_family == AF_INET) {
+    address = reinterpret_cast<sockaddr_in&>(found).sin_addr.s_addr;
+  } else if (found.ss_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&reinterpret_cast<sockaddr_in6&>(found).sin6_addr)) {
+    std::memcpy(&address, &reinterpret_cast<sockaddr_in6&>(found).sin6_addr.s6_addr[12], sizeof address);
+  } else {
+    return 0;
+  }
+  return static_cast<uint64_t>(address) << 16 | reinterpret_cast<sockaddr_in&>(found).sin_port;
+}
+
 // Whether the other end of a loopback connection is a socket of this process: no other may use its tunnels.
 inline bool is_own(const Socket& socket) {
-  sockaddr_in there{}, here{};
-  socklen_t size = sizeof there, own_size = sizeof here;
-  if (::getpeername(socket.fd(), reinterpret_cast<sockaddr*>(&there), &size) != 0 ||
-      ::getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&here), &own_size) != 0)
-    return false;
-  unsigned long inode = 0;
-  // gRPC's sockets are of IPv6, with an IPv4 address in the last 8 of their 32 digits.
-  for (const char* name : {"/proc/self/net/tcp6", "/proc/self/net/tcp"}) {
-    FILE* table = inode == 0 ? std::fopen(name, "re") : nullptr;
-    if (table == nullptr) continue;
-    char line[512], from[40], to[40];
-    unsigned from_port, to_port;
-    unsigned long found;
-    while (inode == 0 && std::fgets(line, sizeof line, table) != nullptr) {
-      if (std::sscanf(line, "%*d: %39[0-9A-F]:%4x %39[0-9A-F]:%4x %*x %*s %*s %*s %*u %*d %lu", from, &from_port, to,
-                      &to_port, &found) != 5)
-        continue;
-      auto last = [](const char* digits) { return std::strtoul(digits + std::max<size_t>(std::strlen(digits), 8) - 8, nullptr, 16); };
-      if (from_port == ntohs(there.sin_port) && to_port == ntohs(here.sin_port) && last(from) == there.sin_addr.s_addr &&
-          last(to) == here.sin_addr.s_addr)
-        inode = found;
-    }
-    std::fclose(table);
-  }
-  if (inode == 0) return false;
-  const std::string wanted = "socket:[" + std::to_string(inode) + "]";
+  const uint64_t here = ipv4_of(::getsockname, socket.fd()), there = ipv4_of(::getpeername, socket.fd());
   bool own = false;
-  if (DIR* folder = ::opendir("/proc/self/fd")) {
+  if (DIR* folder = there == 0 ? nullptr : ::opendir("/proc/self/fd")) {
     while (dirent* entry = own ? nullptr : ::readdir(folder)) {
-      char target[64];
-      const ssize_t length = ::readlinkat(::dirfd(folder), entry->d_name, target, sizeof target);
-      own = length > 0 && std::string(target, length) == wanted;
+      const int fd = std::atoi(entry->d_name);
+      own = ipv4_of(::getsockname, fd) == there && ipv4_of(::getpeername, fd) == here;
     }
     ::closedir(folder);
   }
