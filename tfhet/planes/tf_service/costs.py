@@ -60,12 +60,12 @@ class Moved:
 
 
 _ASSUMED_WIRE = {
-    ("uint8", PLAIN): WireCost.one_in_flight(Interval(0.73, 0.73, 2.1), Interval(0.73, 0.72, 1.1)),
-    ("float32", PLAIN): WireCost.one_in_flight(Interval(0.86, 0.84, 2.6), Interval(0.80, 0.72, 1.4)),
-    ("float32", "snappy"): WireCost.one_in_flight(Interval(8.3, 8.3, 8.3), Interval(4.1, 4.1, 4.1)),
+    ("uint8", PLAIN): WireCost.one_in_flight(Interval(0.30, 0.23, 1.4), Interval(0.22, 0.19, 0.51)),
+    ("float32", PLAIN): WireCost.one_in_flight(Interval(0.25, 0.25, 1.2), Interval(0.20, 0.20, 0.48)),
+    ("float32", "snappy"): WireCost.one_in_flight(Interval(5.0, 4.8, 5.9), Interval(2.8, 2.8, 4.0)),
 }
-"""Costs by dtype and compression, on loopback between two cores (Xeon at 2.5 GHz, TensorFlow 2.15.1), one run each.
-Values: uint8 in batches of 19 MB, float32 of 12.6 MB. Ends: float32 of 77 MB, two allocators; 150 kB images."""
+"""Costs by dtype and compression, of batches of 19 MB; ends: the least and the most of 150 kB, 1.6 MB and 77 MB. From
+`results/transport.json` (loopback between two cores of an AMD EPYC, TensorFlow 2.15.1)."""
 
 
 def _assumed_wire(dtype: str, batch_bytes: int, compression: str) -> WireCost:
@@ -78,7 +78,7 @@ def _assumed_wire(dtype: str, batch_bytes: int, compression: str) -> WireCost:
 ASSUMED = PlaneCosts(
     _assumed_wire,
     (PLAIN,),  # what a compression saves depends on the data
-    "assumed: TensorFlow 2.15.1 on loopback, one run",
+    "assumed: TensorFlow 2.15.1 on loopback, one machine",
     request_s=Interval(0.0005, 0.0001, 0.001),  # assumed
     most_servers_per_host=8,
 )
