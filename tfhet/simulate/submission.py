@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tfhet import planes
+from tfhet import planes, strategies
 from tfhet.clock import SYSTEM
 from tfhet.cluster import DATA, DNN, ROLES, Group, Role, Roles
 from tfhet.errors import ClusterError, UsageError, check_known
@@ -21,7 +21,8 @@ from tfhet.submit import ALONE, LAUNCHER, PIPE, Channel, Job, check_code
 
 STARTS: Mapping[str, tuple[str, ...]] = {"process": ("ranks", "alone"), "namespace": ("toolkit", "alone")}
 """Kinds of hosts, process trees or containers, and the ways to start launchers on them, the default first: `ranks`, one
-per rank, as horovodrun does; `alone`, one per host, which form Horovod's ring; `toolkit`, by SageMaker's `train`."""
+per rank, as horovodrun does (not the default for another strategy); `alone`, one per host, whose ranks tfhet numbers;
+`toolkit`, by SageMaker's `train`."""
 INPUT_MODES = ("File", "FastFile")
 LIMIT_TIMES = ("start", "reading")
 T = TypeVar("T")
@@ -84,10 +85,12 @@ class Submission:
     ) -> Submission:
         """Adds tfhet's own launcher where the command begins with an argument, the cluster file's launcher arguments, a
         name for the job, and the default start."""
-        usual = STARTS[hosts][0] if hosts in STARTS else ""
         if command and command[0].startswith("--"):
             command = [str(LAUNCHER), *command]
         words = [*command[:1], *cluster.arguments(), *command[1:]]
+        usual = STARTS[hosts][0] if hosts in STARTS else ""
+        if usual == "ranks" and LaunchSettings.parse(words[1:])[0].strategy not in (strategies.AUTO, "horovod"):
+            usual = ALONE
         return cls(cluster, words, named_now(cluster), hosts, start or usual, code or Path.cwd(), **options)  # type: ignore[arg-type]
 
     @property

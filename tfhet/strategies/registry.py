@@ -15,14 +15,22 @@ from tfhet.strategies.rank_source import OWN, RankSource
 from tfhet.strategies.strategy import Strategy
 
 AUTO = "auto"
-SHIPPED = {"solo": "tfhet.strategies.solo:SOLO", "horovod": "tfhet.strategies.horovod:HOROVOD"}
+SHIPPED = {
+    "solo": "tfhet.strategies.solo:SOLO",
+    "horovod": "tfhet.strategies.horovod:HOROVOD",
+    "torch": "tfhet.strategies.torch:TORCH",
+}
 STRATEGIES: Registry[Strategy] = Registry("strategy", "tfhet.strategies", SHIPPED, (AUTO,))
 names, get = STRATEGIES.names, STRATEGIES.get
 
 
-def chosen(name: str, size: int) -> Strategy:
-    """The strategy for `size` ranks: of that name, or, for `auto`, solo for one rank and Horovod for several."""
-    return get(("solo" if size <= 1 else "horovod") if name == AUTO else name)
+def chosen(name: str, size: int, source: str = "") -> Strategy:
+    """The strategy for `size` ranks: of that name, or, for `auto`, solo for one rank, and for several the one that
+    alone has ranks of this source (`Rank.source`), else Horovod."""
+    if name == AUTO:
+        of_source = (each for each in SHIPPED if source in {one.name for one in get(each).sources})
+        name = "solo" if size <= 1 else next(of_source, "horovod")
+    return get(name)
 
 
 def sources(strategy: str = AUTO) -> Mapping[str, RankSource]:
