@@ -77,8 +77,8 @@ class JobContext:
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> JobContext:
         """The context that the launcher gave this process; without a launcher a local one, or a homogeneous one of the
-        ranks that mpirun, horovodrun or torchrun started. Raises ClusterError for a malformed variable, and for one inherited by
-        a process that is another rank than it says (several would read the same share of the data)."""
+        ranks that mpirun, horovodrun or torchrun started. Raises ClusterError for a malformed variable, and for one
+        inherited by a process that is another rank than it says (several would read the same share of the data)."""
         text = env.get(JOB_VARIABLE)
         if not text:
             return cls._without_launcher(env)

@@ -7,7 +7,6 @@ DeepSpeed's launcher (deepspeed/launcher/launch.py).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -17,8 +17,14 @@ from tfhet.strategies.rank_source import RankSource
 from tfhet.strategies.strategy import Collective, Strategy
 from tfhet.strategies.torch.rendezvous import RUN_ID, Rendezvous
 
-_CONSEQUENCE = re.compile(r"Connection (closed|reset) by peer")
-"""Errors of the remaining ranks when another rank has ended (PyTorch 2.13)."""
+_CONSEQUENCE = re.compile(
+    r"Connection (closed|reset) by (remote )?peer|gloo/transport/\w+/(pair|unbound_buffer)\.cc"
+    r"|Gloo connectFullMesh failed|received errors while waiting for send/recv from rank"
+    r"|DistStoreError|The client socket has (timed out|failed to connect)|Failed to (recv, got|send, sent) 0 bytes"
+    r"|Watchdog caught collective operation timeout|ncclRemoteError|remote process exit|NCCL communicator was aborted"
+)
+"""Errors of the remaining ranks when another rank has ended or hangs (PyTorch 2.13): of Gloo, which also reports a wait
+that was too long; of the store, when rank 0 does not open it, or another rank does not come; and of NCCL."""
 
 
 @dataclass(frozen=True)
