@@ -20,7 +20,7 @@ from tfhet.strategies.torch.rendezvous import RUN_ID, Rendezvous
 _CONSEQUENCE = re.compile(
     r"Connection (closed|reset) by (remote )?peer|gloo/transport/\w+/(pair|unbound_buffer)\.cc"
     r"|Gloo connectFullMesh failed|received errors while waiting for send/recv from rank"
-    r"|DistStoreError|The client socket has (timed out|failed to connect)|Failed to (recv, got|send, sent) 0 bytes"
+    r"|DistStoreError|The client socket has (timed out|failed to connect)|ailed to (recv, got|send, sent) 0 bytes"
     r"|Watchdog caught collective operation timeout|ncclRemoteError|remote process exit|NCCL communicator was aborted"
 )
 """Errors of the remaining ranks when another rank has ended or hangs (PyTorch 2.13): of Gloo, which also reports a wait
