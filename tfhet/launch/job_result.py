@@ -19,7 +19,7 @@ LOG_LIMIT = 2000
 FAILURE_LIMIT = 1024
 """Characters of the failure file that SageMaker shows."""
 _FRAME = re.compile(r"frame #\d+: |Exception raised from ")
-"""Lines of a C++ stack, as PyTorch prints it after the error that ends a process (c10/util/Backtrace.cpp)."""
+"""Lines of a C++ stack, as a library prints it after the error that ends a process (c10/util/Backtrace.cpp)."""
 STARTS_WITHIN_S = 10.0
 """Maximum seconds between the starts of the launchers of one host."""
 
