@@ -17,12 +17,13 @@ from tfhet.errors import ClusterError, UsageError, check_known
 from tfhet.launch import LaunchSettings, known_roles
 from tfhet.planes import DataPlane
 from tfhet.simulate.cluster_file import DIGITS, ClusterFile, GroupFile
+from tfhet.strategies.horovod import HOROVOD
 from tfhet.submit import ALONE, LAUNCHER, PIPE, Channel, Job, check_code
 
 STARTS: Mapping[str, tuple[str, ...]] = {"process": ("ranks", "alone"), "namespace": ("toolkit", "alone")}
 """Kinds of hosts, process trees or containers, and the ways to start launchers on them, the default first: `ranks`, one
-per rank, as horovodrun does (not the default for another strategy); `alone`, one per host, whose ranks tfhet numbers;
-`toolkit`, by SageMaker's `train`."""
+per rank, as horovodrun does; `alone`, one per host, which starts those of its ranks, as every strategy but Horovod's
+asks for; `toolkit`, by SageMaker's `train`."""
 INPUT_MODES = ("File", "FastFile")
 LIMIT_TIMES = ("start", "reading")
 T = TypeVar("T")
@@ -85,11 +86,11 @@ class Submission:
     ) -> Submission:
         """Adds tfhet's own launcher where the command begins with an argument, the cluster file's launcher arguments, a
         name for the job, and the default start."""
+        usual = STARTS[hosts][0] if hosts in STARTS else ""
         if command and command[0].startswith("--"):
             command = [str(LAUNCHER), *command]
         words = [*command[:1], *cluster.arguments(), *command[1:]]
-        usual = STARTS[hosts][0] if hosts in STARTS else ""
-        if usual == "ranks" and LaunchSettings.parse(words[1:])[0].strategy not in (strategies.AUTO, "horovod"):
+        if usual == "ranks" and strategies.chosen(LaunchSettings.parse(words[1:])[0].strategy, 2) is not HOROVOD:
             usual = ALONE
         return cls(cluster, words, named_now(cluster), hosts, start or usual, code or Path.cwd(), **options)  # type: ignore[arg-type]
 

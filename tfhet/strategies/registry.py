@@ -24,12 +24,11 @@ STRATEGIES: Registry[Strategy] = Registry("strategy", "tfhet.strategies", SHIPPE
 names, get = STRATEGIES.names, STRATEGIES.get
 
 
-def chosen(name: str, size: int, source: str = "") -> Strategy:
-    """The strategy for `size` ranks: of that name, or, for `auto`, solo for one rank, and for several the one that
-    alone has ranks of this source (`Rank.source`), else Horovod."""
+def chosen(name: str, size: int, source: RankSource | None = None) -> Strategy:
+    """The strategy for `size` ranks: of that name, or, for `auto`, that of the source of the ranks, if it has one, else
+    solo for one rank and Horovod for several."""
     if name == AUTO:
-        of_source = (each for each in SHIPPED if source in {one.name for one in get(each).sources})
-        name = "solo" if size <= 1 else next(of_source, "horovod")
+        name = (source.strategy if source else "") or ("solo" if size <= 1 else "horovod")
     return get(name)
 
 

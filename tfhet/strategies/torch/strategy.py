@@ -35,7 +35,11 @@ class TorchrunSource(RankSource):
 
 
 TORCHRUN = TorchrunSource(
-    "torchrun", "torchrun", "started by torchrun", ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+    "torchrun",
+    "torchrun",
+    "started by torchrun",
+    ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
+    strategy="torch",
 )
 """PyTorch's own launcher, which also tells its ranks where they meet."""
 
