@@ -33,7 +33,16 @@ GRACE_S = 5.0
 CHECKED_PER_TEST = ("integration",)
 """Folders below this one whose tests start whole clusters: there, a check costs little beside the test."""
 
-SHOWN_VERSIONS = ("tensorflow", "keras", "horovod", "tensorflow-addons", "sagemaker-training", "numpy", "protobuf")
+SHOWN_VERSIONS = (
+    "tensorflow",
+    "keras",
+    "horovod",
+    "torch",
+    "tensorflow-addons",
+    "sagemaker-training",
+    "numpy",
+    "protobuf",
+)
 MARK = "TFHET_TEST_SESSION"
 """This variable names the sessions that a process belongs to, outermost first, with a slash after each.
 
@@ -264,8 +273,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if hasattr(config, "workerinput"):
         longest_first(items)
     horovod, mpirun = importlib.util.find_spec("horovod") is not None, shutil.which("mpirun") is not None
+    torch = importlib.util.find_spec("torch") is not None
     for item in items:
-        if not horovod and (item.get_closest_marker("horovod") or item.get_closest_marker("mpi")):
+        if not torch and item.get_closest_marker("torch"):
+            item.add_marker(pytest.mark.skip(reason="PyTorch is not installed: scripts/test --torch has it"))
+        elif not horovod and (item.get_closest_marker("horovod") or item.get_closest_marker("mpi")):
             item.add_marker(pytest.mark.skip(reason="Horovod is not installed"))
         elif not mpirun and item.get_closest_marker("mpi"):
             item.add_marker(pytest.mark.skip(reason="mpirun is not installed"))

@@ -41,6 +41,7 @@ TENSORFLOW_WHEN_CALLED = {"bench"}
 
 ONLY_IN: Mapping[str, tuple[str, ...]] = {
     "horovod": ("tfhet/strategies/horovod/",),
+    "torch": ("tfhet/strategies/torch/",),
     "tensorflow_addons": ("tfhet/stages/",),
     "sagemaker_training": ("tfhet/cluster/",),
     "boto3": ("tfhet/aws.py",),
@@ -58,6 +59,8 @@ FOREIGN_TEXTS: Mapping[str, str] = {
     "OOM when allocating": "TensorFlow, Python and the C library, when memory is short",
     "Unable to register cu": "TensorFlow's log",
     "Horovod has been shut down": "Horovod and Gloo, when another rank has died",
+    "Gloo connectFullMesh failed": "PyTorch, when another rank has died or hangs",
+    "Exception raised from ": "PyTorch, before a stack of C++",
     "not found": "tf.data service",
     "Iteration id": "tf.data service",
     "Failed to send task updates": "tf.data service",
@@ -410,7 +413,7 @@ def files_of(repository: Path) -> list[str]:
 
 NEUTRAL_ROOMS = ("record", "cluster", "control", "launch", "telemetry", "plan")
 """Rooms that name no data plane and no strategy in code, docstrings or comments: another plane changes none of them."""
-TENANTS = re.compile(r"worker|dispatcher|tf[._]data|horovod|tensorflow|\bmpi|mpirun|gloo|nccl", re.IGNORECASE)
+TENANTS = re.compile(r"worker|dispatcher|tf[._]data|horovod|tensorflow|\bmpi|mpirun|torch|gloo|nccl", re.IGNORECASE)
 """Words of the planes and strategies that tfhet ships."""
 
 

@@ -92,6 +92,7 @@ def test_tensorflow_where_it_belongs_is_fine(path, source):
         ("tfhet/trainer/solo.py", "import horovod.tensorflow as hvd"),
         ("tfhet/launch/launcher.py", "def ranks():\n    from horovod.runner import run"),
         ("tfhet/trainer/model.py", "import tensorflow_addons as tfa"),
+        ("tfhet/strategies/job.py", "def ranks():\n    import torch.distributed as dist"),
         ("tfhet/bench/stages.py", "def case():\n    import tensorflow_addons as tfa"),
         ("tfhet/launch/launcher.py", "from sagemaker_training import environment"),
         ("tfhet/plan/plan.py", "import boto3"),
@@ -108,6 +109,7 @@ def test_a_package_outside_its_place_is_found(path, source):
     [
         ("tfhet/strategies/horovod/collective.py", "import horovod.tensorflow as hvd"),
         ("tfhet/strategies/horovod/rendezvous.py", "from horovod.runner import run"),
+        ("tfhet/strategies/torch/collective.py", "def join():\n    import torch.distributed as dist"),
         ("tfhet/stages/addons.py", "import tensorflow_addons as tfa"),
         ("tfhet/cluster/toolkit.py", "from sagemaker_training import environment"),
         ("tfhet/aws.py", "import boto3"),

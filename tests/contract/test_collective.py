@@ -17,8 +17,9 @@ import numpy as np
 import pytest
 
 from tfhet import strategies
+from tfhet.cluster import Rank
 from tfhet.errors import UsageError
-from tfhet.strategies.horovod.strategy import Ring
+from tfhet.strategies import OWN
 from tfhet.strategies.solo import SoloCollective
 
 SCRIPT = Path(__file__).with_name("collective_ranks.py")
@@ -34,15 +35,20 @@ def solo() -> list[dict[str, Any]]:
     return [script.everything(SoloCollective())]
 
 
-def horovod(folder: Path) -> list[dict[str, Any]]:
-    ring = Ring(["localhost"], RANKS)
-    ring.open("127.0.0.1", "lo", "127.0.0.1", ())
+def started(kind: str, folder: Path) -> list[dict[str, Any]]:
+    """What ranks of a strategy found, each a process of its own."""
+    strategy = strategies.get(kind)
+    meeting = strategy.meeting(["localhost"], RANKS, OWN)
+    assert meeting is not None
+    meeting.load()
+    order = meeting.open("127.0.0.1", "lo", "127.0.0.1", ())
     ranks: list[subprocess.Popen] = []
     try:
         for rank in range(RANKS):
-            env = {**os.environ, **ring.variables("localhost", rank), "OMP_NUM_THREADS": "1"}
-            command = [sys.executable, str(SCRIPT), "horovod", str(RANKS), str(folder / f"{rank}.pickle")]
+            place = strategy.environment(order, "localhost", Rank(rank, RANKS, rank, RANKS, "tfhet"), os.environ)
+            command = [sys.executable, str(SCRIPT), kind, str(RANKS), str(folder / f"{rank}.pickle")]
             with (folder / f"{rank}.log").open("wb") as log:
+                env = {**place, "OMP_NUM_THREADS": "1"}
                 ranks.append(subprocess.Popen(command, env=env, stdout=log, stderr=subprocess.STDOUT))
         codes = [rank.wait(LIMIT_S) for rank in ranks]
         logs = "\n".join((folder / f"{rank}.log").read_text()[-3000:] for rank in range(RANKS))
@@ -51,7 +57,7 @@ def horovod(folder: Path) -> list[dict[str, Any]]:
         for rank in ranks:
             rank.kill()
             rank.wait()
-        ring.close()
+        meeting.close()
     return [pickle.loads((folder / f"{rank}.pickle").read_bytes()) for rank in range(RANKS)]
 
 
@@ -60,13 +66,16 @@ def alone() -> dict[str, Any]:
     return solo()[0]
 
 
-@pytest.fixture(scope="module", params=["solo", pytest.param("horovod", marks=pytest.mark.horovod)])
+KINDS = ("solo", *(pytest.param(kind, marks=getattr(pytest.mark, kind)) for kind in ("horovod", "torch")))
+
+
+@pytest.fixture(scope="module", params=KINDS)
 def ranks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[dict[str, Any]]]:
     """What each rank found."""
     if request.param == "solo":
         yield [request.getfixturevalue("alone")]
     else:
-        yield horovod(tmp_path_factory.mktemp("horovod"))
+        yield started(request.param, tmp_path_factory.mktemp(request.param))
 
 
 def facts(ranks: list[dict[str, Any]], name: str) -> list[Any]:
@@ -204,6 +213,28 @@ def test_several_ranks_without_horovod_are_told_what_to_install(monkeypatch, kin
     monkeypatch.setitem(sys.modules, "horovod.tensorflow", None)
     with pytest.raises(UsageError, match=r"2 ranks, which needs Horovod .*tfhet\[horovod\]"):
         strategies.chosen(kind, 2).collective(2)
+
+
+def test_ranks_of_torch_without_pytorch_are_told_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(UsageError, match="PyTorch is not installed: pip install torch"):
+        strategies.get("torch").collective(2)
+
+
+@pytest.mark.torch
+def test_ranks_of_torch_need_its_variables_and_their_number():
+    code = "import sys; from tfhet import strategies; strategies.get('torch').collective(int(sys.argv[1]))"
+    meeting = strategies.get("torch").meeting(["a"], 1, OWN)
+    try:
+        order = meeting.open("127.0.0.1", "lo", "127.0.0.1", ())
+        alone = strategies.get("torch").environment(order, "a", Rank(0, 1, 0, 1, "tfhet"), os.environ)
+        for env, wrong in ((os.environ, "started by something else"), (alone, "has 2 ranks and PyTorch sees 1")):
+            done = subprocess.run(
+                [sys.executable, "-c", code, "2"], env=env, capture_output=True, text=True, timeout=100, check=False
+            )
+            assert "UsageError: " in done.stderr and wrong in done.stderr
+    finally:
+        meeting.close()
 
 
 @pytest.mark.parametrize("knows_mpi", [True, False])

@@ -16,7 +16,7 @@ from tfhet.errors import ClusterError, UsageError
 from tfhet.launch import LaunchSettings
 from tfhet.strategies import OWN, Meeting, Strategy
 
-NAMES = ("solo", pytest.param("horovod", marks=pytest.mark.horovod), "toy")
+NAMES = ("solo", pytest.param("horovod", marks=pytest.mark.horovod), "torch", "toy")
 HOSTS = ("a", "b")
 RUBBISH: tuple[Any, ...] = (
     {"address": None},
@@ -57,7 +57,7 @@ def test_a_strategy_describes_itself(strategy):
     assert not strategy.is_consequence("ValueError: of one's own")
 
 
-def test_ranks_meet_and_nothing_listens_after_that(strategy):
+def test_the_port_where_ranks_meet_is_kept_and_nothing_listens_there_after_that(strategy):
     meeting = met(strategy)
     if meeting is None:
         strategy.check({})
@@ -66,7 +66,8 @@ def test_ranks_meet_and_nothing_listens_after_that(strategy):
     order = meeting.open("127.0.0.1", "lo", "127.0.0.1", ())
     assert json.loads(json.dumps(order)) == order
     strategy.check(order)
-    socket.create_connection(("127.0.0.1", order["port"]), 5.0).close()
+    with socket.socket() as other, pytest.raises(OSError, match="in use"):
+        other.bind(("127.0.0.1", order["port"]))
     meeting.close()
     with pytest.raises(OSError):
         socket.create_connection(("127.0.0.1", order["port"]), 5.0)
@@ -112,7 +113,8 @@ def test_ranks_that_find_each_other_by_their_source_need_no_meeting_of_tfhet(str
 
 def test_the_end_of_a_connection_to_another_rank_is_a_consequence():
     assert strategies.get("toy").is_consequence("ConnectionError: the other end has closed the connection")
-    assert strategies.get("horovod").is_consequence("[1]: Connection closed by peer [127.0.0.1]:3456")
+    for name in ("horovod", "torch"):
+        assert strategies.get(name).is_consequence("[1]: Connection closed by peer [127.0.0.1]:3456")
 
 
 def test_a_number_of_ranks_that_a_strategy_cannot_train_is_wrong_use():
@@ -124,11 +126,11 @@ def test_a_number_of_ranks_that_a_strategy_cannot_train_is_wrong_use():
 
 
 def test_a_strategy_of_a_third_party_is_chosen_by_name_and_adds_its_role():
-    assert strategies.names() == ("solo", "horovod", "toy")
+    assert strategies.names() == ("solo", "horovod", "torch", "toy")
     assert strategies.chosen("toy", 4) is strategies.get("toy")
     assert [role.group for role in strategies.get("toy").roles] == ["toy_group"]
     assert LaunchSettings.parse(["--strategy", "toy"])[0].strategy == "toy"
-    with pytest.raises(UsageError, match="toys.*auto, horovod, solo, toy"):
+    with pytest.raises(UsageError, match="toys.*auto, horovod, solo, torch, toy"):
         LaunchSettings.parse(["--strategy", "toys"])
 
 

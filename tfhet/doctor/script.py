@@ -135,8 +135,10 @@ def readable(facts: ScriptFacts) -> RuleAnswer:
 
 
 @_text_rule("tfhet.distribute", "without it each rank prepares its own data, and a data group is idle")
-def distribute(facts: ScriptFacts) -> RuleAnswer:
+def distribute(facts: ScriptFacts) -> RuleAnswer | None:
     calls = _distributes(facts)
+    if not calls and facts.imports_from("torch") and not facts.imports_from("tensorflow"):
+        return None  # its data are no data set of tf.data
     if not calls:
         return limited("no call of tfhet.distribute", "ds = tfhet.distribute(ds), after batch")
     by_rank = [call for call in calls if call.is_rank_dependent]

@@ -38,7 +38,8 @@ class Assignment:
         secret = Secret.from_env(env, job_name(env), {*parts.other_hosts, *parts.dnn_hosts})
         rest = {name: env[name] for name in env if name not in (SECRET_VARIABLE, HYPERPARAMETER_VARIABLE)}
         place = Place(identity, parts, rank, ports, host_paths(env), rest)
-        made = cls(place, settings, plane, strategies.chosen(settings.strategy, place.size), secret)
+        source = None if rank is None else strategies.source_of(rank, settings.strategy)
+        made = cls(place, settings, plane, strategies.chosen(settings.strategy, place.size, source), secret)
         if secret.derived and not place.is_on_one_machine:
             raise UsageError(
                 "other machines reach this job, which has no secret, so whoever knows its name could join it: set "

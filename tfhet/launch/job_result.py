@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from tfhet.record import TIMELINE_FOLDER, RunFolder
 LOG_LIMIT = 2000
 FAILURE_LIMIT = 1024
 """Characters of the failure file that SageMaker shows."""
+_FRAME = re.compile(r"frame #\d+: |Exception raised from ")
+"""Lines of a C++ stack, as a library prints it after the error that ends a process (c10/util/Backtrace.cpp)."""
 STARTS_WITHIN_S = 10.0
 """Maximum seconds between the starts of the launchers of one host."""
 
@@ -47,10 +50,15 @@ class JobResult:
     def of_script(cls, code: int, whose: str, tail: Sequence[str]) -> JobResult:
         """The result of a job that ends with a script. code: negative for a signal; whose: `train.py ended on algo-1,
         rank 0`; tail: the last lines of its log, without noise."""
-        last = next((line.strip() for line in reversed(tail) if line.strip()), "")  # after a traceback, the error
+        words = (line.strip() for line in reversed(tail))  # after a traceback stands the error, before a stack of C++
+        last = next((line for line in words if line and not _FRAME.match(line)), "")
         last = last if len(last) <= 300 else f"{last[:220]} ... {last[-80:]}"  # what went wrong may stand at its end
         cause = f"{whose}: {describe_exit(code, tail)}{f': {last}' if last else ''}"
         return cls.of(_exit_code(code), cause, tail)
+
+    def plus(self, words: str) -> JobResult:
+        """The same result, with these words at the end of its first line."""
+        return JobResult.of(self.code, self.headline + words, self.log)
 
     @property
     def headline(self) -> str:

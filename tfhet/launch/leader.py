@@ -221,9 +221,9 @@ class Leader:
                 self._finish(JobResult(0, "training is complete"))
 
     def _rank_failed(self, result: JobResult) -> None:
-        lost = "".join(f"; {host} had been lost: {why}" for host, why in self.lost_hosts.items())
-        result = JobResult.of(result.code, result.headline + lost, result.log)
-        if result.code not in STOPPED_CODES and not self._assignment.strategy.is_consequence(result.headline):
+        result = result.plus("".join(f"; {host} had been lost: {why}" for host, why in self.lost_hosts.items()))
+        is_consequence = self._assignment.strategy.is_consequence(result.headline)
+        if result.code not in STOPPED_CODES and not is_consequence:
             self._decide(result.code, result.cause)
             return
 
@@ -231,12 +231,13 @@ class Leader:
             # A script that was stopped by another program than its launcher: the job was, if all scripts were.
             all_stopped = len(self._results) == self.place.size and STOPPED_CODES.issuperset(self._results.values())
             if result.code not in STOPPED_CODES or (self._stopping is None and not all_stopped):
-                self._decide(result.code if result.code not in STOPPED_CODES else 1, result.cause)
+                left = [str(rank) for rank in range(self.place.size) if rank not in self._results]
+                awaited = f"; it may have waited for rank {', '.join(left)}" * bool(is_consequence and left)
+                self._decide(1 if result.code in STOPPED_CODES else result.code, result.plus(awaited).cause)
             elif all_stopped:  # else the stop that was asked for meanwhile waits for the others
                 self._finish(self._stopping or result)
 
-        # The failure of a rank ends the others, which may report it before its own launcher does.
-        later(self._settings.lease_s / 4 + 1.0, decide)
+        later(self._settings.lease_s / 4 + 1.0, decide)  # others may report a failure before the rank's own launcher
 
     def _stop(self, result: JobResult) -> None:
         """Orders all scripts to stop; the job is over when all have stopped, or `STOP_S` later."""

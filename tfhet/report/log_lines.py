@@ -14,7 +14,8 @@ HUES = ("green", "yellow", "blue", "magenta", "cyan")
 _PLACE = re.compile(r"(?:[\w.-]+ \| )?(?:\[\d+,[^\]]*\]<std\w+>:)?\[(?!tfhet\])([\w.-]+(?:/\d+)?)\] ")
 _COUNT = re.compile(r" \((\d+) ranks\)$")
 _ERROR = re.compile(
-    r"(\[[\w.-]+\] )?(Traceback \(|([A-Za-z_]\w*\.)*([A-Z]\w*)?(Error|Exception)(: |$)|\d{4}-\S+ \S+: [EF] |[EF]0000 )"
+    r"(\[[\w.-]+\] )?(\[rank\d+\]: ?)?"  # PyTorch puts the rank before its tracebacks
+    r"(Traceback \(|([A-Za-z_]\w*\.)*([A-Z]\w*)?(Error|Exception)(: |$)|\d{4}-\S+ \S+: [EF] |[EF]0000 )"
 )
 
 

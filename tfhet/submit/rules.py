@@ -164,9 +164,9 @@ def notes(job: Job) -> Iterator[str]:
     wishes = {"several groups": hetero, "spot": job.spot, "keep_alive_s": job.limits.keep_alive_s}
     if len(together := [name for name, wished in wishes.items() if wished]) > 1:
         yield f"{' and '.join(together)}: SageMaker decides, when the job is created, whether it takes them together"
-    if job.ranks > 1 and job.start == ALONE:
+    if job.ranks > 1 and job.start == ALONE and job.hyperparameters.get("strategy", "horovod") in ("auto", "horovod"):
         yield f"each launcher of {job.dnn.name} starts {job.dnn.ranks} ranks itself: the image needs Horovod with Gloo"
     if hetero and not job.vpc:
-        yield "no vpc: Horovod's ranks know no authentication, so keep strangers out with a security group"
+        yield "no vpc: ranks know no authentication among each other, so keep strangers out with a security group"
     if not job.checkpoints and not job.spot:
         yield "no checkpoints: a job that ends early begins from nothing"

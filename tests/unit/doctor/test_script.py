@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfhet.doctor.script import look, parse
+from tfhet.doctor.script import distribute, look, parse
 from tfhet.errors import UsageError
 
 
@@ -52,6 +52,12 @@ def test_what_python_cannot_read_is_a_fact_and_a_missing_file_wrong_use(tmp_path
     assert parse("x = '\0'", "train.py").error
     with pytest.raises(UsageError, match="nothing.py: cannot be read"):
         look(tmp_path / "nothing.py")
+
+
+def test_a_script_of_pytorch_alone_has_no_data_set_to_distribute():
+    assert distribute(parse("import torch", "train.py")) is None
+    assert distribute(parse("import torch\nimport tensorflow as tf", "train.py")) is not None
+    assert distribute(parse("import keras", "train.py")) is not None
 
 
 def test_nothing_of_the_script_is_run(tmp_path):

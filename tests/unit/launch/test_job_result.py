@@ -38,6 +38,15 @@ def test_the_end_of_a_script_is_told_by_its_last_word():
     assert JobResult.of_script(-9, "train.py ended on algo-1, rank 0", []).code == 137
 
 
+def test_before_a_stack_of_cpp_stands_the_last_word():
+    what = "  what():  [Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=4, OpType=BROADCAST)"
+    stack = ["Exception raised from checkTimeout at /c10d/ProcessGroupNCCL.cpp:632 (most recent call first):"]
+    stack += [f"frame #{number}: c10d::ProcessGroupNCCL::watchdog() + 0x890" for number in range(12)]
+    result = JobResult.of_script(-6, "train.py ended", ["terminate called", what, *stack, ""])
+    assert result.headline == f"train.py ended: SIGABRT: {what.strip()}"
+    assert strategies.get("torch").is_consequence(result.headline)
+
+
 def test_of_a_long_last_word_the_beginning_and_the_end_are_told():
     last = f"OpError: {'/opt/ml' * 100} No space left on device"
     headline = JobResult.of_script(1, "train.py ended", [last]).headline

@@ -138,6 +138,21 @@ def test_the_first_failure_decides_for_all(assignment_of, leader_of):
     run(scenario())
 
 
+@pytest.mark.parametrize("others_end", [False, True], ids=["one hangs", "all have ended"])
+def test_an_error_that_another_rank_caused_names_the_one_that_has_not_ended(assignment_of, leader_of, others_end):
+    async def scenario() -> None:
+        job = Job(assignment_of, leader_of)
+        await job.join()
+        broken = "rank 0: exit code 1: Connection closed by peer"
+        job.chief.report(link.RankResult(0, 1, f"{broken}\nthe log"))
+        if others_end:
+            job.rank.report(result(1))
+        awaited = "" if others_end else "; it may have waited for rank 1"
+        assert await job.end() == [JobResult(1, f"{broken}{awaited}\nthe log")] * 3
+
+    run(scenario())
+
+
 def test_a_chief_that_stood_still_hears_the_cause_before_it_decides(assignment_of, leader_of):
     async def scenario() -> None:
         job = Job(assignment_of, leader_of)

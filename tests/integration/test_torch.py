@@ -1,0 +1,116 @@
+"""Whole jobs of PyTorch's ranks: scripts for torchrun run unchanged, and however a job ends, its cause is named."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tfhet.cluster import free_ports
+
+pytestmark = [pytest.mark.torch, pytest.mark.timeout(240)]
+
+TORCH = ("--strategy", "torch", "--lease_s", 4)
+TWO_BY_TWO = {"data": 0, "dnn": 2, "ranks": 2, "channels": {}}
+TRAINER = ("4", "2", "--batch_size", "16")
+"""The arguments of torch_trainer.py."""
+
+
+def test_the_example_trains_with_equal_weights_on_all_ranks(simulated, repository):
+    script = repository / "examples" / "torch-ddp" / "train.py"
+    run = simulated(*TORCH, "--train_script", script, **TWO_BY_TWO)
+    assert run.summary.exit_code == 0, run.summary.cause
+    assert set(run.summary.exit_codes.values()) == {0}
+    found = run.found(r"rank=(\d) of 4 accuracy=(\S+) weights=(\w+)")
+    assert sorted(rank for rank, _, _ in found) == ["0", "1", "2", "3"]
+    assert len({weights for _, _, weights in found}) == 1
+    assert all(float(accuracy) > 0.9 for _, accuracy, _ in found)
+
+
+def test_a_script_for_torchrun_comes_to_the_same_weights_without_a_change(simulated, script, tmp_path):
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "4", "--master_port"]
+    command = [*torchrun, str(free_ports(1)[0]), str(script("torch_trainer")), *TRAINER]
+    alone = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+    assert alone.returncode == 0, alone.stderr[-2000:]
+    weights = {line.split()[1] for line in alone.stdout.splitlines() if line.startswith("rank=")}
+    assert len(weights) == 1
+    run = simulated(*TORCH, "--train_script", script("torch_trainer"), *TRAINER, **TWO_BY_TWO)
+    assert run.summary.exit_code == 0, run.summary.cause
+    found = run.found(r"rank=(\d) (weights=\S+) launched=(\w+)")
+    assert len(found) == 4
+    assert {each for _, each, _ in found} == weights
+    assert {launched for _, _, launched in found} == {"True"}
+    assert [path.name for path in run.hosts.glob("*/model/*")] == ["snapshot.pt"], "rank 0's"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("data", [0, 1], ids=["homogeneous", "heterogeneous"])
+def test_batches_of_distribute_train_it_as_many_on_every_rank(simulated, script, data):
+    run = simulated(*TORCH, "--train_script", script("torch_reads"), data=data, dnn=1, ranks=2)
+    assert run.summary.exit_code == 0, run.summary.cause
+    found = run.found(r"rank=(\d) steps=(\d+) weights=(\w+)")
+    assert sorted(rank for rank, _, _ in found) == ["0", "1"]
+    assert {steps for _, steps, _ in found} == {str(2 * (1437 // 32 // 2))}
+    assert len({weights for _, _, weights in found}) == 1
+    assert run.summary.ranks == 2 and run.summary.wait_pct is not None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("how", "faults", "code", "cause"),
+    [
+        ("exit", (), 3, r", rank 1: exit code 3"),
+        ("raise", (), 1, r", rank 1: exit code 1: .*the loss is not a number"),
+        ("kill", (), 137, r", rank 1: SIGKILL"),
+        ("hang", (), 1, r", rank [023]: .*Timed out waiting 8000ms .*; it may have waited for rank 1$"),
+        ("absent", (), 1, r", rank [023]: .*DistStoreError.*; it may have waited for rank 1$"),
+        ("wait", ("kill:host@dnn-2:from=scripts:after=8",), 1, r"rank-[23] was lost|the launcher of rank"),
+        ("wait", ("hang:host@dnn-2:from=scripts:after=8",), 1, r"rank-[23] was lost"),
+        ("wait", ("sigterm:launcher@dnn-2:from=scripts:after=8",), 143, r"was asked to stop \(SIGTERM\)"),
+    ],
+    ids=["exit", "raise", "kill", "hang", "absent", "host lost", "host frozen", "SIGTERM"],
+)
+def test_however_it_ends_every_host_ends_and_names_the_first_cause(simulated, script, how, faults, code, cause):
+    arguments = ("--train_script", script("torch_ends"), "--how", how, "--timeout_s", 8 if how != "wait" else 1800)
+    run = simulated(*TORCH, *arguments, faults=faults, **TWO_BY_TWO)
+    assert run.summary.exit_code == code
+    assert re.search(cause, run.summary.cause), run.summary.cause
+    lost = run.summary.cluster["homogeneous"]["hosts"][1] if "host" in "".join(faults) else ""
+    assert {own for member, own in run.summary.exit_codes.items() if member != lost} == {code}
+    assert not run.summary.failures, "what others printed is a consequence"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("starter", ["torchrun", "mpirun"])
+def test_ranks_that_another_program_started_meet_and_one_that_fails_is_the_cause(tmp_path, repository, script, starter):
+    if shutil.which("mpirun") is None and starter == "mpirun":
+        pytest.skip("mpirun is not installed")
+    groups = [{"instance_group_name": "dnn_group", "instance_type": "ml.m5.large", "hosts": ["algo-1"]}]
+    env = {
+        **os.environ,
+        "PYTHONPATH": str(repository),
+        "SAGEMAKER_BASE_DIR": str(tmp_path),
+        "SM_RESOURCE_CONFIG": json.dumps({"current_host": "algo-1", "instance_groups": groups}),
+        "TFHET_PORTS": json.dumps({"control": free_ports(1)[0]}),
+    }
+    (tmp_path / "output").mkdir()
+    launcher = [str(repository / "scripts" / "launcher.py"), "--train_script", str(script("torch_ends"))]
+    if starter == "torchrun":
+        port = str(free_ports(1)[0])
+        command = ["-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", port, *launcher]
+    else:
+        command = [*launcher, "--strategy", "torch"]
+    with_mpi = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2"] * (starter == "mpirun")
+    for how, code, cause in (("done", 0, ""), ("exit", 3, "rank 1: exit code 3")):
+        words = [*with_mpi, sys.executable, *command, "--how", how]
+        done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=100, check=False)
+        print(done.stdout, done.stderr)
+        assert f"rank 1 of 2 (started by {starter})" in done.stdout + done.stderr
+        failure = tmp_path / "output" / "failure"
+        assert bool(done.returncode) == failure.exists() == bool(code)
+        assert not code or cause in failure.read_text()
