@@ -33,8 +33,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     option(
         "--start",
         choices=("ranks", "alone", "toolkit"),
-        help="ranks: a launcher for each rank (default for process hosts); alone: one for each host, which form "
-        "Horovod's ring; toolkit: by SageMaker's toolkit, with MPI (default for namespace hosts)",
+        help="ranks: a launcher for each rank, as horovodrun does (default for process hosts with Horovod); alone: one "
+        "for each host, which starts those of its ranks (default for process hosts with another strategy); toolkit: by "
+        "SageMaker's toolkit, with MPI (default for namespace hosts)",
     )
     option("--source_dir", type=Path, help="code directory of the hosts (default: .)")
     option("--input_mode", choices=("File", "FastFile"), default="File", help="default: File")

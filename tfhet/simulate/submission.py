@@ -10,18 +10,20 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tfhet import planes
+from tfhet import planes, strategies
 from tfhet.clock import SYSTEM
 from tfhet.cluster import DATA, DNN, ROLES, Group, Role, Roles
 from tfhet.errors import ClusterError, UsageError, check_known
 from tfhet.launch import LaunchSettings, known_roles
 from tfhet.planes import DataPlane
 from tfhet.simulate.cluster_file import DIGITS, ClusterFile, GroupFile
+from tfhet.strategies.horovod import HOROVOD
 from tfhet.submit import ALONE, LAUNCHER, PIPE, Channel, Job, check_code
 
 STARTS: Mapping[str, tuple[str, ...]] = {"process": ("ranks", "alone"), "namespace": ("toolkit", "alone")}
 """Kinds of hosts, process trees or containers, and the ways to start launchers on them, the default first: `ranks`, one
-per rank, as horovodrun does; `alone`, one per host, which form Horovod's ring; `toolkit`, by SageMaker's `train`."""
+per rank, as horovodrun does; `alone`, one per host, which starts those of its ranks, as every strategy but Horovod's
+asks for; `toolkit`, by SageMaker's `train`."""
 INPUT_MODES = ("File", "FastFile")
 LIMIT_TIMES = ("start", "reading")
 T = TypeVar("T")
@@ -88,6 +90,8 @@ class Submission:
         if command and command[0].startswith("--"):
             command = [str(LAUNCHER), *command]
         words = [*command[:1], *cluster.arguments(), *command[1:]]
+        if usual == "ranks" and strategies.chosen(LaunchSettings.parse(words[1:])[0].strategy, 2) is not HOROVOD:
+            usual = ALONE
         return cls(cluster, words, named_now(cluster), hosts, start or usual, code or Path.cwd(), **options)  # type: ignore[arg-type]
 
     @property

@@ -12,7 +12,7 @@ from typing import Any
 from tfhet.cluster import Rank, job_name
 from tfhet.errors import ClusterError, DataError, shown
 from tfhet.record import from_json_object
-from tfhet.strategies.registry import AUTO, rank_of
+from tfhet.strategies.registry import AUTO, rank_of, source_of
 
 JOB_VARIABLE = "TFHET_JOB"
 LOCAL_PLANE = "local"
@@ -98,6 +98,7 @@ class JobContext:
     def _without_launcher(cls, env: Mapping[str, str]) -> JobContext:
         rank = rank_of(env)
         place = rank or Rank(0, 1, 0, 1, "alone")
+        strategy = source_of(rank).strategy if rank else ""
         return cls(
             job_id=job_name(env) or "local",
             mode="local" if rank is None else "homogeneous",
@@ -105,6 +106,7 @@ class JobContext:
             size=place.size,
             local_rank=place.local_rank,
             local_size=place.local_size,
+            strategy=strategy or AUTO,
             host=env.get("SM_CURRENT_HOST") or socket.gethostname(),
             group=env.get("SM_CURRENT_INSTANCE_GROUP", ""),
             output_dir=env.get("SM_OUTPUT_DATA_DIR") or None,

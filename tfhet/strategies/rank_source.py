@@ -25,6 +25,9 @@ class RankSource:
     own: bool = False
     """Whether tfhet itself numbers the ranks, and so has to tell them how to find each other."""
 
+    strategy: str = ""
+    """Name of the strategy that such ranks train by, unless another is named; "": by their number."""
+
     def read(self, env: Mapping[str, str]) -> Rank | None:
         """The rank that this source gave a process; None when it gave none. Raises as `Rank.read`."""
         return Rank.read(env, self.variables, self.name) if self.variables[0] in env else None

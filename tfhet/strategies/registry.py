@@ -15,14 +15,23 @@ from tfhet.strategies.rank_source import OWN, RankSource
 from tfhet.strategies.strategy import Strategy
 
 AUTO = "auto"
-SHIPPED = {"solo": "tfhet.strategies.solo:SOLO", "horovod": "tfhet.strategies.horovod:HOROVOD"}
+SHIPPED = {
+    "solo": "tfhet.strategies.solo:SOLO",
+    "horovod": "tfhet.strategies.horovod:HOROVOD",
+    "multi_worker": "tfhet.strategies.tensorflow:MULTI_WORKER",
+    "mirrored": "tfhet.strategies.tensorflow:MIRRORED",
+    "parameter_server": "tfhet.strategies.tensorflow:PARAMETER_SERVER",
+}
 STRATEGIES: Registry[Strategy] = Registry("strategy", "tfhet.strategies", SHIPPED, (AUTO,))
 names, get = STRATEGIES.names, STRATEGIES.get
 
 
-def chosen(name: str, size: int) -> Strategy:
-    """The strategy for `size` ranks: of that name, or, for `auto`, solo for one rank and Horovod for several."""
-    return get(("solo" if size <= 1 else "horovod") if name == AUTO else name)
+def chosen(name: str, size: int, source: RankSource | None = None) -> Strategy:
+    """The strategy for `size` ranks: of that name, or, for `auto`, that of the source of the ranks, if it has one, else
+    solo for one rank and Horovod for several."""
+    if name == AUTO:
+        name = (source.strategy if source else "") or ("solo" if size <= 1 else "horovod")
+    return get(name)
 
 
 def sources(strategy: str = AUTO) -> Mapping[str, RankSource]:

@@ -1,0 +1,66 @@
+"""The strategy `multi_worker`: one worker of tf.distribute.MultiWorkerMirroredStrategy for each rank."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tfhet.cluster import Place, Rank
+from tfhet.strategies.claim import Claim
+from tfhet.strategies.rank_source import RankSource
+from tfhet.strategies.strategy import Collective, Strategy
+from tfhet.strategies.tensorflow.tf_config import VARIABLE, WORKER, Tasks, TfConfigSource, ranks_at
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+STARTED = TfConfigSource(
+    "tf_config", "what set TF_CONFIG", "started with TF_CONFIG", (VARIABLE,) * 4, strategy="multi_worker"
+)
+CONSEQUENCE = re.compile(
+    r"UnavailableError|Collective ops is aborted|Restart your program to reset"
+    r"|failed to connect to all addresses|Connection (reset|closed) by peer"
+)
+"""Errors of the remaining workers when another task has ended (TensorFlow 2.15.1)."""
+
+
+class MultiWorker(Strategy):
+    name = "multi_worker"
+    sources: Sequence[RankSource] = (STARTED,)
+
+    def ports(self, place: Place) -> int:
+        return int(place.size > 1 and not is_told(place))
+
+    def order(self, opened: Mapping[str, Any], claims: Mapping[str, Claim], place: Place) -> Mapping[str, Any]:
+        return {"cluster": {WORKER: ranks_at(claims, place)}} if self.ports(place) else {}
+
+    def check(self, order: Mapping[str, Any]) -> None:
+        if order:
+            Tasks.parse(order)
+
+    def environment(self, order: Mapping[str, Any], host: str, rank: Rank, env: Mapping[str, str]) -> dict[str, str]:
+        return Tasks.parse(order).of_rank(rank, env) if order else dict(env)
+
+    def is_consequence(self, line: str) -> bool:
+        return CONSEQUENCE.search(line) is not None
+
+    def undivided(self, data: tf.data.Dataset) -> tf.data.Dataset:
+        import tensorflow as tf
+
+        options = tf.data.Options()
+        options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+        return data.with_options(options)
+
+    def collective(self, size: int) -> Collective:
+        from tfhet.strategies.tensorflow.collective import MultiWorkerCollective
+
+        return MultiWorkerCollective(size)
+
+
+def is_told(place: Place) -> bool:
+    """Whether what started the ranks has told them where they meet."""
+    return place.rank is not None and place.rank.source == STARTED.name
+
+
+MULTI_WORKER = MultiWorker()
