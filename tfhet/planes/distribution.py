@@ -18,7 +18,7 @@ from tfhet.cluster import environment
 from tfhet.errors import UsageError
 from tfhet.messages import inherited, rank
 from tfhet.placement import Pipeline, inspect, without_autotune, without_last_assertion
-from tfhet.planes.reader import share_of
+from tfhet.planes import private
 from tfhet.planes.registry import get
 from tfhet.steps import ScriptSteps
 from tfhet.strategies import JobContext
@@ -90,9 +90,8 @@ def _for_reader(data: Any, number: Any, count: int, training: bool, job: JobCont
     if job.is_served or not isinstance(data, tf.data.Dataset):
         what = "reads from no data hosts: say --data_plane local" if job.is_served else "takes a tf.data.Dataset"
         raise UsageError(f"the strategy {job.strategy!r} {what}")
-    is_endless = data.cardinality() == tf.data.INFINITE_CARDINALITY
-    share = share_of(data, number, count, job.host)
-    return share.repeat() if training and not is_endless else share
+    share = private.auto_shard(data, count, number)
+    return share.repeat() if training else share
 
 
 def _plain(

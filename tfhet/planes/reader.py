@@ -64,7 +64,7 @@ class RankSide:
         self, data: tf.data.Dataset, job: JobContext, ordinal: int, *, sharding: str, transport: Any
     ) -> tf.data.Dataset:
         """This rank's share of a plain data set. ordinal: the number of the data set in its script."""
-        return share_of(data, job.rank, job.size, job.host) if job.size > 1 else data
+        return _share(data, job) if job.size > 1 else data
 
     def declared(
         self, pipeline: Pipeline, job: JobContext, ordinal: int, transport: Any, epoch: int | None = None
@@ -257,19 +257,18 @@ def _holds_examples(element: Mapping[str, tf.Tensor]) -> bool:
     return bool(element["id"].shape[0])
 
 
-def share_of(data: tf.data.Dataset, number: Any, count: int, host: str) -> tf.data.Dataset:
-    """The files, or the elements, that belong to process `number`, 0 or more and perhaps a tensor, of `count`. host:
-    where this runs, for a warning."""
+def _share(data: tf.data.Dataset, job: JobContext) -> tf.data.Dataset:
+    """The files, or the elements, that belong to this rank."""
     found = inspect(data)
     if found.unseeded_shuffle and not found.reads_files:
         log.warning(
             "%s: each rank shuffles for itself and takes every %d-th batch of its own order, so ranks see some "
             "examples twice and miss others in a pass; give shuffle() a seed, or read from files",
-            host,
-            count,
+            job.host,
+            job.size,
         )
-    enough = found.splits is not None and found.splits >= count
+    enough = found.splits is not None and found.splits >= job.size
     by_file = found.reads_files and enough and not found.asserts_cardinality
     options, policy = tf.data.Options(), tf.data.experimental.AutoShardPolicy
     options.experimental_distribute.auto_shard_policy = policy.FILE if by_file else policy.DATA
-    return private.auto_shard(data.with_options(options), count, number)
+    return private.auto_shard(data.with_options(options), job.size, job.rank)

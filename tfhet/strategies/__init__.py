@@ -15,6 +15,6 @@ from tfhet.strategies.strategy import Collective, Meeting, Strategy
 
 # fmt: off
 __all__ = [
-    "AUTO", "LOCAL_PLANE", "OWN", "Claim", "Collective", "JobContext", "Meeting", "RankSource", "Strategy", "chosen", "get",
-    "names", "rank_of", "source_of", "sources",
+    "AUTO", "LOCAL_PLANE", "OWN", "Claim", "Collective", "JobContext", "Meeting", "RankSource", "Strategy", "chosen",
+    "get", "names", "rank_of", "source_of", "sources",
 ]
