@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import pickle
@@ -9,7 +10,7 @@ import re
 import subprocess
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,11 @@ import numpy as np
 import pytest
 
 from tfhet import strategies
+from tfhet.cluster import keep_free
 from tfhet.errors import UsageError
 from tfhet.strategies.horovod.strategy import Ring
 from tfhet.strategies.solo import SoloCollective
+from tfhet.strategies.tensorflow.tf_config import Tasks
 
 SCRIPT = Path(__file__).with_name("collective_ranks.py")
 LIMIT_S = 240
@@ -37,11 +40,26 @@ def solo() -> list[dict[str, Any]]:
 def horovod(folder: Path) -> list[dict[str, Any]]:
     ring = Ring(["localhost"], RANKS)
     ring.open("127.0.0.1", "lo", "127.0.0.1", ())
+    try:
+        return together("horovod", folder, [ring.variables("localhost", rank) for rank in range(RANKS)])
+    finally:
+        ring.close()
+
+
+def multi_worker(folder: Path) -> list[dict[str, Any]]:
+    with contextlib.ExitStack() as stack:
+        kept = [stack.enter_context(keep_free()) for _ in range(RANKS)]
+        tasks = Tasks({"worker": [f"127.0.0.1:{each.getsockname()[1]}" for each in kept]})
+        return together("multi_worker", folder, [tasks.of_task("worker", rank) for rank in range(RANKS)])
+
+
+def together(kind: str, folder: Path, variables: Sequence[Mapping[str, str]]) -> list[dict[str, Any]]:
+    """What each of RANKS processes found, which get `variables` to find each other."""
     ranks: list[subprocess.Popen] = []
     try:
         for rank in range(RANKS):
-            env = {**os.environ, **ring.variables("localhost", rank), "OMP_NUM_THREADS": "1"}
-            command = [sys.executable, str(SCRIPT), "horovod", str(RANKS), str(folder / f"{rank}.pickle")]
+            env = {**os.environ, **variables[rank], "OMP_NUM_THREADS": "1"}
+            command = [sys.executable, str(SCRIPT), kind, str(RANKS), str(folder / f"{rank}.pickle")]
             with (folder / f"{rank}.log").open("wb") as log:
                 ranks.append(subprocess.Popen(command, env=env, stdout=log, stderr=subprocess.STDOUT))
         codes = [rank.wait(LIMIT_S) for rank in ranks]
@@ -51,7 +69,6 @@ def horovod(folder: Path) -> list[dict[str, Any]]:
         for rank in ranks:
             rank.kill()
             rank.wait()
-        ring.close()
     return [pickle.loads((folder / f"{rank}.pickle").read_bytes()) for rank in range(RANKS)]
 
 
@@ -60,13 +77,14 @@ def alone() -> dict[str, Any]:
     return solo()[0]
 
 
-@pytest.fixture(scope="module", params=["solo", pytest.param("horovod", marks=pytest.mark.horovod)])
+@pytest.fixture(scope="module", params=["solo", pytest.param("horovod", marks=pytest.mark.horovod), "multi_worker"])
 def ranks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[dict[str, Any]]]:
     """What each rank found."""
     if request.param == "solo":
         yield [request.getfixturevalue("alone")]
     else:
-        yield horovod(tmp_path_factory.mktemp("horovod"))
+        started = {"horovod": horovod, "multi_worker": multi_worker}[request.param]
+        yield started(tmp_path_factory.mktemp(request.param))
 
 
 def facts(ranks: list[dict[str, Any]], name: str) -> list[Any]:
