@@ -1,13 +1,12 @@
 """The workers of tf.distribute.MultiWorkerMirroredStrategy as a collective: RING over gRPC, or NCCL between GPUs.
 
-Every operation is an all-reduce or an all-gather of the strategy's own, called in its replica context, so that it works
-in a graph of tfhet's trainer, whose variables are no distributed ones.
+Every operation is an all-reduce of the strategy's own, called in its replica context, so that it works in a graph of
+tfhet's trainer, whose variables are no distributed ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -33,6 +32,7 @@ class MultiWorkerCollective:
         self.size: int = self._strategy.num_replicas_in_sync
         if self.size != size:
             raise UsageError(f"the job has {size} ranks, and TF_CONFIG names {self.size} workers")
+        self._reduced = tf.function(self._summed, reduce_retracing=True)
 
     def sum(self, tensors: Sequence[tf.Tensor], name: str) -> list[tf.Tensor]:
         """One all-reduce for all tensors of a type."""
@@ -40,8 +40,10 @@ class MultiWorkerCollective:
         found: dict[int, tf.Tensor] = {}
         for kind in dict.fromkeys(tensor.dtype for tensor in tensors):
             of_kind = [index for index, tensor in enumerate(tensors) if tensor.dtype == kind]
-            flat = tf.concat([tf.reshape(tensors[index], [-1]) for index in of_kind], 0)
-            sums = tf.split(self._reduced(flat), [tf.size(tensors[index]) for index in of_kind], num=len(of_kind))
+            sizes = [*(tf.size(tensors[index]) for index in of_kind), 1]
+            # The last one is there because a reduction of nothing crashes TensorFlow 2.15.1.
+            flat = tf.concat([*(tf.reshape(tensors[index], [-1]) for index in of_kind), tf.zeros([1], kind)], 0)
+            *sums, _ = tf.split(self._reduced(flat), sizes, num=len(sizes))
             for index, part in zip(of_kind, sums, strict=True):
                 found[index] = tf.reshape(part, tf.shape(tensors[index]))
                 found[index].set_shape(tensors[index].shape)
@@ -60,20 +62,17 @@ class MultiWorkerCollective:
         counts = np.zeros(self.size, np.int64)
         counts[self.rank] = len(values)
         counts = self._reduced(tf.constant(counts)).numpy()
-        padded = np.zeros(max(1, counts.max()), np.int64)
-        padded[: len(values)] = values
-        rows = self._in_replica(lambda context, value: context.all_gather(value, axis=0), tf.constant(padded[None]))
-        return np.concatenate([row[:count] for row, count in zip(rows.numpy(), counts, strict=True)])
+        every = np.zeros(counts.sum() + 1, np.int64)
+        begin = int(counts[: self.rank].sum())
+        every[begin : begin + len(values)] = values
+        return np.asarray(self._reduced(tf.constant(every)).numpy())[:-1]
 
     def shutdown(self) -> None:
         return None
 
-    def _reduced(self, flat: tf.Tensor) -> tf.Tensor:
-        return self._in_replica(lambda context, value: context.all_reduce(tf.distribute.ReduceOp.SUM, value), flat)
-
-    def _in_replica(self, operation: Callable[[Any, tf.Tensor], tf.Tensor], value: tf.Tensor) -> tf.Tensor:
+    def _summed(self, flat: tf.Tensor) -> tf.Tensor:
         def run(given: tf.Tensor) -> tf.Tensor:
             value = tf.identity(given)  # on the replica's device: in a graph `given` may have none, and must have one
-            return operation(tf.distribute.get_replica_context(), value)
+            return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, value)
 
-        return self._strategy.run(run, (value,))
+        return self._strategy.run(run, (flat,))
