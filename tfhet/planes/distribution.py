@@ -82,7 +82,7 @@ def distribute(
         share = _plain(data, steps_per_epoch, sharding, transport, job, ordinal)
     else:
         share = _validation(data, transport, job, ordinal)
-    return strategy.undivided(share if steps is None else steps.watch(share, training, pipeline))
+    return strategy.undivided(share if steps is None else steps.watch(share, training, pipeline), job.size)
 
 
 def _for_reader(data: Any, number: Any, count: int, training: bool, job: JobContext) -> tf.data.Dataset:

@@ -124,8 +124,8 @@ class Strategy:
         UsageError where the script may not define one."""
         return None
 
-    def undivided(self, data: tf.data.Dataset) -> tf.data.Dataset:
-        """A rank's share, so that what trains does not divide it again."""
+    def undivided(self, data: tf.data.Dataset, size: int) -> tf.data.Dataset:
+        """The share of one of `size` ranks, so that what trains does not share it out again."""
         return data
 
     def collective(self, size: int) -> Collective:

@@ -45,11 +45,15 @@ class MultiWorker(Strategy):
     def is_consequence(self, line: str) -> bool:
         return CONSEQUENCE.search(line) is not None
 
-    def undivided(self, data: tf.data.Dataset) -> tf.data.Dataset:
+    def undivided(self, data: tf.data.Dataset, size: int) -> tf.data.Dataset:
+        """Of several workers each splits every batch into as many as there are workers, takes one in a step, and trains
+        on all of them. But Keras' `fit` counts the batches before the split, and would end the epoch after the first
+        part of the data (Keras 2.15): so the data set does not know its number of batches."""
         import tensorflow as tf
 
         options = tf.data.Options()
         options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+        data = data.filter(lambda *parts: True) if size > 1 else data
         return data.with_options(options)
 
     def collective(self, size: int) -> Collective:
