@@ -1,6 +1,6 @@
 """A user's Keras script for MultiWorkerMirroredStrategy, or MirroredStrategy with `mirrored`, and tfhet's lines.
 
---how HOW   in the third epoch, rank 1 does it: `exit` (code 3) or `hang`, in a callback of its own
+--how HOW   in the third epoch, rank RANK does it: `exit` (code 3) or `hang`, in a callback of its own
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import tensorflow as tf
 parser = argparse.ArgumentParser()
 parser.add_argument("--mirrored", action="store_true")
 parser.add_argument("--how", default="")
+parser.add_argument("--rank", type=int, default=0)
 parser.add_argument("--epochs", type=int, default=3)
 options = parser.parse_args()
 if options.mirrored:
@@ -45,9 +46,9 @@ def numbers(data: tf.data.Dataset) -> list[int]:
 
 
 def end(epoch: int, logs: object = None) -> None:
-    if epoch == 2 and job.rank == 1 and options.how == "exit":
+    if epoch == 2 and job.rank == options.rank and options.how == "exit":
         sys.exit(3)
-    if epoch == 2 and job.rank == 1 and options.how == "hang":
+    if epoch == 2 and job.rank == options.rank and options.how == "hang":
         time.sleep(600)
 
 
