@@ -70,9 +70,7 @@ def _check_strategy(job: Job) -> Iterator[UsageError]:
     for role in strategy.roles:
         names = [group.name for group in job.groups if group.role == role.name]
         if names != [role.group]:
-            yield job.mistake(
-                "groups", f"must have {role.group} for the strategy {strategy.name}, and no other like it"
-            )
+            yield job.mistake("groups", f"must have {role.group}, alone with its role, for {strategy.name}")
 
 
 def _check_channels(job: Job) -> Iterator[UsageError]:
