@@ -11,7 +11,7 @@ from tfhet.cluster.address import (
     listening,
     resolve,
 )
-from tfhet.cluster.environment import environment, job_name
+from tfhet.cluster.environment import environment, job_name, without_secrets
 from tfhet.cluster.identity import HOMOGENEOUS_GROUP, Cluster, Group, Identity, identify
 from tfhet.cluster.paths import HostPaths, cache_dir, code_dir, config_dir, host_paths, own_folder
 from tfhet.cluster.place import RANK_VARIABLES, Place, Rank

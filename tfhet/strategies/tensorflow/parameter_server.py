@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tfhet.cluster import Place, Rank, Role
+from tfhet.cluster import Place, Rank, Role, without_secrets
 from tfhet.errors import JobFailed, UsageError
 from tfhet.process import Child, describe_exit
 from tfhet.strategies.claim import Claim
@@ -68,7 +68,7 @@ class ParameterServer(Strategy):
 
     async def serve(self, place: Place, order: Mapping[str, Any], say: Callable[[str], None]) -> None:
         index = place.roles.hosts(PS).index(place.host)
-        env = {**place.env, **Tasks.parse(order).of_task(PS, index), "PYTHONUNBUFFERED": "1"}
+        env = {**without_secrets(place.env), **Tasks.parse(order).of_task(PS, index), "PYTHONUNBUFFERED": "1"}
         command = [sys.executable, "-m", SERVER]
         child = await Child.start(f"{PS}-{index}", command, env=env, on_line=lambda line: say(f"[{PS}-{index}] {line}"))
         try:
