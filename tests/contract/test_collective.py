@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import pickle
@@ -9,7 +10,7 @@ import re
 import subprocess
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,11 @@ import numpy as np
 import pytest
 
 from tfhet import strategies
-from tfhet.cluster import Rank
+from tfhet.cluster import Rank, keep_free
 from tfhet.errors import UsageError
 from tfhet.strategies import OWN
 from tfhet.strategies.solo import SoloCollective
+from tfhet.strategies.tensorflow.tf_config import Tasks
 
 SCRIPT = Path(__file__).with_name("collective_ranks.py")
 LIMIT_S = 240
@@ -35,20 +37,35 @@ def solo() -> list[dict[str, Any]]:
     return [script.everything(SoloCollective())]
 
 
-def started(kind: str, folder: Path) -> list[dict[str, Any]]:
-    """What ranks of a strategy found, each a process of its own."""
+def by_meeting(kind: str, folder: Path) -> list[dict[str, Any]]:
+    """Ranks of a strategy that has a meeting."""
     strategy = strategies.get(kind)
     meeting = strategy.meeting(["localhost"], RANKS, OWN)
     assert meeting is not None
     meeting.load()
     order = meeting.open("127.0.0.1", "lo", "127.0.0.1", ())
+    try:
+        ranks = [Rank(rank, RANKS, rank, RANKS, "tfhet") for rank in range(RANKS)]
+        return together(kind, folder, [strategy.environment(order, "localhost", rank, os.environ) for rank in ranks])
+    finally:
+        meeting.close()
+
+
+def multi_worker(kind: str, folder: Path) -> list[dict[str, Any]]:
+    with contextlib.ExitStack() as stack:
+        kept = [stack.enter_context(keep_free()) for _ in range(RANKS)]
+        tasks = Tasks({"worker": [f"127.0.0.1:{each.getsockname()[1]}" for each in kept]})
+        return together(kind, folder, [tasks.of_task("worker", rank) for rank in range(RANKS)])
+
+
+def together(kind: str, folder: Path, variables: Sequence[Mapping[str, str]]) -> list[dict[str, Any]]:
+    """What each of RANKS processes found, which get `variables` to find each other."""
     ranks: list[subprocess.Popen] = []
     try:
         for rank in range(RANKS):
-            place = strategy.environment(order, "localhost", Rank(rank, RANKS, rank, RANKS, "tfhet"), os.environ)
+            env = {**os.environ, **variables[rank], "OMP_NUM_THREADS": "1"}
             command = [sys.executable, str(SCRIPT), kind, str(RANKS), str(folder / f"{rank}.pickle")]
             with (folder / f"{rank}.log").open("wb") as log:
-                env = {**place, "OMP_NUM_THREADS": "1"}
                 ranks.append(subprocess.Popen(command, env=env, stdout=log, stderr=subprocess.STDOUT))
         codes = [rank.wait(LIMIT_S) for rank in ranks]
         logs = "\n".join((folder / f"{rank}.log").read_text()[-3000:] for rank in range(RANKS))
@@ -57,7 +74,6 @@ def started(kind: str, folder: Path) -> list[dict[str, Any]]:
         for rank in ranks:
             rank.kill()
             rank.wait()
-        meeting.close()
     return [pickle.loads((folder / f"{rank}.pickle").read_bytes()) for rank in range(RANKS)]
 
 
@@ -66,16 +82,17 @@ def alone() -> dict[str, Any]:
     return solo()[0]
 
 
-KINDS = ("solo", *(pytest.param(kind, marks=getattr(pytest.mark, kind)) for kind in ("horovod", "torch")))
+MARKED = tuple(pytest.param(kind, marks=getattr(pytest.mark, kind)) for kind in ("horovod", "torch"))
+STARTED = {"horovod": by_meeting, "torch": by_meeting, "multi_worker": multi_worker}
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=("solo", *MARKED, "multi_worker"))
 def ranks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[dict[str, Any]]]:
     """What each rank found."""
     if request.param == "solo":
         yield [request.getfixturevalue("alone")]
     else:
-        yield started(request.param, tmp_path_factory.mktemp(request.param))
+        yield STARTED[request.param](request.param, tmp_path_factory.mktemp(request.param))
 
 
 def facts(ranks: list[dict[str, Any]], name: str) -> list[Any]:
@@ -258,7 +275,10 @@ def test_horovod_that_sees_other_ranks_than_the_job_is_refused_and_left(monkeypa
 
 
 def test_wrong_choices_are_refused():
-    with pytest.raises(UsageError, match="unknown strategy 'nccl'; known: auto, horovod, solo"):
+    with pytest.raises(
+        UsageError,
+        match="unknown strategy 'nccl'; known: auto, horovod, mirrored, multi_worker, parameter_server, solo",
+    ):
         strategies.chosen("nccl", 2)
     with pytest.raises(UsageError, match="'solo' is for one rank, and this job has 2"):
         strategies.get("solo").collective(2)

@@ -164,6 +164,7 @@ SPEAKS: dict[str, dict[str, Any]] = {
         "launcher arguments": cluster(refused="--lease_s must be positive, not 0"),
         "mistyped arguments": cluster(mistyped={"--data_host_worker": "--data_host_workers"}),
         "groups": cluster("dnn_group:", "trainers:"),
+        "strategy": cluster("launcher: {", "launcher: {strategy: mirrored, "),
         "workers": cluster("data_host_workers: 2", "data_host_workers: 0"),
         "ports of a host": cluster("reserve_cpus: 1", "dispatcher_port: 6002"),
         "instance types": cluster(unknown_types={"ml.p9.large": "unknown instance type 'ml.p9.large'"}),

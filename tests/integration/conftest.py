@@ -100,12 +100,17 @@ def assert_nothing_left(base: Path) -> None:
 
 
 def cluster(
-    data: int = 1, dnn: int = 1, ranks: int = 2, channels: Mapping[str, str] = DIGITS, name: str = "test"
+    data: int = 1,
+    dnn: int = 1,
+    ranks: int = 2,
+    channels: Mapping[str, str] = DIGITS,
+    name: str = "test",
+    groups: Mapping[str, GroupFile] | None = None,
 ) -> ClusterFile:
-    """A cluster of so many data hosts and dnn hosts; without data hosts it is homogeneous."""
+    """A cluster of so many data hosts and dnn hosts; without data hosts it is homogeneous. groups: in their place."""
     dnn_group = GroupFile(hosts=dnn, ranks=ranks)
-    groups = {"data_group": GroupFile(hosts=data), "dnn_group": dnn_group} if data else {"homogeneous": dnn_group}
-    return ClusterFile(name, groups, channels)
+    usual = {"data_group": GroupFile(hosts=data), "dnn_group": dnn_group} if data else {"homogeneous": dnn_group}
+    return ClusterFile(name, groups or usual, channels)
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ import contextlib
 import socket
 import socketserver
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import toy_wire
@@ -119,7 +119,7 @@ class ToyStrategy(Strategy):
         place = (order["address"], order["port"], rank.rank, rank.size, rank.local_rank)
         return {**env, PLACE: " ".join(map(str, place))}
 
-    async def serve(self, place: Place, order: Mapping[str, Any]) -> None:
+    async def serve(self, place: Place, order: Mapping[str, Any], say: Callable[[str], None]) -> None:
         address = place.address(place.host)
         with Exchange(address) as exchange:
             threading.Thread(target=exchange.serve_forever, args=(0.05,), daemon=True).start()

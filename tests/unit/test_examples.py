@@ -30,6 +30,8 @@ def blocks(guide: str, language: str) -> list[str]:
     [
         pytest.param("keras", marks=pytest.mark.horovod),
         pytest.param("horovod-loop", marks=[pytest.mark.horovod, pytest.mark.slow]),
+        pytest.param("multi-worker", marks=pytest.mark.slow),
+        pytest.param("mirrored", marks=pytest.mark.slow),
         pytest.param("own-stage", marks=pytest.mark.slow),
         pytest.param("photos", marks=pytest.mark.slow),
     ],
@@ -64,8 +66,9 @@ def test_every_example_is_in_the_list_and_says_what_it_is():
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.rglob("cluster.yaml")), ids=lambda path: path.parent.name)
-def test_its_cluster_file_has_a_data_group(path):
-    assert {"data_group", "dnn_group"} == set(load(str(path)).groups)
+def test_its_cluster_file_has_a_group_beside_the_training(path):
+    other = "ps_group" if path.parent.name == "parameter-server" else "data_group"
+    assert {other, "dnn_group"} == set(load(str(path)).groups)
 
 
 def test_its_job_file_asks_for_the_cluster_of_its_cluster_file(tmp_path, monkeypatch):

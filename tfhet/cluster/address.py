@@ -100,6 +100,22 @@ def claim(port: int, host: str = "0.0.0.0") -> socket.socket:
     return held
 
 
+def keep_free() -> socket.socket:
+    """Keeps a free TCP port of this machine's for a process that binds it with SO_REUSEPORT, which only this user's may
+    do: until the socket that it returns is closed, the system gives it to no one else. Nothing listens there."""
+    is_dual = socket.has_dualstack_ipv6()
+    held = socket.socket(socket.AF_INET6 if is_dual else socket.AF_INET)
+    try:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if is_dual:
+            held.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        held.bind(("", 0))
+    except OSError:
+        held.close()
+        raise
+    return held
+
+
 def busy(port: int, host: str, error: BaseException) -> str:
     """The message for a bind of `host`:`port` that failed with `error`."""
     code = getattr(error, "errno", None)

@@ -7,10 +7,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from tfhet.errors import ClusterError
+
+KEPT_VARIABLE = "TFHET_SERVERS_KEEP"
+"""Names of variables, with commas, that servers get although they look secret, such as those of AWS for a pipeline that
+reads from S3."""
+_SECRET = re.compile(r"^AWS_(?!(DEFAULT_)?REGION$)|SECRET|TOKEN|PASSWORD|PASSWD|CREDENTIAL|API_?KEY|PRIVATE_?KEY", re.I)
 
 
 def environment() -> Mapping[str, str]:
@@ -45,3 +51,9 @@ def json_variable(env: Mapping[str, str], name: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ClusterError(f"{name}: expected a JSON object")
     return value
+
+
+def without_secrets(env: Mapping[str, str]) -> dict[str, str]:
+    """`env` for a process that runs graphs of others: without variables that hold secrets, by their names."""
+    kept = env.get(KEPT_VARIABLE, "").split(",")
+    return {name: value for name, value in env.items() if name in kept or not _SECRET.search(name)}

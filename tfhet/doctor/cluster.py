@@ -10,12 +10,12 @@ from pathlib import Path
 
 import psutil
 
-from tfhet import arguments
+from tfhet import arguments, strategies
 from tfhet.catalogue import Instance, default
-from tfhet.cluster import Cluster, Group, Identity, PortRange, Ports, roles
+from tfhet.cluster import ROLES, Cluster, Group, Identity, PortRange, Ports, roles
 from tfhet.doctor.rule import RuleAnswer, Subject, limited, ok, wrong
 from tfhet.errors import ClusterError, UsageError
-from tfhet.launch import LaunchSettings
+from tfhet.launch import LaunchSettings, known_roles
 from tfhet.planes.tf_service import ServiceSettings
 from tfhet.record import usable_cores
 from tfhet.simulate import BASE_BYTES, DIGITS, PROCESS_BYTES, ClusterFile, GroupFile, load
@@ -54,7 +54,9 @@ class ClusterFacts:
 
     @property
     def data_hosts(self) -> int:
-        return sum(group.hosts for group in self.cluster.groups.values()) - self.dnn_hosts
+        further = {role.group for role in known_roles(self.settings) if role not in ROLES}
+        groups = self.cluster.groups.items()
+        return sum(group.hosts for name, group in groups if name not in further) - self.dnn_hosts
 
     @property
     def service(self) -> ServiceSettings:
@@ -122,10 +124,23 @@ def groups(facts: ClusterFacts) -> RuleAnswer:
     given = facts.cluster.groups.items()
     made = tuple(Group(name, tuple(itertools.islice(names, one.hosts)), one.instance_type) for name, one in given)
     try:
-        roles(Identity("", made[0].name, Cluster(made, "")), facts.settings.groups)
+        roles(Identity("", made[0].name, Cluster(made, "")), facts.settings.groups, known_roles(facts.settings))
     except ClusterError as error:  # every launcher would raise it
         return wrong(str(error), "change the groups, or give data_group and dnn_group under `launcher:`")
     return ok(Cluster(made, "").describe())
+
+
+@CLUSTER.rule("strategy", "the leader refuses ranks that it cannot train")
+def strategy(facts: ClusterFacts) -> RuleAnswer | None:
+    if facts.dnn is None:
+        return None
+    chosen = strategies.chosen(facts.settings.strategy, facts.dnn_hosts * facts.dnn.ranks)
+    try:
+        chosen.meeting([f"dnn-{number}" for number in range(facts.dnn_hosts)], facts.dnn.ranks, strategies.OWN)
+    except UsageError as error:
+        return wrong(str(error), "change the strategy under `launcher:`, or the hosts and ranks of the dnn group")
+    lacks = [role.group for role in chosen.roles if role.group not in facts.cluster.groups]
+    return wrong(f"no {' and no '.join(lacks)}", f"give {chosen.name} that group", when=lacks, otherwise=chosen.name)
 
 
 @CLUSTER.rule("workers", "a host without a task ends the job before it starts")

@@ -167,6 +167,14 @@ def broadcast(facts: ScriptFacts) -> RuleAnswer:
     return limited("no broadcast of the weights", what, when=not calls, otherwise=_names(calls))
 
 
+_OF_DISTRIBUTE = {
+    "MultiWorkerMirrored": "multi_worker",
+    "ParameterServer": "parameter_server",
+    "Mirrored": "mirrored",
+}
+"""Beginnings of TensorFlow's names, and tfhet's strategy for each."""
+
+
 @SCRIPT.rule("tf.distribute", "its strategies take all GPUs of a host in each rank", "horovod/horovod#935")
 def strategy(facts: ScriptFacts) -> RuleAnswer | None:
     calls = [call for call in facts.calls if call.last.endswith("Strategy") and "distribute" in call.name]
@@ -174,7 +182,10 @@ def strategy(facts: ScriptFacts) -> RuleAnswer | None:
         return None
     if facts.imports_from("horovod"):
         return limited(f"{calls[0].last} and Horovod ({_lines(calls)})", "keep Horovod, and remove the strategy")
-    return limited(f"{calls[0].last} ({_lines(calls)})", "the launchers start a rank for each GPU: use Horovod")
+    name = next((name for part, name in _OF_DISTRIBUTE.items() if calls[0].last.startswith(part)), "")
+    if name:
+        return ok(f"{calls[0].last}: start the job with --strategy {name}")
+    return limited(f"{calls[0].last} ({_lines(calls)})", f"use one of {', '.join(_OF_DISTRIBUTE)}, or Horovod")
 
 
 @_text_rule("own shards", "rank 0's graph is served: no rank sees what it leaves out")

@@ -6,11 +6,25 @@ Every launcher of a job comes to the same plane and strategy, each from its own 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from socket import socket
 from typing import Any
 
 from tfhet import planes, strategies
-from tfhet.cluster import ROLES, Place, PortRange, Ports, Rank, Role, Roles, host_paths, identify, job_name, roles
+from tfhet.cluster import (
+    ROLES,
+    Place,
+    PortRange,
+    Ports,
+    Rank,
+    Role,
+    Roles,
+    host_paths,
+    identify,
+    job_name,
+    keep_free,
+    roles,
+)
 from tfhet.control import HYPERPARAMETER_VARIABLE, SECRET_VARIABLE, Secret
 from tfhet.errors import ClusterError, UsageError
 from tfhet.launch.settings import LaunchSettings
@@ -26,6 +40,8 @@ class Assignment:
     strategy: Strategy
     secret: Secret
     """The secret of the job's link; what the launcher starts does not get it in its environment."""
+    held: tuple[socket, ...] = field(default=(), repr=False)
+    """The ports that this launcher keeps for what it starts for the strategy."""
 
     @classmethod
     def of(cls, env: Mapping[str, str], settings: LaunchSettings) -> Assignment:
@@ -48,7 +64,13 @@ class Assignment:
             )
         if made.metrics_port in ports.every:
             raise UsageError(f"--metrics_port {settings.metrics_port}: port {made.metrics_port} is taken by the job")
-        return made
+        return replace(made, held=tuple(keep_free() for _ in range(made.strategy.ports(place))))
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What this launcher says of itself when it joins."""
+        ports = [each.getsockname()[1] for each in self.held]
+        return {"host": self.place.host, "ranks": self.place.size, "ports": ports}
 
     @property
     def plane_settings(self) -> Any:

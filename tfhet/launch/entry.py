@@ -81,7 +81,8 @@ def ranks_to_start(env: Mapping[str, str], settings: LaunchSettings) -> tuple[Ra
                 f"{identity.current_host}; omit it where something else starts the ranks"
             )
         return ()
-    count = count or max(1, gpu_count(env))
+    usual = None if settings.strategy == strategies.AUTO else strategies.get(settings.strategy).ranks_per_host
+    count = count or usual or max(1, gpu_count(env))
     size = len(parts.dnn_hosts) * count
     if size == 1:
         return ()

@@ -37,7 +37,7 @@ class Follower:
 
     async def join(self) -> None:
         """Raises NotReady when the leader is not there before the deadline, ClusterError when it refuses this host."""
-        await self._client.join({"host": self._place.host, "ranks": self._place.size}, self._settings.ready_timeout_s)
+        await self._client.join(self._assignment.facts, self._settings.ready_timeout_s)
 
     async def started(self) -> link.Start:
         """The leader's order to start. Raises NotReady when it does not come; the leader ends the job before that."""

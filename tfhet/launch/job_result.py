@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
+import signal
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,8 @@ from tfhet.errors import JobFailed, TfhetError
 from tfhet.process import describe_exit
 from tfhet.record import TIMELINE_FOLDER, RunFolder
 
+STOPPED_CODES = frozenset({0, *(128 + number for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM))})
+"""Exit codes of a script that ended in order when it was asked to stop."""
 LOG_LIMIT = 2000
 FAILURE_LIMIT = 1024
 """Characters of the failure file that SageMaker shows."""

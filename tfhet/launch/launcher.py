@@ -149,7 +149,7 @@ class Launcher:
 
     async def _serve_strategy(self, link: Link) -> None:
         start = await link.started()
-        await self.assignment.strategy.serve(self.place, start.strategy)
+        await self.assignment.strategy.serve(self.place, start.strategy, self.say)
 
     async def _train(self, link: Link) -> None:
         """Runs this rank's script once all is ready, and reports how it ended."""

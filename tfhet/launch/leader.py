@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -16,19 +15,17 @@ from tfhet.errors import NotReady, shown
 from tfhet.events import Event, Observer
 from tfhet.launch.account import Account
 from tfhet.launch.assignment import Assignment
-from tfhet.launch.job_result import JobResult
+from tfhet.launch.job_result import STOPPED_CODES, JobResult
 from tfhet.launch.restarts import Restarts
 from tfhet.launch.script import SCRIPT_GRACE_S
 from tfhet.messages import MessageError, UnknownKind, link
 from tfhet.planes import LauncherSide
-from tfhet.strategies import Meeting
+from tfhet.strategies import Claim, Meeting
 
 LINGER_S = 2.0
 """Seconds that the leader waits for the followers to confirm the end."""
 STOP_S = SCRIPT_GRACE_S + 2.0
 """Seconds after which a job that is stopping is over, even without the results of all ranks."""
-STOPPED_CODES = frozenset({0, *(128 + number for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM))})
-"""Exit codes of a script that ended in order when it was asked to stop."""
 
 
 class Leader:
@@ -104,7 +101,9 @@ class Leader:
                     self._changed.clear()
                     await self._changed.wait()
                 peers = self._server.addresses
-                order = {} if meeting is None else await in_thread(meeting.open, *where, peers)  # it may look names up
+                opened = {} if meeting is None else await in_thread(meeting.open, *where, peers)  # it may look names up
+                facts = {**self._server.facts, self.place.member: self._assignment.facts}
+                order = await in_thread(self._assignment.strategy.order, opened, Claim.of_all(facts), self.place)
         except asyncio.TimeoutError:
             raise NotReady(f"not ready after {limit_s:g} s: {self._missing()}") from None
         start = link.Start(self.job_id, dict(self._side.order()), dict(order))
@@ -211,7 +210,7 @@ class Leader:
         elif self._stop_failure is None or self._assignment.strategy.is_consequence(self._stop_failure.headline):
             self._stop_failure = result
         is_failing = self._stopping is None and any(self._results.values())
-        if len(self._results) == self.place.size and not is_failing:
+        if self._assignment.strategy.is_over(self._results, self.place.size) and not is_failing:
             self.trained_s = SYSTEM.monotonic()
             if self._stop_failure is not None:
                 self._decide(self._stop_failure.code, self._stop_failure.cause)

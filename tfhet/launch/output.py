@@ -13,8 +13,8 @@ from tfhet.cluster import DATA, Place, environment, job_name
 from tfhet.deadline import Deadline, in_thread
 from tfhet.errors import TfhetError
 from tfhet.launch.assignment import Assignment, known_roles
-from tfhet.launch.job_result import JobResult
-from tfhet.launch.leader import STOPPED_CODES, Leader
+from tfhet.launch.job_result import STOPPED_CODES, JobResult
+from tfhet.launch.leader import Leader
 from tfhet.launch.script import Hearing
 from tfhet.messages import MetricLine
 from tfhet.record import RunFolder, RunSummary, machine, versions

@@ -13,10 +13,12 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfhet import strategies
 from tfhet.cluster import environment
 from tfhet.errors import UsageError
 from tfhet.messages import inherited, rank
 from tfhet.placement import Pipeline, inspect, without_autotune, without_last_assertion
+from tfhet.planes import private
 from tfhet.planes.registry import get
 from tfhet.steps import ScriptSteps
 from tfhet.strategies import JobContext
@@ -66,6 +68,9 @@ def distribute(
     if not (training or (steps_per_epoch is None and sharding == "auto")):
         raise UsageError("training=False delivers every example once: omit steps_per_epoch and sharding")
     job = job or JobContext.from_env(environment())
+    strategy = strategies.chosen(job.strategy, job.size)
+    if (reader := strategy.reader(job.size)) is not None:
+        return _for_reader(data, *reader, training, job)
     ordinal = next(_ordinals)  # counted in every shape, so that scripts may mix served and local data sets
     steps, pipeline = ScriptSteps.of_process(job), data if isinstance(data, Pipeline) else None
     if pipeline is not None:
@@ -77,7 +82,16 @@ def distribute(
         share = _plain(data, steps_per_epoch, sharding, transport, job, ordinal)
     else:
         share = _validation(data, transport, job, ordinal)
-    return share if steps is None else steps.watch(share, training, pipeline)
+    return strategy.undivided(share if steps is None else steps.watch(share, training, pipeline), job.size)
+
+
+def _for_reader(data: Any, number: Any, count: int, training: bool, job: JobContext) -> tf.data.Dataset:
+    """The share of one of `count` processes that read what this one defines; without end, if for training."""
+    if job.is_served or not isinstance(data, tf.data.Dataset):
+        what = "reads from no data hosts: say --data_plane local" if job.is_served else "takes a tf.data.Dataset"
+        raise UsageError(f"the strategy {job.strategy!r} {what}")
+    share = private.auto_shard(data, count, number)
+    return share.repeat() if training else share
 
 
 def _plain(

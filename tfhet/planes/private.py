@@ -17,8 +17,9 @@ SERVERS = "tensorflow.python.data.experimental.service._pywrap_server_lib"
 CONFIGS = "tensorflow.core.protobuf.service_config_pb2"
 
 
-def auto_shard(data: Any, ranks: int, rank: int) -> Any:
-    """The share of one rank, by the data set's auto-shard policy, which the public API offers to strategies only."""
+def auto_shard(data: Any, ranks: int, rank: Any) -> Any:
+    """The share of one rank, which may be a tensor, by the data set's auto-shard policy. The public API offers that to
+    strategies only."""
     from tensorflow.python.data.experimental.ops import distribute
 
     return distribute._AutoShardDataset(data, ranks, rank)

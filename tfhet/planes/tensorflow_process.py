@@ -69,18 +69,6 @@ def in_huge_pages(env: Mapping[str, str], wanted: bool = True) -> dict[str, str]
     return {**env, TUNABLES: ":".join([*given, f"{HUGE_PAGES}={int(wanted)}"])}
 
 
-KEPT_VARIABLE = "TFHET_SERVERS_KEEP"
-"""Names of variables, with commas, that servers get although they look secret, such as those of AWS for a pipeline that
-reads from S3."""
-_SECRET = re.compile(r"^AWS_(?!(DEFAULT_)?REGION$)|SECRET|TOKEN|PASSWORD|PASSWD|CREDENTIAL|API_?KEY|PRIVATE_?KEY", re.I)
-
-
-def without_secrets(env: Mapping[str, str]) -> dict[str, str]:
-    """`env` for a process that runs graphs of others: without variables that hold secrets, by their names."""
-    kept = env.get(KEPT_VARIABLE, "").split(",")
-    return {name: value for name, value in env.items() if name in kept or not _SECRET.search(name)}
-
-
 def is_noise(line: str, gpus: int = 0) -> bool:
     """Whether a screen can omit a line that a process has printed on a host with this number of GPUs."""
     found = _NOISE.match(line)

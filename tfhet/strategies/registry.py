@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tfhet.cluster import Rank
+from tfhet.cluster import Rank, Role
 from tfhet.errors import ClusterError
 from tfhet.registry import Registry
 from tfhet.strategies.mpi import MPI
@@ -19,6 +19,9 @@ SHIPPED = {
     "solo": "tfhet.strategies.solo:SOLO",
     "horovod": "tfhet.strategies.horovod:HOROVOD",
     "torch": "tfhet.strategies.torch:TORCH",
+    "multi_worker": "tfhet.strategies.tensorflow:MULTI_WORKER",
+    "mirrored": "tfhet.strategies.tensorflow:MIRRORED",
+    "parameter_server": "tfhet.strategies.tensorflow:PARAMETER_SERVER",
 }
 STRATEGIES: Registry[Strategy] = Registry("strategy", "tfhet.strategies", SHIPPED, (AUTO,))
 names, get = STRATEGIES.names, STRATEGIES.get
@@ -30,6 +33,11 @@ def chosen(name: str, size: int, source: RankSource | None = None) -> Strategy:
     if name == AUTO:
         name = (source.strategy if source else "") or ("solo" if size <= 1 else "horovod")
     return get(name)
+
+
+def roles() -> tuple[Role, ...]:
+    """The roles that tfhet's own strategies add to data and dnn."""
+    return tuple(dict.fromkeys(role for name in SHIPPED for role in get(name).roles))
 
 
 def sources(strategy: str = AUTO) -> Mapping[str, RankSource]:

@@ -6,7 +6,7 @@ A strategy is one object in the registry:
     meeting = strategy.meeting(("algo-2", "algo-3"), 2, OWN) # in the leader; None where the ranks need none
     order = meeting.open("algo-2", "eth0", "10.0.0.2", peers)  # in the leader, once all is ready
     strategy.environment(order, "algo-3", rank, env)        # in each launcher, for the script that it starts
-    await strategy.serve(place, order)                      # on each host of a role that the strategy adds
+    await strategy.serve(place, order, say)                 # on each host of a role that the strategy adds
     strategy.collective(4).total([1.0], "examples")         # in each rank
 
 `Strategy` is one whose ranks need nothing to find each other; another strategy overrides what differs. Nothing here
@@ -15,10 +15,11 @@ imports TensorFlow; `collective` does when it is called.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tfhet.cluster import Place, Rank, Role
+from tfhet.strategies.claim import Claim
 from tfhet.strategies.rank_source import RankSource
 
 if TYPE_CHECKING:
@@ -77,11 +78,25 @@ class Strategy:
     sources: Sequence[RankSource] = ()
     """Programs that start ranks for this strategy alone, with variables of their own."""
 
+    ranks_per_host: int | None = None
+    """Number of ranks that a host gets where neither the user nor a source of ranks says it; None: as many as it has
+    GPUs."""
+
     def meeting(self, hosts: Sequence[str], per_host: int, source: RankSource) -> Meeting | None:
         """The meeting of `per_host` ranks on each of `hosts`, numbered host by host; `source` gave them their ranks.
         None where they need no meeting: there is one rank, or the source lets them find each other. Raises UsageError
         for a number of ranks that the strategy cannot train."""
         return None
+
+    def ports(self, place: Place) -> int:
+        """Number of free TCP ports that the launcher at `place` keeps for what it starts: its script, or `serve`. Its
+        child binds them with SO_REUSEPORT."""
+        return 0
+
+    def order(self, opened: Mapping[str, Any], claims: Mapping[str, Claim], place: Place) -> Mapping[str, Any]:
+        """The order, in the leader at `place`. opened: what the meeting's `open` gave; {} without a meeting. claims:
+        the ports of all launchers, by member. Raises UsageError and ClusterError."""
+        return opened
 
     def check(self, order: Mapping[str, Any]) -> None:
         """Raises ClusterError for an order that the ranks could not follow."""
@@ -91,13 +106,27 @@ class Strategy:
         ClusterError where this host cannot follow the order."""
         return dict(env)
 
-    async def serve(self, place: Place, order: Mapping[str, Any]) -> None:
+    async def serve(self, place: Place, order: Mapping[str, Any], say: Callable[[str], None]) -> None:
         """Runs on a host of one of `roles` from the start of the ranks until the job has ended. Ends by being
-        cancelled, or by raising, which ends the job."""
+        cancelled, or by raising, which ends the job. say: writes a line to the host's log."""
+
+    def is_over(self, results: Mapping[int, int], size: int) -> bool:
+        """Whether the training is over. results: the exit codes of the ranks that have ended, of `size`."""
+        return len(results) == size
 
     def is_consequence(self, line: str) -> bool:
         """Whether the last line that a rank printed reports another rank's end, so that the cause is elsewhere."""
         return False
+
+    def reader(self, size: int) -> tuple[Any, int] | None:
+        """The number, 0 or more and perhaps a tensor, of the process that will read the data set which the script of a
+        rank is defining, and how many such processes there are. None where each rank reads what it defines. Raises
+        UsageError where the script may not define one."""
+        return None
+
+    def undivided(self, data: tf.data.Dataset, size: int) -> tf.data.Dataset:
+        """The share of one of `size` ranks, so that what trains does not share it out again."""
+        return data
 
     def collective(self, size: int) -> Collective:
         """The collective of `size` ranks, in one of them. Raises UsageError where it cannot be formed."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
+from tfhet import strategies
 from tfhet.catalogue import InstanceGroup
 from tfhet.cluster import DATA_GROUP, DNN_GROUP
 from tfhet.errors import UsageError
@@ -15,7 +16,7 @@ from tfhet.submit.values import Value
 from tfhet.yaml_file import REGION_NAME, listed, made, one_of
 
 DATA, DNN, SPARE = "data", "dnn", "spare"
-ROLES = (DATA, DNN, SPARE)
+ROLES = (DATA, DNN, *(role.name for role in strategies.roles()), SPARE)
 """Roles of groups. A spare group has no hosts (yet)."""
 MPI, ALONE = "mpi", "alone"
 STARTS = (MPI, ALONE)
@@ -184,6 +185,11 @@ class Job:
     def ranks(self) -> int:
         """Number of training processes on all hosts."""
         return self.dnn.ranks * self.dnn.count
+
+    @property
+    def strategy(self) -> strategies.Strategy:
+        """The strategy by which the ranks train together. Raises UsageError for one that is not known."""
+        return strategies.chosen(str(self.hyperparameters.get("strategy", strategies.AUTO)), self.ranks)
 
     @property
     def parameters(self) -> dict[str, Value]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from tfhet import catalogue
+from tfhet import catalogue, strategies
 from tfhet.catalogue import Catalogue, Instance
 from tfhet.cluster import DATA_GROUP, DNN_GROUP, HOMOGENEOUS_GROUP
 from tfhet.errors import Mistakes, UsageError
@@ -17,6 +17,8 @@ from tfhet.submit import rules, values
 from tfhet.submit.job import ALONE, DATA, DNN, FILE_SYSTEMS, MPI, ROLES, Channel, Code, FileSystem, Job, JobGroup
 from tfhet.yaml_file import Kind, Node, Reader, one_of, read_each, read_text, readers
 
+_BY_NAME = {DATA_GROUP: DATA, DNN_GROUP: DNN, **{role.group: role.name for role in strategies.roles()}}
+"""Groups whose name says their role."""
 _DEEPEST = 4
 """Maximum depth of a job file's nesting."""
 _NEEDED = ("name", "image", "role", "output", "code", "limits")
@@ -75,10 +77,9 @@ def _code(node: Node, beside: Path) -> Code:
 
 def _groups(node: Node, known: Catalogue) -> tuple[JobGroup, ...]:
     parts = node.named(values.GROUP)
-    by_name = {DATA_GROUP: DATA, DNN_GROUP: DNN}
 
     def read(name: str) -> Reader:
-        return lambda part: _group(name, by_name.get(name, DNN if len(parts) == 1 else ""), part, known)
+        return lambda part: _group(name, _BY_NAME.get(name, DNN if len(parts) == 1 else ""), part, known)
 
     return tuple(read_each(parts, read).values())
 
@@ -97,7 +98,7 @@ def _group(name: str, role: str, node: Node, known: Catalogue, *, may_say_role: 
     given = node.values({**fields, **({"role": one_of(ROLES)} if may_say_role else {})}, needed=("type", "count"))
     role, kind, ranks = given.get("role", role), given["type"], given.get("ranks")
     if not role:
-        raise node.refused(f"given a role ({', '.join(ROLES)}): only {DATA_GROUP}, {DNN_GROUP} have one by name")
+        raise node.refused(f"given a role ({', '.join(ROLES)}): only {', '.join(_BY_NAME)} have one by name")
     if ranks and role != DNN:
         raise node.mapping()["ranks"].refused("left out: only the group that trains has ranks")
     if ranks and kind.gpus and ranks > kind.gpus:

@@ -10,7 +10,7 @@ import yaml
 from tfhet.catalogue import Catalogue
 from tfhet.cluster import DATA_GROUP, DNN_GROUP
 from tfhet.errors import UsageError
-from tfhet.submit.job import DATA, DNN
+from tfhet.submit.job import DATA, DNN, SPARE
 from tfhet.submit.job_file import parse
 from tfhet.submit.values import Value
 from tfhet.yaml_file import read_text
@@ -37,6 +37,8 @@ def with_plan(text: str, file: str, plan: Plan, known: Catalogue | None = None) 
         if cluster["data_hosts"]:
             data = {"type": cluster["data"], "count": cluster["data_hosts"], "role": DATA}
             groups = {job.data.name if job.data else DATA_GROUP: data, **groups}
+        others = {g.name: {"type": g.instance_type, "count": g.count, "role": g.role} for g in job.groups}
+        groups |= {name: group for name, group in others.items() if group["role"] not in (DATA, DNN, SPARE)}
         text = _with_section(text, "groups" if job.grouped else "instances", "groups", groups)
     else:
         text = _with_section(text, "instances", "instances", dnn)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from tfhet.control import HYPERPARAMETER_VARIABLE, SECRET_VARIABLE
 from tfhet.errors import Mistakes, UsageError
+from tfhet.strategies import OWN as OWN_RANKS
 from tfhet.submit.job import ALONE, CHECKPOINTS, DATA, DNN, FILE, PIPE, SPARE, Job, Profiler
 from tfhet.submit.request import MOST_GIVEN, OWN
 
@@ -46,12 +47,30 @@ def _check_groups(job: Job) -> Iterator[UsageError]:
         if len(names) not in allowed:
             found = f"they are {', '.join(names)}" if names else "there is none"
             yield job.mistake("groups", f"must be {which} with the role {role}; {found}")
+    if sum(group.role == DNN for group in job.groups) == 1:
+        yield from _check_strategy(job)
     for group in job.groups:
         where = f"groups: {group.name}: count" if job.grouped else "instances: count"
         if group.role == SPARE and group.count:
             yield job.mistake(where, "must be 0: hosts of a spare group would do nothing, and be paid for")
         if group.role != SPARE and not group.count:
             yield job.mistake(where, f"must be at least 1: without hosts this is no {group.role} group")
+
+
+def _check_strategy(job: Job) -> Iterator[UsageError]:
+    try:
+        strategy = job.strategy
+        strategy.meeting(tuple(f"dnn-{number}" for number in range(job.dnn.count)), max(1, job.dnn.ranks), OWN_RANKS)
+    except UsageError as error:
+        yield job.mistake("hyperparameters: strategy", f"does not fit the groups: {error}")
+        return
+    wanted, given = {role.name for role in strategy.roles}, {group.role for group in job.groups}
+    for role in sorted(given - wanted - {DATA, DNN, SPARE}):
+        yield job.mistake("groups", f"must be without the role {role}, of which {strategy.name} makes no use")
+    for role in strategy.roles:
+        names = [group.name for group in job.groups if group.role == role.name]
+        if names != [role.group]:
+            yield job.mistake("groups", f"must have {role.group}, alone with its role, for {strategy.name}")
 
 
 def _check_channels(job: Job) -> Iterator[UsageError]:
@@ -164,9 +183,11 @@ def notes(job: Job) -> Iterator[str]:
     wishes = {"several groups": hetero, "spot": job.spot, "keep_alive_s": job.limits.keep_alive_s}
     if len(together := [name for name, wished in wishes.items() if wished]) > 1:
         yield f"{' and '.join(together)}: SageMaker decides, when the job is created, whether it takes them together"
-    if job.ranks > 1 and job.start == ALONE and job.hyperparameters.get("strategy", "horovod") in ("auto", "horovod"):
+    is_horovod = job.strategy.name == "horovod"
+    if job.ranks > 1 and job.start == ALONE and is_horovod:
         yield f"each launcher of {job.dnn.name} starts {job.dnn.ranks} ranks itself: the image needs Horovod with Gloo"
     if hetero and not job.vpc:
-        yield "no vpc: ranks know no authentication among each other, so keep strangers out with a security group"
+        whose = "Horovod's ranks" if is_horovod else f"ranks of {job.strategy.name}"
+        yield f"no vpc: {whose} know no authentication, so keep strangers out with a security group"
     if not job.checkpoints and not job.spot:
         yield "no checkpoints: a job that ends early begins from nothing"

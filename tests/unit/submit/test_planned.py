@@ -88,3 +88,13 @@ def test_a_file_that_would_be_wrong_with_the_plan_in_it_is_refused_and_says_wher
 def test_a_plan_of_which_no_cluster_fits_is_not_written():
     with pytest.raises(UsageError, match="left as it is: no cluster of the plan keeps the limits"):
         with_plan(TEXT, "job.yaml", plan(chosen=None))
+
+
+def test_a_group_that_a_strategy_needs_stays_as_it_is():
+    text = TEXT.replace("groups:\n", "hyperparameters: {strategy: parameter_server}\ngroups:\n").replace(
+        "    count: 1\n", "    count: 2\n"
+    )
+    text = text.replace("# The bill.", "  ps_group: {type: ml.c5.xlarge, count: 1}\n# The bill.")
+    made = with_plan(text, "job.yaml", plan())
+    assert "  ps_group: {type: ml.c5.xlarge, count: 1, role: ps}\n" in made
+    assert [group.role for group in parse(made, "job.yaml").groups] == ["data", "dnn", "ps"]

@@ -60,6 +60,18 @@ WRONG = [
     ("train_script: train.py", "sagemaker_program: x.py", ":8: hyperparameters: sagemaker_program must not begin with"),
     ("train_script: train.py", "tfhet_secret: open sesame to me", ":8: hyperparameters: tfhet_secret must be left out"),
     ("train_script: train.py", "dnn-group: gpus", ":8: hyperparameters: dnn-group must be left out: the groups say it"),
+    (
+        "train_script: train.py",
+        "strategy: mirrored",
+        ":8: hyperparameters: strategy does not fit the groups: the strategy",
+    ),
+    ("train_script: train.py", "strategy: nccl", ":8: hyperparameters: strategy does not fit the groups: unknown"),
+    ("train_script: train.py", "strategy: parameter_server", "groups must have ps_group, alone with its role"),
+    (
+        "  dnn_group",
+        "  ps_group: {type: ml.c5.18xlarge, count: 1}\n  dnn_group",
+        "groups must be without the role ps, of which horovod makes no use",
+    ),
     ("train_script: train.py", "cut: 2", ":8: hyperparameters: cut must be left out: the pipeline says it"),
     ("train_script: train.py", "a-b: 2\n  a_b: 3", ":9: hyperparameters: a_b must be left out: it is the same as a-b"),
     ("train_script: train.py", "resume: false", ":8: hyperparameters: resume must be true with spot"),
@@ -99,7 +111,7 @@ WRONG = [
         "count: 1, ranks: 9}",
         ":16: groups: dnn_group: ranks must be at most 8, one for each GPU of ml.p4d.24xlarge",
     ),
-    ("  dnn_group", "  trainers", ":16: groups: trainers must be given a role (data, dnn, spare)"),
+    ("  dnn_group", "  trainers", ":16: groups: trainers must be given a role (data, dnn, ps, spare)"),
     (
         "count: 2}",
         "count: 2, role: dnn}",

@@ -13,12 +13,12 @@ from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tfhet.cluster import claim
+from tfhet.cluster import claim, without_secrets
 from tfhet.errors import JobFailed, NotReady
 from tfhet.messages import server as messages
 from tfhet.planes.cpus import confine, left_by, usable
 from tfhet.planes.supervised import Happening, RestartPolicy, Supervised
-from tfhet.planes.tensorflow_process import in_huge_pages, without_secrets
+from tfhet.planes.tensorflow_process import in_huge_pages
 from tfhet.process import OnLine
 
 SERVER = "tfhet.planes.tf_service.server"

@@ -1,0 +1,56 @@
+"""Whole jobs whose scripts train by tf.distribute: several workers, all devices of a host, parameter servers."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tfhet.simulate import GroupFile
+
+pytestmark = [pytest.mark.timeout(300)]
+EXAMPLES = 1437
+
+
+def fits(run) -> list[dict]:
+    """What each rank wrote at the end of its training."""
+    assert run.summary.exit_code == 0, run.summary.cause
+    assert set(run.summary.exit_codes.values()) == {0}
+    paths = sorted(run.output("fit-*.json"), key=lambda path: path.name)
+    assert [path.name for path in paths] == [f"fit-{rank}.json" for rank in range(run.summary.ranks)]
+    return [json.loads(path.read_text()) for path in paths]
+
+
+def test_four_workers_on_two_hosts_train_one_model_on_every_example_once(simulated, script):
+    run = simulated("--strategy", "multi_worker", "--train_script", script("multi_worker_fit"), data=0, dnn=2)
+    found = fits(run)
+    assert [each["replicas"] for each in found] == [4] * 4
+    assert len({each["digest"] for each in found}) == 1
+    assert all(each["loss"][-1] < each["loss"][0] and each["val_accuracy"][-1] > 0.5 for each in found)
+    epochs = [each for each in run.summary.epochs if each.get("expected") is not None]
+    assert [(each["once"], each["repeated"], each["missing"], each["left"]) for each in epochs[:2]] == [
+        (EXAMPLES, 0, 0, 0)
+    ] * 2
+    assert all(each["repeated"] == each["missing"] == 0 for each in epochs)
+    for name, count in (("numbers", 64), ("held_out", 50)):  # what is distributed is not divided a second time
+        assert sorted(number for each in found for number in each[name]) == list(range(count)), name
+
+
+def test_one_rank_trains_on_all_devices_of_its_host(simulated, script):
+    arguments = ("--strategy", "mirrored", "--train_script", script("multi_worker_fit"), "--mirrored")
+    run = simulated(*arguments, data=0, ranks=1)
+    (found,) = fits(run)
+    assert found["replicas"] == 2 and found["loss"][-1] < found["loss"][0]
+    assert sorted(found["numbers"]) == list(range(64))
+
+
+def test_parameter_servers_have_a_group_of_their_own_and_workers_their_own_shares(simulated, script):
+    groups = {"dnn_group": GroupFile(hosts=2, ranks=2), "ps_group": GroupFile(hosts=1)}
+    run = simulated("--strategy", "parameter_server", "--train_script", script("parameter_server_fit"), groups=groups)
+    assert run.summary.exit_code == 0, run.summary.cause
+    assert set(run.summary.exit_codes.values()) == {0} and len(run.summary.exit_codes) == 3
+    (path,) = run.output("chief.json")
+    found = json.loads(path.read_text())
+    assert sorted(number for share in found["shares"].values() for number in share) == list(range(60))
+    assert found["loss"][-1] < found["loss"][0]
+    assert run.summary.cluster["ps_group"]["role"] == "ps"

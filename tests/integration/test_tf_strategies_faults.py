@@ -1,0 +1,76 @@
+"""What becomes of jobs of tf.distribute: a rank is killed, hangs or fails, a host is lost, the job is stopped."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfhet.simulate import GroupFile
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+TWO_HOSTS = {"dnn_group": GroupFile(hosts=2, ranks=2)}
+JOBS = {
+    "multi_worker": ("multi_worker_fit", TWO_HOSTS, 1, ()),
+    "mirrored": ("multi_worker_fit", {"dnn_group": GroupFile()}, 0, ("--mirrored",)),
+    "parameter_server": ("parameter_server_fit", {**TWO_HOSTS, "ps_group": GroupFile()}, 2, ()),
+}
+"""The script of a strategy, its groups, the rank that something happens to, and arguments of the script."""
+
+
+@pytest.fixture
+def broken(simulated, script):
+    """`broken(strategy, *arguments, fault=...)`: the run of a job that would train for long."""
+
+    def run(strategy: str, *arguments: object, fault: str = ""):
+        name, groups, rank, more = JOBS[strategy]
+        words = ["--strategy", strategy, "--train_script", script(name), "--lease_s", 4, *more, "--epochs", 500]
+        faults = [fault.format(rank=rank)] if fault else []
+        run = simulated(*words, "--rank", rank, *arguments, groups=groups, faults=faults)
+        assert all(code != 0 for code in run.summary.exit_codes.values())
+        return run.summary
+
+    return run
+
+
+@pytest.mark.parametrize("strategy", JOBS)
+def test_a_rank_that_is_killed_is_the_cause(broken, strategy):
+    summary = broken(strategy, fault="kill:rank={rank}")
+    assert summary.exit_code == 137, summary.cause
+    assert f"rank {JOBS[strategy][2]}: SIGKILL" in summary.cause
+    assert set(summary.exit_codes.values()) == {137}
+
+
+@pytest.mark.parametrize("strategy", JOBS)
+def test_a_rank_that_exits_3_gives_its_code(broken, strategy):
+    summary = broken(strategy, "--how", "exit")
+    assert summary.exit_code == 3, summary.cause
+    assert f"rank {JOBS[strategy][2]}: exit code 3" in summary.cause
+    assert set(summary.exit_codes.values()) == {3}
+
+
+@pytest.mark.parametrize("strategy", ["multi_worker", "mirrored"])
+def test_a_rank_that_hangs_is_named(broken, strategy):
+    summary = broken(strategy, "--how", "hang", "--stall_timeout_s", 15)
+    assert summary.exit_code == 1, summary.cause
+    assert f"rank {JOBS[strategy][2]} on" in summary.cause and "took no step for 15 s; it hangs at" in summary.cause
+
+
+@pytest.mark.parametrize(
+    ("strategy", "host"), [("multi_worker", "dnn-2"), ("parameter_server", "dnn-2"), ("parameter_server", "ps-1")]
+)
+def test_a_lost_host_is_the_cause(broken, strategy, host):
+    summary = broken(strategy, fault=f"kill:host@{host}")
+    assert summary.exit_code == 1, summary.cause
+    assert "was lost" in summary.cause
+
+
+def test_a_frozen_host_is_lost_after_its_lease(broken):
+    summary = broken("multi_worker", fault="hang:host@dnn-2")
+    assert summary.exit_code == 1, summary.cause
+    assert "was lost" in summary.cause
+
+
+@pytest.mark.parametrize("strategy", JOBS)
+def test_a_job_that_is_asked_to_stop_ends_in_order(broken, strategy):
+    summary = broken(strategy, fault="sigterm:launcher@dnn-1")
+    assert summary.exit_code == 143, summary.cause
+    assert set(summary.exit_codes.values()) == {143}

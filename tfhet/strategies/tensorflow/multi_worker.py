@@ -1,0 +1,80 @@
+"""The strategy `multi_worker`: one worker of tf.distribute.MultiWorkerMirroredStrategy for each rank."""
+
+from __future__ import annotations
+
+import re
+import signal
+import threading
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tfhet.cluster import Place, Rank
+from tfhet.strategies.claim import Claim
+from tfhet.strategies.rank_source import RankSource
+from tfhet.strategies.strategy import Collective, Strategy
+from tfhet.strategies.tensorflow.tf_config import VARIABLE, WORKER, Tasks, TfConfigSource, ranks_at
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+STARTED = TfConfigSource(
+    "tf_config", "what set TF_CONFIG", "started with TF_CONFIG", (VARIABLE,) * 4, strategy="multi_worker"
+)
+CONSEQUENCE = re.compile(
+    r"UnavailableError|Collective ops is aborted|Restart your program to reset"
+    r"|failed to connect to all addresses|Connection (reset|closed) by peer"
+)
+"""Errors of the remaining workers when another task has ended (TensorFlow 2.15.1)."""
+
+
+class MultiWorker(Strategy):
+    name = "multi_worker"
+    sources: Sequence[RankSource] = (STARTED,)
+
+    def ports(self, place: Place) -> int:
+        return int(place.size > 1 and not is_told(place))
+
+    def order(self, opened: Mapping[str, Any], claims: Mapping[str, Claim], place: Place) -> Mapping[str, Any]:
+        return {"cluster": {WORKER: ranks_at(claims, place)}} if self.ports(place) else {}
+
+    def check(self, order: Mapping[str, Any]) -> None:
+        if order:
+            Tasks.parse(order)
+
+    def environment(self, order: Mapping[str, Any], host: str, rank: Rank, env: Mapping[str, str]) -> dict[str, str]:
+        return Tasks.parse(order).of_rank(rank, env) if order else dict(env)
+
+    def is_consequence(self, line: str) -> bool:
+        return CONSEQUENCE.search(line) is not None
+
+    def undivided(self, data: tf.data.Dataset, size: int) -> tf.data.Dataset:
+        """Of several workers each splits every batch into as many as there are workers, takes one in a step, and trains
+        on all of them. But Keras' `fit` counts the batches before the split, and would end the epoch after the first
+        part of the data (Keras 2.15): so the data set does not know its number of batches."""
+        import tensorflow as tf
+
+        options = tf.data.Options()
+        options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+        data = data.filter(lambda *parts: True) if size > 1 else data
+        _end_at_sigterm()
+        return data.with_options(options)
+
+    def collective(self, size: int) -> Collective:
+        from tfhet.strategies.tensorflow.collective import MultiWorkerCollective
+
+        return MultiWorkerCollective(size)
+
+
+def is_told(place: Place) -> bool:
+    """Whether what started the ranks has told them where they meet."""
+    return place.rank is not None and place.rank.source == STARTED.name
+
+
+def _end_at_sigterm() -> None:
+    """Lets SIGTERM end this process again, unless its script has a handler of its own in Python: TensorFlow's workers
+    take the signal as a notice of preemption, and go on (preemption_notifier.cc, 2.15.1)."""
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+MULTI_WORKER = MultiWorker()

@@ -1,0 +1,119 @@
+"""TF_CONFIG: the tasks of a cluster of tf.distribute and where each listens, and which of them a process is.
+
+Its form is that of TensorFlow's guide "Multi-worker training with Keras": {"cluster": {"worker": ["host:port", ...]},
+"task": {"type": "worker", "index": 0}}.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tfhet.cluster import Place, Rank
+from tfhet.errors import ClusterError, shown
+from tfhet.strategies.claim import Claim
+from tfhet.strategies.rank_source import RankSource
+
+VARIABLE = "TF_CONFIG"
+CHIEF, WORKER, PS = "chief", "worker", "ps"
+"""Types of tasks. The ranks are the chief and the workers, in this order."""
+_KEPT = {"TF_GRPC_REUSE_PORT": "true"}
+"""Lets TensorFlow's server bind a port that the launcher keeps free for it (grpc_server_lib.cc, 2.15.1)."""
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """The order of these strategies: the address of every task, by type."""
+
+    cluster: Mapping[str, Sequence[str]]
+
+    @classmethod
+    def parse(cls, order: Mapping[str, Any]) -> Tasks:
+        """Raises ClusterError for what is no cluster."""
+        cluster = order.get("cluster")
+        if not isinstance(cluster, dict) or not all(map(_are_addresses, cluster.values())) or not cluster:
+            raise ClusterError(f"the order names no tasks by type, each HOST:PORT: {shown(order)}")
+        return cls(cluster)
+
+    @property
+    def ranks(self) -> tuple[tuple[str, int], ...]:
+        """Type and index of each rank, in their order."""
+        return tuple((kind, index) for kind in (CHIEF, WORKER) for index in range(len(self.cluster.get(kind, ()))))
+
+    def of_rank(self, rank: Rank, env: Mapping[str, str]) -> dict[str, str]:
+        """`env` with the variables of a rank. With several ranks on a host each sees the GPU of its local rank; a value
+        of the user's wins. Raises ClusterError for a rank that has no task."""
+        if len(self.ranks) != rank.size:
+            raise ClusterError(f"the order has {len(self.ranks)} tasks for {rank.size} ranks")
+        visible = {}
+        if rank.local_size > 1:
+            gpus = [gpu for gpu in env.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
+            own = gpus if gpus else [str(gpu) for gpu in range(rank.local_size)]
+            visible = {"CUDA_VISIBLE_DEVICES": own[rank.local_rank]} if len(own) >= rank.local_size else {}
+        return {**env, **visible, **self.of_task(*self.ranks[rank.rank])}
+
+    def of_task(self, kind: str, index: int) -> dict[str, str]:
+        """The variables of one task alone."""
+        return {**_KEPT, VARIABLE: json.dumps({"cluster": self.cluster, "task": {"type": kind, "index": index}})}
+
+
+def ranks_at(claims: Mapping[str, Claim], place: Place) -> list[str]:
+    """HOST:PORT of each rank, by the ports that their launchers keep. Raises ClusterError where one keeps none."""
+    return [_at(claims, f"rank-{rank}", place) for rank in range(place.size)]
+
+
+def hosts_at(claims: Mapping[str, Claim], role: str, place: Place) -> list[str]:
+    """HOST:PORT of each host of a role."""
+    return [_at(claims, host, place) for host in place.roles.hosts(role)]
+
+
+def _at(claims: Mapping[str, Claim], member: str, place: Place) -> str:
+    claim = claims.get(member)
+    if claim is None or not claim.ports:
+        raise ClusterError(
+            f"{member} keeps no port for its task; does it run the same version, with the same --strategy?"
+        )
+    address = place.address(claim.host)
+    return f"[{address}]:{claim.ports[0]}" if ":" in address else f"{address}:{claim.ports[0]}"
+
+
+def _are_addresses(values: object) -> bool:
+    """Whether they are a list of HOST:PORT."""
+
+    def is_address(text: object) -> bool:
+        host, _, port = text.rpartition(":") if isinstance(text, str) else ("", "", "")
+        return bool(host) and host.isprintable() and " " not in host and port.isdecimal() and 0 < int(port) < 65536
+
+    return isinstance(values, list) and len(values) > 0 and all(map(is_address, values))
+
+
+@dataclass(frozen=True)
+class TfConfigSource(RankSource):
+    """Ranks of a program that sets TF_CONFIG for each of its processes, like an operator of Kubernetes. Their ranks are
+    the chief and the workers; there have to be several, with parameter servers or without."""
+
+    with_ps: bool = False
+
+    def read(self, env: Mapping[str, str]) -> Rank | None:
+        text = env.get(VARIABLE)
+        if not text:
+            return None
+        try:
+            config = json.loads(text)
+            cluster, task = dict(config.get("cluster") or {}), config.get("task") or {}
+            kind, index = task.get("type"), int(task.get("index") or 0)
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            raise ClusterError(f"{VARIABLE}: {shown(text)} is no cluster with a task ({error})") from None
+        if not cluster or kind not in (CHIEF, WORKER) or (PS in cluster) is not self.with_ps:
+            return None
+        tasks = Tasks.parse({"cluster": cluster})
+        if len(tasks.ranks) <= 1:
+            return None
+        if (kind, index) not in tasks.ranks:
+            raise ClusterError(f"{VARIABLE}: the cluster has no {kind} {index}")
+        hosts = [cluster[of][number].rpartition(":")[0] for of, number in tasks.ranks]
+        rank = tasks.ranks.index((kind, index))
+        local = [number for number, host in enumerate(hosts) if host == hosts[rank]]
+        return Rank(rank, len(hosts), local.index(rank), len(local), self.name)
