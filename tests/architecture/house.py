@@ -59,6 +59,7 @@ FOREIGN_TEXTS: Mapping[str, str] = {
     "OOM when allocating": "TensorFlow, Python and the C library, when memory is short",
     "Unable to register cu": "TensorFlow's log",
     "Horovod has been shut down": "Horovod and Gloo, when another rank has died",
+    "Collective ops is aborted": "TensorFlow, when another task has ended",
     "Gloo connectFullMesh failed": "PyTorch, when another rank has died or hangs",
     "Exception raised from ": "PyTorch, before a stack of C++",
     "not found": "tf.data service",

@@ -67,10 +67,10 @@ def _check_strategy(job: Job) -> Iterator[UsageError]:
     wanted, given = {role.name for role in strategy.roles}, {group.role for group in job.groups}
     for role in sorted(given - wanted - {DATA, DNN, SPARE}):
         yield job.mistake("groups", f"must be without the role {role}, of which {strategy.name} makes no use")
-    for role in strategy.roles:
-        names = [group.name for group in job.groups if group.role == role.name]
-        if names != [role.group]:
-            yield job.mistake("groups", f"must have {role.group}, alone with its role, for {strategy.name}")
+    for added in strategy.roles:
+        names = [group.name for group in job.groups if group.role == added.name]
+        if names != [added.group]:
+            yield job.mistake("groups", f"must have {added.group}, alone with its role, for {strategy.name}")
 
 
 def _check_channels(job: Job) -> Iterator[UsageError]:

@@ -91,8 +91,8 @@ def test_torchruns_variables_are_a_rank_where_torchrun_says_so():
     assert JobContext.from_env({**env, "TORCHELASTIC_RUN_ID": "none"}).strategy == "torch"
 
 
-def test_ranks_of_other_sources_train_by_horovod_if_no_one_says_otherwise():
-    sources = [source for source in strategies.sources().values() if source is not TORCHRUN]
+def test_ranks_of_sources_without_a_strategy_train_by_horovod():
+    sources = [source for source in strategies.sources().values() if not source.strategy]
     assert {strategies.chosen("auto", 2, source).name for source in (*sources, None)} == {"horovod"}
 
 
