@@ -21,7 +21,6 @@ from tfhet.cluster import environment
 from tfhet.messages import inherited
 from tfhet.messages import server as messages
 from tfhet.planes.cpus import confine, give_way, in_batches
-from tfhet.planes.privileges import give_up_capabilities
 from tfhet.planes.tf_service.engine import Engine, lean_engine, whole_engine
 from tfhet.planes.tf_service.fleet import SERVER
 from tfhet.planes.tf_service.wire import Wire, key_from
@@ -50,7 +49,6 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         parser.error("a server needs --address and --folder")
     if args.kind == "worker" and not args.dispatcher:
         parser.error("a worker needs --dispatcher")
-    give_up_capabilities()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
