@@ -134,8 +134,9 @@ def test_plain_tensorflow_in_a_container_of_the_same_network_gets_nothing_and_th
         said[name] = stranger.visit(target, "nsenter", f"--target={pid}", "--net")
 
     def visit() -> None:
-        workers, ranks = [], []
+        workers, ranks, end_s = [], [], time.monotonic() + 120.0
         while not (workers and ranks):
+            assert time.monotonic() < end_s, "no worker and no rank came within 120 s"
             time.sleep(0.2)
             every = [(one.pid, one.info["cmdline"] or []) for one in psutil.process_iter(["cmdline"])]
             workers = [words for _, words in every if "tfhet.planes.tf_service.server" in words and "worker" in words]

@@ -40,10 +40,10 @@ def listening(address: str, env: Mapping[str, str], *, is_alone: bool = False) -
     """The IP address at which this host listens, so that the others reach it at `address`: that of `address`, or of
     `TFHET_LISTEN`. May look a name up. Raises UsageError for one that is none of this machine's, and, unless `is_alone`
     in its job, for a name that leads the others to themselves."""
-    told, every = env.get(LISTEN_VARIABLE), list[str]()
-    may_be_loopback = bool(told) or is_alone or is_loopback(address)
+    given, every = env.get(LISTEN_VARIABLE), list[str]()
+    may_be_loopback = bool(given) or is_alone or is_loopback(address)
     with contextlib.suppress(OSError, UnicodeError):
-        found = socket.getaddrinfo(told or address, None, type=socket.SOCK_STREAM)
+        found = socket.getaddrinfo(given or address, None, type=socket.SOCK_STREAM)
         every = sorted({str(one[4][0]) for one in found}, key=lambda ip: (":" in ip, ip))
     for ip in every:
         with contextlib.suppress(UsageError):
@@ -51,7 +51,7 @@ def listening(address: str, env: Mapping[str, str], *, is_alone: bool = False) -
             if may_be_loopback or not is_loopback(ip):
                 return ip
     raise UsageError(
-        f"{shown(told or address)} ({', '.join(every) or 'not known here'}) is no address of this machine that others "
+        f"{shown(given or address)} ({', '.join(every) or 'not known here'}) is no address of this machine that others "
         f"reach; set {LISTEN_VARIABLE} to the one at which this host is to listen, or to 0.0.0.0 for all interfaces"
     )
 

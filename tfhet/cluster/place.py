@@ -127,13 +127,13 @@ class Place:
     @property
     def is_on_one_machine(self) -> bool:
         """Whether only one machine reaches the launchers: on one host, or on hosts with loopback addresses."""
-        hosts, told = (*self.roles.other_hosts, *self.roles.dnn_hosts), self.env.get(LISTEN_VARIABLE)
-        return is_loopback(told or "::1") and (self.is_alone or all(is_loopback(self.address(host)) for host in hosts))
+        hosts, given = (*self.roles.other_hosts, *self.roles.dnn_hosts), self.env.get(LISTEN_VARIABLE)
+        return is_loopback(given or "::1") and (self.is_alone or all(is_loopback(self.address(host)) for host in hosts))
 
     @property
     def link_address(self) -> str:
         """Address at which the launchers reach the leader: its host's, or the loopback where all are on that host and
-        it is not told to listen elsewhere."""
+        `TFHET_LISTEN` is not set."""
         return "127.0.0.1" if self.is_alone and not self.env.get(LISTEN_VARIABLE) else self.leader_address
 
     @property

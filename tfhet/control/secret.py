@@ -50,7 +50,7 @@ class Secret:
         return hmac.new(self.key, data, hashlib.sha256).hexdigest()
 
     def derived_key(self, purpose: str) -> bytes:
-        """A key of 32 bytes for something else than the link, by which nobody finds this one."""
+        """A key of 32 bytes for something else than the link, from which this one cannot be found."""
         return hmac.new(self.key, f"tfhet key for {purpose}".encode(), hashlib.sha256).digest()
 
     def proves(self, proof: str, *parts: object) -> bool:

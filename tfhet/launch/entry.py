@@ -95,7 +95,7 @@ class LocalLaunchers:
 
     def __init__(self, ranks: Sequence[Rank], command: Sequence[str], env: Mapping[str, str], settings: LaunchSettings):
         identity = identify(env)
-        alone = sum(len(group.hosts) for group in identity.cluster.groups) == 1  # no other host has to be told
+        alone = sum(len(group.hosts) for group in identity.cluster.groups) == 1  # no other host has to know
         self._env = {**({SECRET_VARIABLE: new_secret()} if alone else {}), **env}
         self._ranks, self._command = tuple(ranks), list(command)
         self._host = identity.current_host

@@ -273,13 +273,13 @@ class Launcher:
         part = "delivers data" if place.roles.current is DATA else f"role {place.roles.current.name}"
         if rank is not None and source is not None:
             part = f"rank {rank.rank} of {rank.size} ({source.words})"
-        told = place.env.get(LISTEN_VARIABLE, "")
-        where = f"{shown(told)}{', all interfaces' * (told in ('0.0.0.0', '::'))} ({LISTEN_VARIABLE})"
+        given = place.env.get(LISTEN_VARIABLE, "")
+        where = f"{shown(given)}{', all interfaces' * (given in ('0.0.0.0', '::'))} ({LISTEN_VARIABLE})"
         weak = "; secret derived from the job's name (set TFHET_SECRET for a real one)"
         facts = ", ".join(f"{name} {value}" for name, value in self._side.facts.items())
         plane = f"data plane {self.assignment.plane.name}" + (f" ({facts})" if facts else "")
         said = f"{place.mode} job: {part}, {plane}, group {place.identity.current_group}"
-        return said + f"; listens at {where}" * bool(told) + weak * self.assignment.secret.derived
+        return said + f"; listens at {where}" * bool(given) + weak * self.assignment.secret.derived
 
     def _host_line(self) -> HostLine:
         role, group = self.place.roles.current.name, self.place.identity.current_group

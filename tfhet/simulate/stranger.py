@@ -28,7 +28,7 @@ _OPENINGS = (
 
 @dataclass(frozen=True)
 class Visit:
-    """What came of it."""
+    """The result of a visit."""
 
     connections: int
     most_bytes: int

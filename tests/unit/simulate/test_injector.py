@@ -275,7 +275,7 @@ def test_a_stranger_comes_to_every_port_of_a_host_and_counts_what_it_was_sent():
         writer.close()
 
     async def scenario() -> list[str]:
-        servers = [await asyncio.start_server(serve, "127.0.0.3", 0) for _ in range(3)]
+        servers = [await asyncio.start_server(serve, "127.0.0.3", 0, backlog=1024) for _ in range(3)]
         control, dispatcher, unused = (server.sockets[0].getsockname()[1] for server in servers)
         backend, lines = Noted(), list[str]()
         backend.connect = asyncio.open_connection

@@ -182,7 +182,7 @@ class Channels {
   // place: of the function that is called among the virtual ones.
   template <class... Arguments>
   Made make(int place, const std::string& target, Arguments... arguments) {
-    std::string near = "127.0.0.1:1";  // where nobody listens
+    std::string near = "127.0.0.1:1";  // where nothing listens
     try {
       near = member_.tunnels.to(target);
     } catch (const Broken& broken) {
