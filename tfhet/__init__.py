@@ -14,10 +14,10 @@ from tfhet import lazy
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from tfhet import stages
+    from tfhet import stages, torch
     from tfhet.errors import TfhetError, UsageError
     from tfhet.placement import Cut, Pipeline
-    from tfhet.planes import distribute
+    from tfhet.planes import batches, distribute
     from tfhet.record import Figure, Record, RunFolder, RunSummary
     from tfhet.source import SyntheticSource, TFRecordSource
     from tfhet.stages import ImageSpec, Stage
@@ -29,5 +29,6 @@ lazy.names_on_demand(__name__)
 # fmt: off
 __all__ = [
     "Cut", "Figure", "ImageSpec", "JobContext", "Pipeline", "Record", "RunFolder", "RunSummary", "Stage",
-    "StepCallback", "SyntheticSource", "TFRecordSource", "TfhetError", "UsageError", "distribute", "stages", "step",
+    "StepCallback", "SyntheticSource", "TFRecordSource", "TfhetError", "UsageError", "batches", "distribute", "stages", "step",
+    "torch",
 ]

@@ -16,6 +16,7 @@ from tfhet.planes.tensorflow_process import in_huge_pages, is_noise, noise_left_
 
 if TYPE_CHECKING:
     from tfhet.planes import cpus
+    from tfhet.planes.reading import batches
     from tfhet.planes.distribution import distribute, hand_over_to
     from tfhet.planes.reader import Delivery, RankSide, Reader
 
@@ -25,6 +26,6 @@ lazy.names_on_demand(__name__)
 # fmt: off
 __all__ = [
     "AUTO", "PREFERRED", "DataPlane", "Delivery", "LauncherSide", "Outlets", "PlaneCosts", "RankSide", "Reader",
-    "WireCost", "candidates", "chosen", "cpus", "distribute", "get", "hand_over_to", "in_huge_pages", "is_noise",
+    "WireCost", "batches", "candidates", "chosen", "cpus", "distribute", "get", "hand_over_to", "in_huge_pages", "is_noise",
     "kind_of", "kinds", "names", "noise_left_out",
 ]

@@ -17,7 +17,11 @@ PREFERRED = ("tf_service", LOCAL_PLANE)
 PLANES: Registry[DataPlane] = Registry(
     "data plane",
     "tfhet.planes",
-    {LOCAL_PLANE: "tfhet.planes.local:LOCAL", "tf_service": "tfhet.planes.tf_service:TF_SERVICE"},
+    {
+        LOCAL_PLANE: "tfhet.planes.local:LOCAL",
+        "tf_service": "tfhet.planes.tf_service:TF_SERVICE",
+        "feed": "tfhet.planes.feed:FEED",
+    },
     (AUTO,),
 )
 names, get = PLANES.names, PLANES.get

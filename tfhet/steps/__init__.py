@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tfhet.steps.callback import StepCallback
     from tfhet.steps.declared import facts
     from tfhet.steps.meter import Journal, Meter
+    from tfhet.steps.note import Note, NotedLoader
     from tfhet.steps.script_steps import ScriptSteps, step
 
 lazy.names_on_demand(__name__)

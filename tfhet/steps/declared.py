@@ -1,16 +1,11 @@
-"""A declared pipeline in the record of a run: its stages, its cut and, of a script of one's own, the ids that came."""
+"""A declared pipeline in the record of a run: its stages, its cut, and when a pass of it is over."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
 from tfhet import stages as stage_room
-from tfhet.messages import rank
 from tfhet.placement import Cut, Pipeline, bytes_per_example
-from tfhet.steps.noted import NotedDataset
 from tfhet.strategies import JobContext
 
 
@@ -27,31 +22,8 @@ def facts(pipeline: Pipeline, job: JobContext, cut: Cut | None = None) -> dict[s
     return {"batch_size": pipeline.batch_size, "bytes_per_example": wire, "stages_where": where}
 
 
-class Deliveries:
-    """The ids of the examples of a pipeline that one data set delivers, as reports."""
-
-    def __init__(self, pipeline: Pipeline, noted: NotedDataset):
-        self.count = 0
-        """Number of examples delivered."""
-        self._noted, self._pipeline, self._latest = noted, pipeline, 0
-        self._expected = pipeline.source.example_count()
-        self._held = np.zeros([2, 0], np.int64)
-
-    def take(self, is_due: bool) -> Iterator[rank.Delivered]:
-        """Takes what was delivered since the last call; yields reports of it when they are due, or it is much."""
-        new = self._noted.take_ids()
-        self.count += new.shape[1]
-        self._held = np.concatenate([self._held, new], axis=1)
-        if not self._held.size or not (is_due or self._held.shape[1] >= rank.MOST_IDS):
-            return
-        (ids, epochs), self._held = self._held, self._held[:, :0]
-        self._latest = max(self._latest, int(epochs.max()))
-        # Splits are read in the order of epochs, `interleave` at a time: nothing comes a whole epoch late, except from
-        # a shuffle buffer, which may hold an example for any time.
-        side_by_side = self._pipeline.interleave // max(1, self._pipeline.source.split_count())
-        over = 0 if self._pipeline.shuffle else max(0, self._latest - 1 - side_by_side)
-        for epoch in np.unique(epochs):
-            own = ids[epochs == epoch]
-            for at in range(0, len(own), rank.MOST_IDS):
-                text = rank.packed(own[at : at + rank.MOST_IDS])
-                yield rank.Delivered(int(epoch), text, self._expected, over)
+def late_passes(pipeline: Pipeline) -> int | None:
+    """The number of passes by which an example may come late. Splits are read in the order of epochs, `interleave` at a
+    time: nothing comes a whole epoch late, except from a shuffle buffer, which may hold an example for any time: None.
+    """
+    return None if pipeline.shuffle else pipeline.interleave // max(1, pipeline.source.split_count())

@@ -11,13 +11,13 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from tfhet.clock import SYSTEM
+from tfhet.steps.note import Note
 
 _ASYNCHRONOUS = (
     "_PrefetchDataset",
@@ -28,19 +28,6 @@ _ASYNCHRONOUS = (
 )
 """If the last transformation is none of these, tf.data prefetches after it (`inject_prefetch`, TensorFlow 2.15)."""
 _MARK = "_tfhet_noted"
-
-
-@dataclass(frozen=True)
-class Note:
-    """One delivery, or the end of a pass."""
-
-    asked_s: float
-    """When the element was asked for, in seconds on the monotonic clock; `delivered_s`: when it was there."""
-    delivered_s: float
-    examples: int | None
-    """Length of the element's first axis; None at the end of a pass."""
-    index: int
-    """Number of elements that its iterator delivered before."""
 
 
 class NotedDataset:

@@ -15,22 +15,24 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import tensorflow as tf
-
-from tfhet import native
 from tfhet.clock import SYSTEM, Clock
 from tfhet.cluster import environment
 from tfhet.messages import ProcessChannel, inherited, rank
-from tfhet.placement import Pipeline
 from tfhet.process import answer_with_stack, stack_of_last_thread
 from tfhet.record import Pause, RunFolder, RunSummary, Spread, StepTime, median
-from tfhet.steps.declared import Deliveries, facts
+from tfhet.steps.deliveries import Deliveries
 from tfhet.steps.finder import OTHER, TRAINING, VALIDATION, Moment, StepFinder
 from tfhet.steps.meter import Journal, Meter
-from tfhet.steps.noted import NotedDataset
+from tfhet.steps.note import NotedLoader
 from tfhet.strategies import JobContext
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from tfhet.placement import Pipeline
+    from tfhet.steps.noted import NotedDataset
 
 TAKE_S = 0.5
 """Seconds between two looks at the notes."""
@@ -39,6 +41,7 @@ LINE_S = 10.0
 LAST_S = 5.0
 """Seconds after which a script is said to wait for one of its threads, at its end."""
 NO_IDS = "a plain tf.data.Dataset has no ids; a tfhet.Pipeline has"
+NO_LOADER_IDS = "the batches of an iterable have no ids; those of a map-style dataset with batch_size have"
 NO_OP = "the op that takes the ids could not be built (it needs a C++ compiler)"
 NO_COUNT = "the source does not know its number of examples"
 """Why the record does not say how often each example came."""
@@ -63,7 +66,7 @@ class ScriptSteps:
         self._job, self._channel, self._clock = job, channel, clock
         self._journal = Journal(job, self.meter, clock)
         self._finder = StepFinder()
-        self._sets: list[tuple[str, NotedDataset]] = []
+        self._sets: list[tuple[str, NotedDataset | NotedLoader]] = []
         self._ends: deque[float] = deque()
         self._delivery_ms: list[float] = []
         self._loss: Any = None
@@ -93,6 +96,8 @@ class ScriptSteps:
 
     def takes_ids(self, training: bool) -> bool:
         """Whether `watch` takes the ids of a pipeline's data set: the first one for training, with the compiled op."""
+        from tfhet import native
+
         return self._kind(training) == TRAINING and native.ops("deliveries") is not None
 
     def watch(
@@ -100,16 +105,36 @@ class ScriptSteps:
     ) -> tf.data.Dataset:
         """The same data set; its deliveries, and those of what is made of it, are noted. pipeline: what it is of. Where
         this `takes_ids`, its elements end with ids and epochs, which are taken off."""
+        # Here, since a script that reads from no data set does without TensorFlow.
+        from tfhet import native
+        from tfhet.steps.declared import facts, late_passes
+        from tfhet.steps.noted import NotedDataset
+
         has_ids, kind = pipeline is not None and self.takes_ids(training), self._kind(training)
         noted = NotedDataset(dataset, native.ops("deliveries"), has_ids)
         if kind == TRAINING and pipeline is None:
             self._facts = {"not_counted": NO_IDS}
         elif kind == TRAINING and pipeline is not None:
-            lacks = None if pipeline.source.example_count() is not None else NO_COUNT
+            expected = pipeline.source.example_count()
+            lacks = None if expected is not None else NO_COUNT
             self._facts = {"not_counted": lacks if has_ids else NO_OP, **facts(pipeline, self._job)}
-            self._deliveries = Deliveries(pipeline, noted) if has_ids else None
+            self._deliveries = Deliveries(noted, expected, late_passes(pipeline)) if has_ids else None
         self._sets.append((kind, noted))
         return noted.dataset
+
+    def watch_loader(self, training: bool, has_ids: bool) -> NotedLoader:
+        """Where an iterable of Python notes its deliveries. has_ids: whether its batches come with ids."""
+        noted = NotedLoader()
+        if self._kind(training) == TRAINING:
+            self._facts = {} if has_ids else {"not_counted": NO_LOADER_IDS}
+            self._deliveries = Deliveries(noted, None) if has_ids else None
+        self._sets.append((self._kind(training), noted))
+        return noted
+
+    def expect_examples(self, count: int) -> None:
+        """Says how many examples a pass over the training data has, where its loader has ids."""
+        if self._deliveries is not None:
+            self._deliveries.expected = count
 
     def _kind(self, training: bool) -> str:
         is_first = all(of != TRAINING for of, _ in self._sets)

@@ -22,12 +22,9 @@ from dataclasses import dataclass
 
 from tfhet import native
 from tfhet.clock import SYSTEM
-from tfhet.errors import NotReady, UsageError
-from tfhet.messages import MessageError, inherited, rank
+from tfhet.errors import UsageError
+from tfhet.planes.key import KEY_BYTES, key_from
 
-KEY_BYTES = 32
-KEY_S = 30.0
-"""Seconds that a process waits for the key from its launcher."""
 _AFTER_S = 0.3
 """Seconds after which the reader's destructor has begun, so that it sends no further request."""
 _STILL_S = 1.0
@@ -107,16 +104,3 @@ def of_rank(address: str, encrypted: bool, env: Mapping[str, str]) -> Wire:
     if "wire" not in _own:
         _own["wire"] = Wire.join(key_from(env), address, encrypted=encrypted)
     return _own["wire"]
-
-
-def key_from(env: Mapping[str, str]) -> bytes:
-    """The key that the launcher of this process sends over their channel. Raises NotReady where none comes."""
-    channel, end = inherited(env), SYSTEM.monotonic() + KEY_S
-    while (values := channel.receive(end - SYSTEM.monotonic())) is not None:
-        with contextlib.suppress(MessageError):
-            if isinstance(message := rank.parse_order(values), rank.Key):
-                return bytes.fromhex(message.key)
-    raise NotReady(
-        f"no key of the job's data service came from the launcher within {KEY_S:g} s; only a process that it started "
-        "gets one, so call tfhet.distribute in the training script itself"
-    )

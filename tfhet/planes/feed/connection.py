@@ -1,0 +1,237 @@
+"""A connection of the feed: both sides prove the job's key before anything else, and then exchange frames.
+
+    server -> client    a nonce of 32 bytes
+    client -> server    a nonce of 32 bytes, and HMAC-SHA256 over the label, both nonces and the address that it dialled
+    server -> client    HMAC-SHA256 over the other label and the same
+
+The client proves first, so who scans ports gets random bytes alone. Where batches are encrypted, TLS 1.3 follows: both
+sides show the one certificate of the job, whose Ed25519 key is made from the job's key.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import functools
+import hashlib
+import hmac
+import secrets
+import select
+import socket
+import ssl
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tfhet.errors import TfhetError, UsageError
+from tfhet.planes.feed.frame import LENGTHS, MOST_HEADER, FrameError, header_of, joined
+
+PROOF_S = 10.0
+"""Seconds that both proofs, and TLS after them, may take together."""
+BYTES = 32
+_AT_ONCE = 64
+"""Buffers that are handed to the kernel together; Linux takes up to 1024."""
+
+
+class Stranger(TfhetError):
+    """The other side does not know the job's key."""
+
+
+class Connection:
+    """A socket on which frames come and go. One thread may send while another one receives."""
+
+    def __init__(self, end: socket.socket | _Tls):
+        self._end = end
+
+    @classmethod
+    def dial(cls, address: str, key: bytes, encrypted: bool, limit_s: float = PROOF_S) -> Connection:
+        """Connects to HOST:PORT, as a reader. Raises OSError where it does not answer, Stranger where what answers has
+        another key."""
+        host, _, port = address.rpartition(":")
+        end = socket.create_connection((host.strip("[]"), int(port)), timeout=limit_s)
+        try:
+            _prepare(end)
+            theirs = _exactly(end, BYTES)
+            mine = secrets.token_bytes(BYTES)
+            parts = (theirs, mine, address.encode())
+            end.sendall(mine + _proof(key, b"feed reader", *parts))
+            try:
+                answer = _exactly(end, BYTES)
+            except ConnectionError:
+                raise Stranger(f"{address} hung up on the proof of the job's key") from None
+            if not hmac.compare_digest(answer, _proof(key, b"feed server", *parts)):
+                raise Stranger(f"what answers at {address} does not know the job's key")
+            return cls(_encrypted(end, key, server=False) if encrypted else end).without_limit()
+        except BaseException:
+            end.close()
+            raise
+
+    @classmethod
+    def admit(cls, end: socket.socket, address: str, key: bytes, encrypted: bool) -> Connection:
+        """The server's side. Raises Stranger, OSError, ssl.SSLError; the caller closes `end` then."""
+        end.settimeout(PROOF_S)
+        _prepare(end)
+        mine = secrets.token_bytes(BYTES)
+        end.sendall(mine)
+        theirs, proof = _exactly(end, BYTES), _exactly(end, BYTES)
+        parts = (mine, theirs, address.encode())
+        if not hmac.compare_digest(proof, _proof(key, b"feed reader", *parts)):
+            raise Stranger("a connection without the job's key")
+        end.sendall(_proof(key, b"feed server", *parts))
+        return cls(_encrypted(end, key, server=True) if encrypted else end).without_limit()
+
+    def without_limit(self) -> Connection:
+        self._end.settimeout(None)
+        return self
+
+    def silent_after(self, limit_s: float) -> None:
+        """From now on `receive` raises TimeoutError when nothing comes for so many seconds."""
+        self._end.settimeout(limit_s)
+
+    def send(self, header: Mapping[str, Any], buffers: Sequence[memoryview] = ()) -> None:
+        """Sends a frame. Raises OSError."""
+        pieces = joined(header, buffers)
+        if isinstance(self._end, _Tls):
+            for piece in pieces:
+                self._end.sendall(piece)
+            return
+        while pieces:
+            sent = self._end.sendmsg(pieces[:_AT_ONCE])
+            while pieces and sent >= pieces[0].nbytes:
+                sent -= pieces.pop(0).nbytes
+            if sent:
+                pieces[0] = pieces[0].cast("B")[sent:] if pieces[0].nbytes else pieces[0]
+
+    def receive(self, most: int = MOST_HEADER) -> tuple[dict[str, Any], int]:
+        """The header of the next frame, and the number of bytes of its buffers, which `receive_into` has to take. most:
+        the longest header. Raises OSError, also at the end of the connection, and FrameError."""
+        size, rest = LENGTHS.unpack(_exactly(self._end, LENGTHS.size))
+        if size > most:
+            raise FrameError(f"a header of {size} bytes; at most {most} are taken")
+        return header_of(_exactly(self._end, size)), rest
+
+    def receive_into(self, memory: memoryview) -> None:
+        """Fills `memory`. Raises OSError."""
+        _fill(self._end, memory)
+
+    def close(self) -> None:
+        """Ends what other threads wait for here, and closes. Safe to call again."""
+        with contextlib.suppress(OSError):
+            self._end.shutdown(socket.SHUT_RDWR)
+        self._end.close()
+
+
+def _prepare(end: socket.socket) -> None:
+    end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+def _proof(key: bytes, *parts: bytes) -> bytes:
+    return hmac.new(key, b"\0".join((b"tfhet", *parts)), hashlib.sha256).digest()
+
+
+def _exactly(end: socket.socket | _Tls, size: int) -> bytearray:
+    found = bytearray(size)
+    _fill(end, memoryview(found))
+    return found
+
+
+def _fill(end: socket.socket | _Tls, memory: memoryview) -> None:
+    while memory.nbytes:
+        got = end.recv_into(memory)
+        if not got:
+            raise ConnectionError("the other side has closed the connection")
+        memory = memory[got:]
+
+
+def _encrypted(end: socket.socket, key: bytes, server: bool) -> _Tls:
+    return _Tls(_context(key, server).wrap_socket(end, server_side=server))
+
+
+class _Tls:
+    """The part of a socket's methods that a connection needs, of an encrypted one. OpenSSL lets no two threads into one
+    connection at a time, so no call waits for the network inside of it."""
+
+    def __init__(self, end: ssl.SSLSocket):
+        end.setblocking(False)
+        self._end, self._within = end, threading.Lock()
+        self._limit_s: float | None = None
+
+    def settimeout(self, limit_s: float | None) -> None:
+        self._limit_s = limit_s
+
+    def recv_into(self, memory: memoryview) -> int:
+        return self._do(lambda: self._end.recv_into(memory))
+
+    def sendall(self, memory: memoryview) -> None:
+        memory = memory.cast("B") if memory.nbytes else memory
+        while memory.nbytes:
+            memory = memory[self._do(lambda: self._end.send(memory)) :]
+
+    def shutdown(self, how: int) -> None:
+        self._end.shutdown(how)
+
+    def close(self) -> None:
+        self._end.close()
+
+    def _do(self, call: Callable[[], int]) -> int:
+        while True:
+            try:
+                with self._within:
+                    return call()
+            except ssl.SSLWantReadError:
+                event = select.POLLIN
+            except ssl.SSLWantWriteError:
+                event = select.POLLOUT
+            except ssl.SSLEOFError as error:
+                raise ConnectionError(str(error)) from None
+            poll = select.poll()
+            try:
+                poll.register(self._end, event)
+            except ValueError:
+                raise ConnectionError("this side has closed the connection") from None
+            if not poll.poll(None if self._limit_s is None else 1e3 * self._limit_s):
+                raise TimeoutError(f"nothing came for {self._limit_s:g} s")
+
+
+@functools.lru_cache(maxsize=2)
+def _context(key: bytes, server: bool) -> ssl.SSLContext:
+    """TLS 1.3 with the certificate of the job on both sides: each trusts that one alone."""
+    try:
+        from cryptography import x509
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    except ImportError as error:
+        raise UsageError(
+            f"--data_plane_encryption needs the package cryptography on every host of the feed: {error}"
+        ) from None
+    own = Ed25519PrivateKey.from_private_bytes(hmac.new(key, b"tfhet feed certificate", hashlib.sha256).digest())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "tfhet feed")])
+    since = datetime.datetime(2020, 1, 1)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(own.public_key())
+        .serial_number(1)
+        .not_valid_before(since)
+        .not_valid_after(since.replace(year=2120))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(own, None)
+        .public_bytes(serialization.Encoding.PEM)
+    )
+    private = own.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.check_hostname = False  # the certificate is the job's, not a host's
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_verify_locations(cadata=certificate.decode())
+    with tempfile.TemporaryDirectory(prefix="tfhet-feed-") as folder:  # ssl takes the private key from a file only
+        path = Path(folder) / "job.pem"
+        path.touch(mode=0o600)
+        path.write_bytes(private + certificate)
+        context.load_cert_chain(path)
+    return context

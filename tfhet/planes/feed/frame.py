@@ -1,0 +1,154 @@
+"""Frames: how a batch of any Python goes over a connection, as a JSON header and raw buffers, without pickle.
+
+    header, buffers = packed({"image": images, "label": [3, 1]})
+    batch = unpacked(header, received)      # arrays are views of the memory received
+
+A frame is 16 bytes, the lengths of its header and of all of its buffers together (big-endian); the header, a JSON
+object; and the buffers, one after the other, each at a multiple of ALIGNMENT bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tfhet.errors import DataError
+from tfhet.units import MIB
+
+LENGTHS = struct.Struct("!QQ")
+MOST_HEADER = 64 * MIB
+"""Longest header in bytes: it holds the texts of a batch."""
+MOST_REQUEST = MIB
+"""Longest header of what a reader sends."""
+ALIGNMENT = 64
+"""Buffers begin at multiples of this many bytes, as vector instructions and devices like them."""
+_PADDING = bytes(ALIGNMENT)
+
+
+class FrameError(DataError):
+    """What came is no frame of this version: the connection is of no use any more."""
+
+
+def packed(value: Any) -> tuple[Any, list[memoryview]]:
+    """A batch as a tree of JSON values, in which arrays are their dtypes and shapes, and the memory of those arrays.
+
+    value: NumPy arrays, tensors of PyTorch, TensorFlow or JAX, numbers, texts, bytes and None, in any nest of dicts
+    with texts as keys, lists and tuples. Raises DataError, naming the part, for anything else."""
+    buffers: list[memoryview] = []
+    return _packed(value, "batch", buffers), buffers
+
+
+def _packed(value: Any, where: str, buffers: list[memoryview]) -> Any:
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return {"value": value}
+    if isinstance(value, Mapping):
+        if odd := [key for key in value if not isinstance(key, str)]:
+            raise DataError(f"{where} has the key {odd[0]!r}: a feed sends dicts whose keys are texts")
+        return {"dict": {key: _packed(one, f"{where}[{key!r}]", buffers) for key, one in value.items()}}
+    if isinstance(value, (list, tuple)):
+        kind = "list" if isinstance(value, list) else "tuple"
+        return {kind: [_packed(one, f"{where}[{at}]", buffers) for at, one in enumerate(value)]}
+    if isinstance(value, (bytes, bytearray)):
+        buffers.append(memoryview(value))
+        return {"bytes": len(value)}
+    array = _array(value, where)
+    if array.dtype.hasobject:
+        return _packed(array.tolist(), where, buffers)
+    array = np.ascontiguousarray(array).reshape(array.shape)  # the first makes an array of a scalar
+    if array.size:
+        buffers.append(memoryview(array.reshape(-1).view(np.uint8)))
+    return {"array": array.dtype.str, "shape": list(array.shape)}
+
+
+def _array(value: Any, where: str) -> np.ndarray:
+    """The array of an array, a scalar of NumPy, or another library's tensor, in whose memory it stays if it can."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        return np.asarray(value)
+    if hasattr(value, "detach") and hasattr(value, "cpu"):  # PyTorch, which need not be here
+        value = value.detach().cpu()
+        if str(value.dtype) == "torch.bfloat16":
+            raise DataError(f"{where} is bfloat16, which NumPy has not: send float32, or uint8 and convert it there")
+        return np.asarray(value.numpy())
+    if hasattr(value, "__array__"):
+        return np.asarray(value)
+    raise DataError(
+        f"{where} is of type {type(value).__module__}.{type(value).__name__}: a feed sends arrays, tensors, numbers, "
+        "texts and bytes, in dicts, lists and tuples"
+    )
+
+
+def joined(header: Mapping[str, Any], buffers: Sequence[memoryview]) -> list[memoryview]:
+    """The pieces of a frame, in the order in which they are written."""
+    head = json.dumps(header, separators=(",", ":"), allow_nan=True).encode()
+    pieces, total = [memoryview(head)], 0
+    for buffer in buffers:
+        pieces.append(buffer)
+        total += buffer.nbytes
+        if gap := -buffer.nbytes % ALIGNMENT:
+            pieces.append(memoryview(_PADDING)[:gap])
+            total += gap
+    return [memoryview(LENGTHS.pack(len(head), total)), *pieces]
+
+
+def header_of(text: bytes | bytearray | memoryview) -> dict[str, Any]:
+    """The header that was received. Raises FrameError."""
+    try:
+        header = json.loads(bytes(text))
+    except (ValueError, RecursionError) as error:
+        raise FrameError(f"a header that is no JSON: {error}") from None
+    if not isinstance(header, dict):
+        raise FrameError("a header that is no JSON object")
+    return header
+
+
+def unpacked(tree: Any, memory: np.ndarray) -> Any:
+    """The batch of a tree. memory: uint8 [bytes], the buffers as they were received; arrays are views of it. Raises
+    FrameError for a tree that does not fit the memory."""
+    taken = [0]
+    try:
+        return _unpacked(tree, memory, taken)
+    except (KeyError, TypeError, ValueError, RecursionError, AttributeError) as error:
+        raise FrameError(f"a batch that cannot be read: {type(error).__name__}: {error}") from None
+
+
+def _unpacked(tree: Any, memory: np.ndarray, taken: list[int]) -> Any:
+    if "array" in tree:
+        dtype, shape = np.dtype(tree["array"]), tuple(int(size) for size in tree["shape"])
+        if dtype.hasobject or min(shape, default=0) < 0:
+            raise FrameError(f"an array of {dtype} {shape}")
+        size = dtype.itemsize
+        for length in shape:  # not NumPy's product, which overflows
+            size *= length
+        return _next(memory, size, taken).view(dtype).reshape(shape) if size else np.zeros(shape, dtype)
+    if "dict" in tree:
+        return {str(key): _unpacked(one, memory, taken) for key, one in tree["dict"].items()}
+    if "list" in tree:
+        return [_unpacked(one, memory, taken) for one in tree["list"]]
+    if "tuple" in tree:
+        return tuple(_unpacked(one, memory, taken) for one in tree["tuple"])
+    if "bytes" in tree:
+        return _next(memory, int(tree["bytes"]), taken).tobytes()
+    return tree["value"]
+
+
+def _next(memory: np.ndarray, size: int, taken: list[int]) -> np.ndarray:
+    begin = taken[0]
+    if size < 0 or begin + size > memory.size:
+        raise FrameError(f"a batch of {memory.size} bytes is too short for its arrays")
+    taken[0] = begin + size + -size % ALIGNMENT
+    return memory[begin : begin + size]
+
+
+def examples_in(batch: Any) -> int:
+    """Number of examples in a batch: the length of its first array, list of texts, or list of numbers; else 1."""
+    if isinstance(batch, np.ndarray):
+        return len(batch) if batch.ndim else 1
+    if isinstance(batch, dict):
+        batch = list(batch.values())
+    if isinstance(batch, (list, tuple)) and batch:
+        return examples_in(batch[0]) if isinstance(batch[0], (np.ndarray, list, tuple, dict)) else len(batch)
+    return 1

@@ -1,0 +1,154 @@
+"""A feed in one launcher: it starts the processes of its host, keeps them alive, and tells the leader where they are."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tfhet.cluster import Place, claim, without_secrets
+from tfhet.deadline import Deadline, in_thread
+from tfhet.errors import NotReady, shown
+from tfhet.messages import RestartLine, link, rank
+from tfhet.planes.feed.order import is_address
+from tfhet.planes.feed.settings import FeedSettings
+from tfhet.planes.plane import LauncherSide, Outlets
+from tfhet.planes.supervised import Died, Happening, RestartPolicy, Supervised
+from tfhet.telemetry import UP, Metric
+
+SERVER = "tfhet.planes.feed.server"
+"""The module that every process runs."""
+PORTS = "feed"
+"""Name of the ports."""
+RUNNING = Metric("tfhet_feeds", "gauge", "Processes of the feed that run on this host.")
+RESTARTS = Metric("tfhet_restarts_total", "counter", "Restarts of a process of the feed on this host.")
+SILENCE_S = 60.0
+"""Seconds without a report after which a process is killed: the user's code may hold Python's lock for long."""
+
+
+class FeedLauncherSide(LauncherSide):
+    def __init__(self, settings: FeedSettings, place: Place, outlets: Outlets, hosts: Sequence[str]):
+        """hosts: those that serve."""
+        self._settings, self._place, self._outlets, self._hosts = settings, place, outlets, list(hosts)
+        self._servers: dict[str, Supervised] = {}
+        self._ports: list[socket.socket] = []
+        self._addresses: dict[str, list[str]] = {}
+        self._lost: set[str] = set()
+
+    @property
+    def facts(self) -> Mapping[str, str]:
+        return {"feeds_on": ",".join(self._hosts)}
+
+    @property
+    def _serves(self) -> bool:
+        return self._place.host in self._hosts and self._place.leads_host
+
+    async def serve(self) -> None:
+        place = self._place
+        if not self._serves:
+            return
+        numbers, address = place.ports.plane[PORTS], place.address(place.host)
+        for port in numbers:
+            self._ports.append(claim(port))
+        listen = await in_thread(place.listening, address)
+        within = f"[{address}]" if ":" in address else address
+        where = [f"{within}:{port}" for port in numbers]
+        env = without_secrets(place.env)
+        for index, (port, at) in enumerate(zip(numbers, where, strict=True)):
+            command = [sys.executable, "-m", SERVER, "--port", str(port), "--address", at, "--listen", listen]
+            command += ["--encrypted"] * self._settings.data_plane_encryption
+            command += ["--gives_way"] * (place.rank is not None)  # to the training, beside which it runs
+            self._start(f"feed-{index}", command, env)
+        await self._all_ready()
+        self._outlets.report(link.PlaneReport({"event": "serving", "host": place.host, "servers": where}))
+        raise (await self._first_failure())
+
+    def _start(self, name: str, command: Sequence[str], env: Mapping[str, str]) -> None:
+        def observe(happening: Happening) -> None:
+            if isinstance(happening, Died):
+                self._outlets.say(f"{happening.cause}; starting it again")
+                self._outlets.say(str(RestartLine(name, happening.code)))
+                self._outlets.report(link.Restarted(self._place.host, name, happening.code, happening.cause))
+
+        policy = replace(RestartPolicy(), silence_s=SILENCE_S)
+        given = (name, self._place.host, command, env, self._outlets.say, observe, policy)
+        self._servers[name] = Supervised(*given, key=self._outlets.key)
+
+    async def _all_ready(self) -> None:
+        """Raises NotReady at the deadline, and JobFailed for a process that ends before it serves."""
+        failed = asyncio.create_task(self._first_failure())
+        ready = asyncio.gather(*(server.ready.wait() for server in self._servers.values()))
+        try:
+            async with Deadline(self._outlets.ready_timeout_s):
+                await asyncio.wait({failed, ready}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.TimeoutError:
+            late = [name for name, server in self._servers.items() if not server.ready.is_set()]
+            limit_s = self._outlets.ready_timeout_s
+            raise NotReady(f"{self._place.host}: {', '.join(late)} did not serve within {limit_s:g} s") from None
+        finally:
+            is_failed = failed.done() and not failed.cancelled()
+            failed.cancel()
+            ready.cancel()
+        if is_failed:
+            raise failed.result()
+
+    async def _first_failure(self) -> Exception:
+        waits = {asyncio.create_task(server.failure()) for server in self._servers.values()}
+        try:
+            done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waits:
+                task.cancel()
+        return done.pop().result()
+
+    async def stop(self, grace_s: float) -> None:
+        await asyncio.gather(*(server.stop(grace_s) for server in self._servers.values()))
+        self._servers.clear()
+        while self._ports:
+            self._ports.pop().close()
+
+    def processes(self) -> Mapping[str, int]:
+        return {name: server.pid for name, server in self._servers.items() if server.pid is not None}
+
+    def metrics(self) -> Mapping[Metric, float]:
+        running = float(len(self.processes()))
+        if not self._serves:
+            return {}
+        return {UP: float(running > 0), RUNNING: running, RESTARTS: float(self._restarts)}
+
+    @property
+    def _restarts(self) -> int:
+        return sum(server.restarts for server in self._servers.values())
+
+    def environment(self, order: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, str]:
+        return dict(env)
+
+    async def beside(self, pid: int) -> None:
+        self._outlets.tell_script(rank.Key(self._outlets.key.hex()))
+
+    def heard(self, facts: Mapping[str, Any]) -> str | None:
+        host, servers = facts.get("host"), facts.get("servers")
+        if facts.get("event") != "serving":
+            return None
+        if host not in self._hosts:
+            return f"serving: host is {shown(host)}"
+        if not isinstance(servers, list) or not servers or not all(map(is_address, servers)):
+            return f"serving: servers is {shown(servers)}"
+        self._addresses[str(host)] = servers
+        return None
+
+    def missing(self) -> str | None:
+        silent = [host for host in self._hosts if host not in self._addresses]
+        return f"no feed on {', '.join(silent)}" if silent else None
+
+    def order(self) -> Mapping[str, Any]:
+        servers = [address for host in self._hosts for address in self._addresses[host]]
+        return {"servers": servers, "encrypted": self._settings.data_plane_encryption}
+
+    def lost(self, host: str) -> bool:
+        """Readers notice it themselves, and ask the hosts that are left."""
+        self._lost.add(host)
+        return bool(set(self._hosts) - self._lost)

@@ -1,0 +1,63 @@
+"""The data plane `feed`: processes on the hosts that serve run any Python, and ranks read its batches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tfhet.cluster import DATA, DNN, Place, PortRange, Role, Roles
+from tfhet.errors import ClusterError
+from tfhet.planes.cpus import usable
+from tfhet.planes.feed.launcher_side import PORTS, SERVER, FeedLauncherSide
+from tfhet.planes.feed.order import Order
+from tfhet.planes.feed.settings import FeedSettings
+from tfhet.planes.plane import DataPlane, LauncherSide, Outlets
+
+if TYPE_CHECKING:
+    from tfhet.planes.reader import RankSide
+
+
+class Feed(DataPlane):
+    name = "feed"
+    settings = FeedSettings
+    kinds: Mapping[str, bool] = {"feed": False}
+
+    def arguments(self, servers_on_data_hosts: int, servers_on_dnn_hosts: int) -> Mapping[str, int]:
+        return {"data_host_processes": servers_on_data_hosts, "dnn_host_processes": servers_on_dnn_hosts}
+
+    def serving(self, settings: FeedSettings, roles: Roles) -> tuple[str, ...]:
+        on_dnn = settings.dnn_host_processes
+        is_dnn = bool(on_dnn) if on_dnn >= 0 else not roles.data_hosts
+        found = (*roles.data_hosts, *(roles.dnn_hosts if is_dnn else ()))
+        if not found:
+            raise ClusterError("--dnn_host_processes 0 without data hosts: no process would run the loader; give some")
+        return found
+
+    def ports(self, settings: FeedSettings, role: Role) -> Mapping[str, PortRange]:
+        return {PORTS: PortRange(settings.feed_port, processes(settings, role))}
+
+    def host_facts(self, settings: FeedSettings, role: Role) -> Mapping[str, Any]:
+        return {"servers_per_host": processes(settings, role)}
+
+    def check(self, order: Mapping[str, Any]) -> None:
+        Order.parse(order)
+
+    def launcher_side(self, settings: FeedSettings, place: Place, outlets: Outlets) -> LauncherSide:
+        return FeedLauncherSide(settings, place, outlets, self.serving(settings, place.roles))
+
+    def rank_side(self) -> RankSide:
+        from tfhet.planes.feed.rank_side import FeedRankSide
+
+        return FeedRankSide()
+
+    def kind_of(self, command: Sequence[str]) -> str | None:
+        return "feed" if SERVER in command else None
+
+
+def processes(settings: FeedSettings, role: Role) -> int:
+    """Number of processes that a host of a role runs, this one if it has such a role."""
+    count = {DATA: settings.data_host_processes or -1, DNN: settings.dnn_host_processes}.get(role, 0)
+    return count if count >= 0 else max(1, len(usable()))
+
+
+FEED = Feed()

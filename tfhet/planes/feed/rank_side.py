@@ -1,0 +1,26 @@
+"""A feed in a rank that reads declared pipelines or data sets of TensorFlow: it serves none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfhet.errors import UsageError
+from tfhet.placement import Pipeline
+from tfhet.planes.reader import RankSide, Reader
+from tfhet.strategies import JobContext
+
+
+class FeedRankSide(RankSide):
+    def reader(self, pipeline: Pipeline, job: JobContext, **options: Any) -> Reader:
+        raise UsageError(
+            "--data_plane feed serves a function of a script's own (tfhet.batches, tfhet.torch.loader); the built-in "
+            "trainer reads a declared pipeline, which tf_service serves: omit --data_plane"
+        )
+
+    def plain(self, *given: Any, **options: Any) -> Any:
+        raise UsageError(
+            "--data_plane feed serves a function, not a tf.data.Dataset: give tfhet.batches the function that makes it, "
+            "or omit --data_plane to have it served by tf.data service"
+        )
+
+    declared = plain

@@ -1,0 +1,315 @@
+"""The reader of a feed, in the process of a rank: it asks the servers for its share of an epoch, first ready first.
+
+    reader = FeedReader(servers, key, source, rank=0, size=2)
+    for delivery in reader.epoch(0):
+        train(delivery.batch)
+    reader.close()
+
+Each server has at most `ahead` batches of a rank in work or on the way: one that is slow holds up nothing but its own.
+What a lost server was asked for is asked of another one. Nothing here needs TensorFlow.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tfhet.clock import SYSTEM
+from tfhet.errors import DataError, NotReady, UsageError
+from tfhet.planes.feed.connection import Connection, Stranger
+from tfhet.planes.feed.frame import FrameError, unpacked
+from tfhet.planes.feed.memory import Pool
+from tfhet.planes.feed.message import SILENT_S, Want
+from tfhet.planes.feed.production import MOST, Wish
+from tfhet.planes.feed.share import Key, Share
+from tfhet.planes.feed.source import Shard, Source
+
+AHEAD = 2
+"""Batches of a rank that each server has in work, or on the way."""
+LOST_S = 60.0
+"""Seconds without any server after which a reader gives up; launchers mostly know the cause before."""
+DIAL_S = 0.2
+"""Seconds between two attempts to reach a server that is lost."""
+_LOOK_S = 1.0
+
+
+class SourceError(DataError):
+    """The user's code raised on a host that serves; the text holds its traceback."""
+
+
+@dataclass(frozen=True)
+class Received:
+    """One batch, as it came."""
+
+    batch: Any
+    """Arrays are views of memory that is used again once nothing refers to them."""
+    ids: np.ndarray | None
+    """int64 [batch]: numbers of its examples in a map-style dataset; None for others."""
+    examples: int | None
+    """Number of examples in a whole epoch of a map-style dataset; None for others."""
+    key: Key
+    server: int
+
+
+@dataclass(eq=False)
+class _Pass:
+    """An epoch that is being read, or begun."""
+
+    share: Share
+    in_use: list[int]
+    """Of each server, the batches in work, on the way, and ready."""
+    ready: deque[Received] = field(default_factory=deque)
+
+
+class FeedReader:
+    def __init__(
+        self,
+        servers: Sequence[str],
+        key: bytes,
+        source: Source,
+        *,
+        rank: int = 0,
+        size: int = 1,
+        seed: int = 0,
+        encrypted: bool = False,
+        ahead: int = AHEAD,
+        is_equal: bool = True,
+        allocate: Callable[[int], np.ndarray] | None = None,
+        say: Callable[[str], None] = print,
+    ):
+        """servers: HOST:PORT of each. allocate: returns memory, uint8 [n], for a batch; None: ordinary memory, which is
+        used again. say: writes a line to the log. Raises UsageError for `ahead` below 1."""
+        if ahead < 1:
+            raise UsageError(f"ahead must be at least 1, not {ahead}")
+        self._servers, self._key, self._encrypted, self._source = tuple(servers), key, encrypted, source
+        self._rank, self._size, self._seed, self._ahead = rank, size, seed, ahead
+        self._is_equal, self._allocate, self._say = is_equal, allocate or Pool().take, say
+        self.again = 0
+        """Number of batches that servers made a second time because another one was lost."""
+        self.left = 0
+        """Number of batches of all epochs that were left over, since they fill no round of all ranks."""
+        self._passes: dict[int, _Pass] = {}
+        self._ends: dict[int, Connection] = {}
+        self._named: dict[int, bool] = {}
+        self._lost: dict[int, str] = {}
+        """Servers that do not answer, and why."""
+        self._alone_s: float | None = None
+        """Since when no server answers."""
+        self._failure: Exception | None = None
+        self._is_closed, self._process = False, os.getpid()
+        self._changed = threading.Condition()
+        self._sending = [threading.Lock() for _ in self._servers]
+        for server in range(len(self._servers)):
+            threading.Thread(target=self._live, args=(server,), name="tfhet-feed", daemon=True).start()
+
+    def epoch(self, epoch: int, taken: Iterable[Key] = (), *, goes_on: bool = True) -> Iterator[Received]:
+        """This rank's share of an epoch, but for what was `taken` before. goes_on: whether the next epoch is begun
+        while the end of this one is on its way. Raises SourceError, NotReady once no server answers any more, and
+        UsageError in a process that was forked."""
+        self._check_process()
+        with self._changed:
+            this = self._passes.get(epoch)
+            self._passes = {epoch: this} if this is not None and not this.share.taken and not taken else {}
+            this = self._begin(epoch, taken)
+        self._ask()
+        while (found := self._next(this)) is not None:
+            with self._changed:
+                this.in_use[found.server] -= 1
+                this.share.taken.add(found.key)
+                if goes_on and this.share.is_ending:
+                    self._begin(epoch + 1, ())
+            self._ask()
+            yield found
+        with self._changed:
+            self.left += this.share.left
+            self._passes.pop(epoch, None)
+
+    def taken(self, epoch: int) -> frozenset[Key]:
+        """What `epoch` has delivered of an epoch that is not over."""
+        with self._changed:
+            return frozenset(self._passes[epoch].share.taken) if epoch in self._passes else frozenset()
+
+    def batches(self) -> int:
+        """Number of batches in an epoch of a map-style dataset, as one of the servers says. Raises SourceError, and
+        NotReady where none answers."""
+        why = "there is none"
+        for address in self._servers:
+            try:
+                end = Connection.dial(address, self._key, self._encrypted)
+            except (OSError, Stranger) as error:
+                why = f"{address}: {error}"
+                continue
+            try:
+                end.silent_after(SILENT_S)
+                end.send(Want.of(Wish(Shard(0, 1, 0, self._seed), MOST, 0), self._source, is_new=True).header())
+                while (header := end.receive()[0]).get("type") == "alive":
+                    pass
+                if header.get("type") == "over":
+                    return int(header["batches"])
+                raise SourceError(f"{self._source} raised on {address}:\n{header.get('text')}")
+            except (OSError, FrameError) as error:
+                why = f"{address}: {error}"
+            finally:
+                end.close()
+        raise NotReady(f"no server of the feed answers: {why}")
+
+    def close(self) -> None:
+        """Ends all connections. Safe to call again."""
+        with self._changed:
+            self._is_closed = True
+            ends, self._ends = list(self._ends.values()), {}
+            self._changed.notify_all()
+        for end in ends:
+            end.close()
+
+    # In the thread of the script
+
+    def _begin(self, epoch: int, taken: Iterable[Key]) -> _Pass:
+        if epoch not in self._passes:
+            count, is_map = len(self._servers), bool(self._source.batch_size)
+            given = (epoch, self._seed, self._rank, self._size, count, is_map, self._is_equal, set(taken))
+            self._passes[epoch] = _Pass(Share(*given), [0] * count)
+            for server in self._lost:
+                self._passes[epoch].share.lost(server)
+        return self._passes[epoch]
+
+    def _next(self, this: _Pass) -> Received | None:
+        while True:
+            self._check_process()
+            with self._changed:
+                if this.ready:
+                    return this.ready.popleft()
+                if self._failure is not None:
+                    raise self._failure
+                if this.share.is_whole:
+                    return None
+                if self._is_closed:
+                    raise UsageError("the feed is closed")
+                if self._alone_s is not None and SYSTEM.monotonic() > self._alone_s + LOST_S:
+                    why = "; ".join(f"{self._servers[server]}: {text}" for server, text in self._lost.items())
+                    raise NotReady(f"no server of the feed has answered for {LOST_S:g} s: {why}")
+                self._changed.wait(_LOOK_S)
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:  # without the threads; what they held at the fork is held for ever
+            raise UsageError("this process was forked after its feed was opened; open it in the child instead")
+
+    def _ask(self) -> None:
+        """Asks every server for as much as it may have in work."""
+        for server, end in list(self._ends.items()):
+            try:
+                with self._sending[server]:  # the first wish names the source
+                    for want in self._wants(server, end):
+                        end.send(want.header())
+            except OSError:
+                end.close()  # its thread notices
+
+    def _wants(self, server: int, end: Connection) -> list[Want]:
+        found = []
+        with self._changed:
+            for _, each in sorted(self._passes.items()):
+                while self._ends.get(server) is end and each.in_use[server] < self._ahead:
+                    wish = each.share.next_wish(server)
+                    if wish is None:
+                        break
+                    each.in_use[server] += 1
+                    found.append(Want.of(wish, self._source, is_new=not self._named.get(server)))
+                    self._named[server] = True
+        return found
+
+    # In the thread of a connection
+
+    def _live(self, server: int) -> None:
+        while not self._is_closed:
+            try:
+                end = Connection.dial(self._servers[server], self._key, self._encrypted)
+            except (OSError, Stranger) as error:
+                self._is_lost(server, str(error))
+                SYSTEM.sleep(DIAL_S)
+                continue
+            try:
+                self._is_there(server, end)
+                self._receive(server, end)
+            except (OSError, FrameError) as error:
+                self._is_lost(server, str(error) or type(error).__name__)
+            except Exception as error:  # noqa: BLE001  such as memory that is short: the script has to know
+                self._fail(error)
+            finally:
+                end.close()
+
+    def _is_there(self, server: int, end: Connection) -> None:
+        end.silent_after(SILENT_S)
+        with self._changed:
+            if self._is_closed:
+                raise ConnectionError("the feed is closed")
+            if self._lost.pop(server, None) is not None:
+                self._say(f"[tfhet] the feed reads from {self._servers[server]} again")
+            self._ends[server], self._named[server], self._alone_s = end, False, None
+            for each in self._passes.values():
+                each.share.found(server)
+        self._ask()
+
+    def _is_lost(self, server: int, why: str) -> None:
+        with self._changed:
+            was_there = self._ends.pop(server, None) is not None
+            if self._is_closed:
+                return
+            if was_there:
+                self._say(f"[tfhet] the feed has lost {self._servers[server]} ({why}); others make what it had")
+            self._lost[server] = why
+            for each in self._passes.values():
+                each.share.lost(server)
+                each.in_use[server] = sum(one.server == server for one in each.ready)
+            if len(self._lost) == len(self._servers) and self._alone_s is None:
+                self._alone_s = SYSTEM.monotonic()
+            self._changed.notify_all()
+        self._ask()
+
+    def _receive(self, server: int, end: Connection) -> None:
+        while True:
+            header, size = end.receive()
+            memory = self._allocate(size) if size else np.empty(0, np.uint8)
+            if size:
+                end.receive_into(memoryview(memory))
+            kind = header.get("type")
+            if kind != "alive":
+                self._heard(server, header, kind, memory)
+            del memory
+
+    def _heard(self, server: int, header: Mapping[str, Any], kind: Any, memory: np.ndarray) -> None:
+        try:
+            key, epoch = (int(header["index"]), int(header["number"])), int(header["epoch"])
+            value = unpacked(header["tree"], memory) if kind == "batch" else None
+            batches = int(header["batches"]) if kind == "over" else 0
+            again = int(header["again"]) if kind == "batch" else 0
+        except (KeyError, TypeError, ValueError) as error:
+            raise FrameError(f"an answer that cannot be read: {error}") from None
+        with self._changed:
+            this = self._passes.get(epoch)
+            if this is None or header.get("source") != self._source.id:  # of an epoch that was given up
+                return
+            if kind == "batch" and this.share.came(key):
+                this.ready.append(Received(value["batch"], value["ids"], header.get("examples"), key, server))
+                self.again += again
+            elif kind == "over":
+                this.in_use[server] -= 1
+                this.share.is_over(key, batches)
+            elif kind == "error":
+                self._failure = SourceError(
+                    f"{self._source} raised on {self._servers[server]}, at batch {key[1]} of shard {key[0]}, epoch "
+                    f"{epoch}:\n{header.get('text')}"
+                )
+            self._changed.notify_all()
+        if kind == "over":
+            self._ask()
+
+    def _fail(self, error: Exception) -> None:
+        with self._changed:
+            self._failure = error
+            self._changed.notify_all()

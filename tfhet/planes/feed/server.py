@@ -1,0 +1,203 @@
+"""The process of a feed: `python -m tfhet.planes.feed.server --port ...`. It runs the user's Python on a host that
+serves, and sends the batches that readers ask for.
+
+The main thread makes batches, as user code expects it; connections are received from and sent to by threads of their
+own, which leave Python's lock while data move.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import contextlib
+import os
+import queue
+import signal
+import socket
+import ssl
+import sys
+import threading
+import traceback
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from tfhet.clock import SYSTEM
+from tfhet.cluster import environment
+from tfhet.errors import DataError, TfhetError
+from tfhet.messages import inherited
+from tfhet.messages import server as messages
+from tfhet.planes.cpus import give_way, in_batches
+from tfhet.planes.feed.connection import Connection
+from tfhet.planes.feed.frame import MOST_REQUEST, packed
+from tfhet.planes.feed.message import ALIVE_S, Want
+from tfhet.planes.feed.production import Over, Production
+from tfhet.planes.feed.source import Source
+from tfhet.planes.key import key_from
+
+SERVER = "tfhet.planes.feed.server"
+MOST_UNKNOWN = 64
+"""Maximum number of connections at a time that have not proved the key; the next ones wait in the listener's queue."""
+MOST_TEXT = 20_000
+"""Characters of an error that a reader gets."""
+_LOOK_S = 0.05
+
+
+class _Client:
+    """A reader's connection, with the frames that wait to be sent."""
+
+    def __init__(self, connection: Connection, wishes: queue.SimpleQueue[tuple[_Client, Want]]):
+        self.connection, self._wishes = connection, wishes
+        self.sources: dict[str, Source] = {}
+        self.is_gone = False
+        self._outbox: queue.SimpleQueue[tuple[dict[str, Any], list[memoryview]]] = queue.SimpleQueue()
+        threading.Thread(target=self._send, name="feed-send", daemon=True).start()
+
+    def put(self, header: dict[str, Any], buffers: list[memoryview] | None = None) -> None:
+        self._outbox.put((header, buffers or []))
+
+    def receive(self) -> None:
+        """Takes wishes until the connection ends."""
+        try:
+            while True:
+                header, rest = self.connection.receive(MOST_REQUEST)
+                want = Want.parse(header)
+                if rest:
+                    return
+                if want.named is not None:
+                    self.sources[want.source] = Source.from_json(want.named)
+                self._wishes.put((self, want))
+        except (OSError, TfhetError):
+            return
+        finally:
+            self.is_gone = True
+            self.connection.close()
+
+    def _send(self) -> None:
+        with contextlib.suppress(OSError):
+            while not self.is_gone:
+                try:
+                    header, buffers = self._outbox.get(timeout=ALIVE_S)
+                except queue.Empty:
+                    header, buffers = {"type": "alive"}, []
+                self.connection.send(header, buffers)
+                del buffers
+        self.is_gone = True
+        self.connection.close()
+
+
+class Server:
+    """Listens, and answers wishes in the thread that calls `run`."""
+
+    def __init__(self, listener: socket.socket, address: str, key: bytes, encrypted: bool):
+        self._listener, self._given = listener, (address, key, encrypted)
+        self._wishes: queue.SimpleQueue[tuple[_Client, Want]] = queue.SimpleQueue()
+        self._later: collections.deque[tuple[_Client, Want]] = collections.deque()
+        self._productions: dict[str, Production] = {}
+        self.made = 0
+        threading.Thread(target=self._listen, name="feed-listen", daemon=True).start()
+
+    def run(self, stop: threading.Event) -> None:
+        """Makes what is wished until `stop` is set."""
+        while not stop.is_set():
+            for _ in range(len(self._later)):  # those for which an iterable had no room
+                self._answer(*self._later.popleft())
+            with contextlib.suppress(queue.Empty):
+                self._answer(*self._wishes.get(timeout=_LOOK_S))
+        for production in self._productions.values():
+            production.close()
+
+    def _answer(self, client: _Client, want: Want) -> None:
+        if client.is_gone:
+            return
+        at = {"source": want.source, "index": want.index, "epoch": want.epoch, "number": want.number}
+        try:
+            production = self._production(client, want)
+            if not production.has_room(want.wish):
+                self._later.append((client, want))
+                return
+            found = production.batch(want.wish)
+            if isinstance(found, Over):
+                client.put({"type": "over", **at, "batches": found.batches})
+                return
+            tree, buffers = packed({"batch": found.value, "ids": found.ids})
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # noqa: BLE001  the user's code may raise anything; the reader raises it, too
+            client.put({"type": "error", **at, "text": _text_of(error)[-MOST_TEXT:]})
+            return
+        self.made += 1
+        client.put({"type": "batch", **at, "tree": tree, "examples": found.examples, "again": found.again}, buffers)
+
+    def _production(self, client: _Client, want: Want) -> Production:
+        if want.source not in self._productions:
+            if want.source not in client.sources:
+                raise DataError("a wish for a source that was not named")
+            self._productions[want.source] = Production(client.sources[want.source], want.seed)
+        return self._productions[want.source]
+
+    def _listen(self) -> None:
+        unknown = threading.Semaphore(MOST_UNKNOWN)
+        while True:
+            unknown.acquire()
+            try:
+                end, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._admit, args=(end, unknown), name="feed-admit", daemon=True).start()
+
+    def _admit(self, end: socket.socket, unknown: threading.Semaphore) -> None:
+        client = None
+        try:
+            client = _Client(Connection.admit(end, *self._given), self._wishes)
+        except (OSError, TfhetError, ssl.SSLError):
+            end.close()
+        finally:
+            unknown.release()
+        if client is not None:
+            client.receive()
+
+
+def _text_of(error: BaseException) -> str:
+    """The traceback of the user's code, without the server's own frames; for wrong use and data, what is wrong."""
+    if isinstance(error, TfhetError):
+        return str(error)
+    trace = error.__traceback__
+    while trace is not None and "/tfhet/planes/feed/" in trace.tb_frame.f_code.co_filename:
+        trace = trace.tb_next
+    return "".join(traceback.format_exception(type(error), error, trace)).rstrip()
+
+
+def _report(stop: threading.Event, server: Server) -> None:
+    channel = inherited(environment())
+    while not stop.wait(1.0):
+        channel.send(messages.to_json(messages.Alive()))
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    parser = argparse.ArgumentParser(prog=SERVER, description=__doc__)
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--address", required=True, help="HOST:PORT by which readers dial it")
+    parser.add_argument("--listen", required=True, help="the IP address at which it listens")
+    parser.add_argument("--encrypted", action="store_true")
+    parser.add_argument("--gives_way", action="store_true", help="runs when no other process wants the CPU")
+    args = parser.parse_args(argv)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    in_batches()
+    channel = inherited(environment())
+    key = key_from(environment())
+    family = socket.AF_INET6 if ":" in args.listen else socket.AF_INET
+    listener = socket.create_server((args.listen, args.port), family=family, backlog=256)
+    server = Server(listener, args.address, key, args.encrypted)
+    threading.Thread(target=_report, args=(stop, server), name="feed-report", daemon=True).start()
+    if args.gives_way:
+        os.nice(19)
+    channel.send(messages.to_json(messages.Ready(args.port)), limit_s=5.0)
+    server.run(stop)
+    sys.stdout.flush()
+    os._exit(0)  # threads of the user's code, and of its libraries, may never end
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,179 @@
+"""The share of one rank in an epoch of a feed: which batches it asks for, of which server, and when it has all.
+
+Of each shard the rank r of R takes the batches r, r + R, r + 2R, ... When all shards are over, those that do not fill a
+round of all ranks are dealt out together, in the order of shards. So every rank computes the same from the lengths of
+the shards alone, and all get the same number of batches; fewer than R are left over, which are counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from tfhet.planes.feed.production import Wish
+from tfhet.planes.feed.source import Shard
+
+Key = tuple[int, int]
+"""A batch of an epoch: the index of its shard, and its number there."""
+
+
+@dataclass(eq=False)
+class _Part:
+    """What a rank knows of one shard."""
+
+    server: int
+    """The server that is asked for it."""
+    rounds: int = 0
+    """Number of rounds for which it has been asked."""
+    batches: int | None = None
+    """How many there are; None before that is known."""
+
+
+@dataclass(eq=False)
+class Share:
+    """The share of rank `rank` of `size`. Not for several threads at once."""
+
+    epoch: int
+    seed: int
+    rank: int
+    size: int
+    servers: int
+    """Number of servers, which have a shard each; a map-style dataset is one shard, which every server has."""
+    is_map: bool
+    is_equal: bool = True
+    """Whether all ranks get the same number of batches; otherwise none is left over."""
+    taken: set[Key] = field(default_factory=set)
+    """What was delivered to the script, also in an earlier run."""
+
+    def __post_init__(self) -> None:
+        self._parts = [_Part(index) for index in range(1 if self.is_map else self.servers)]
+        self._again: list[Key] = []
+        """What a lost server was asked for."""
+        self._asked: dict[Key, int] = {}
+        """What has been asked for and has not come, with the server."""
+        self._rest: list[Key] | None = None
+        self._living = set(range(self.servers))
+
+    # Asking
+
+    def next_wish(self, server: int) -> Wish | None:
+        """The next batch to ask `server` for; None while there is none for it."""
+        for key in self._again:
+            if self._is_at(key[0], server):
+                self._again.remove(key)
+                return self._asking(key, server)
+        for index, part in enumerate(self._parts):
+            while self._is_at(index, server) and part.batches is None:
+                key = (index, part.rounds * self.size + self.rank)
+                part.rounds += 1
+                if key not in self.taken:
+                    return self._asking(key, server)
+        for key in self._rest_of_all():
+            if self._is_at(key[0], server):
+                assert self._rest is not None
+                self._rest.remove(key)
+                return self._asking(key, server)
+        return None
+
+    def _asking(self, key: Key, server: int) -> Wish:
+        self._asked[key] = server
+        index, number = key
+        first = min(number for other, number in (*self._asked, *self._again) if other == index)
+        shard = Shard(index, len(self._parts), self.epoch, self.seed)
+        return Wish(shard, number, first, self.size, is_rest=self._rest is not None)
+
+    def _is_at(self, index: int, server: int) -> bool:
+        return self.is_map or self._parts[index].server == server
+
+    def _rest_of_all(self) -> list[Key]:
+        """What this rank gets of the batches that fill no round, once all shards are over."""
+        if self._rest is None:
+            if not self._is_known:
+                return []
+            over = [
+                (index, number)
+                for index, part in enumerate(self._parts)
+                for number in range(self._rounds(part) * self.size, part.batches or 0)
+            ]
+            if self.is_equal:
+                over = over[: len(over) // self.size * self.size]
+            self._rest = [key for key in over[self.rank :: self.size] if key not in self.taken]
+        return self._rest
+
+    # Hearing
+
+    def came(self, key: Key) -> bool:
+        """Whether a batch that came is wanted: it was asked for, and has not come before."""
+        return self._asked.pop(key, None) is not None
+
+    def is_over(self, key: Key, batches: int) -> None:
+        """Takes the answer that a shard has no batch of that number, but so many."""
+        self._asked.pop(key, None)
+        self._parts[key[0]].batches = batches
+
+    def lost(self, server: int) -> None:
+        """Asks the servers that are left for what this one had; itself, if there are none."""
+        self._living.discard(server)
+        self._again += self._given_up(server)
+        left = sorted(self._living)
+        for at, part in enumerate(part for part in self._parts if part.server == server and left):
+            part.server = left[at % len(left)]
+
+    def found(self, server: int) -> None:
+        """The server is there, or there again: it gets what has no server."""
+        self._living.add(server)
+        for part in self._parts:
+            if part.server not in self._living:
+                part.server = server
+
+    def _given_up(self, server: int) -> list[Key]:
+        gone = [key for key, one in self._asked.items() if one == server]
+        for key in gone:
+            del self._asked[key]
+        return gone
+
+    # Knowing
+
+    @property
+    def _is_known(self) -> bool:
+        return all(part.batches is not None for part in self._parts)
+
+    def _rounds(self, part: _Part) -> int:
+        """Number of whole rounds of all ranks in a shard that is over."""
+        return (part.batches or 0) // self.size
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether some server has nothing more to do for it, as far as is known."""
+        return any(part.batches is not None for part in self._parts)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of it has come."""
+        return self._is_known and not (self._asked or self._again or self._rest_of_all())
+
+    @property
+    def left(self) -> int:
+        """Number of batches of the epoch that no rank gets, known when it is over."""
+        total = sum(part.batches or 0 for part in self._parts)
+        return total % self.size if self.is_equal else 0
+
+
+def compact(taken: Collection[Key], rank: int, size: int) -> list[list[int]]:
+    """What a rank has taken, in JSON: for each shard its index, the number of rounds taken from the first on, and the
+    numbers taken beyond them."""
+    found = []
+    for index in sorted({index for index, _ in taken}):
+        numbers, rounds = {number for one, number in taken if one == index}, 0
+        while rounds * size + rank in numbers:
+            numbers.remove(rounds * size + rank)
+            rounds += 1
+        found.append([index, rounds, *sorted(numbers)])
+    return found
+
+
+def expanded(rows: Iterable[Iterable[int]], rank: int, size: int) -> Iterator[Key]:
+    """The keys that `compact` was made of."""
+    for index, rounds, *numbers in rows:
+        yield from ((index, each * size + rank) for each in range(rounds))
+        yield from ((index, number) for number in numbers)

@@ -1,0 +1,49 @@
+"""`tfhet.torch.loader(data)`: the batches of any source as PyTorch tensors.
+
+import tfhet.torch
+
+def make_dataset(shard):
+    return MyImages("/opt/ml/input/data/train")
+
+if __name__ == "__main__":
+    for images, labels in tfhet.torch.loader(make_dataset, batch_size=64, shuffle=True):
+        train(images, labels)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from tfhet.planes import batches
+
+
+def loader(data: Any, **options: Any) -> Iterable[Any]:
+    """As `tfhet.batches`, whose options it has, with CPU tensors in place of arrays, in the same memory; that is pinned
+    where PyTorch has a GPU, so `tensor.to(device, non_blocking=True)` does not wait. Texts, and arrays of a dtype that
+    PyTorch does not have, stay as they are. Takes no copy that `data` does not take."""
+    pinned = {"allocate": _pinned} if torch.cuda.is_available() else {}
+    return batches(data, convert=tensors, **{**pinned, **options})
+
+
+def tensors(batch: Any) -> Any:
+    """A batch with tensors in place of its arrays, in the same memory."""
+    if isinstance(batch, np.ndarray):
+        try:
+            return torch.from_numpy(batch)
+        except TypeError:
+            return batch
+    if isinstance(batch, Mapping):
+        return {key: tensors(value) for key, value in batch.items()}
+    if isinstance(batch, tuple):
+        return tuple(map(tensors, batch))
+    return list(map(tensors, batch)) if isinstance(batch, list) else batch
+
+
+def _pinned(size: int) -> np.ndarray:
+    """Memory that devices read without the CPU, uint8 [size]. PyTorch keeps it for the next batch, once no copy to a
+    device is under way."""
+    return torch.empty(size, dtype=torch.uint8, pin_memory=True).numpy()
