@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from tfhet.errors import UsageError
 from tfhet.planes.feed.production import MOST, Over, Production, Wish
@@ -32,12 +33,13 @@ class AloneReader:
         self._share = share = Share(epoch, self._seed, rank, size, 1, self._is_map, self._is_equal, set(taken))
         while (wish := share.next_wish(0)) is not None:
             key = (wish.shard.index, wish.number)
+            ask = (*key, wish.is_rest)
             if not self._is_map:
-                wish = Wish(Shard(self._rank, self._size, epoch, self._seed), wish.number, wish.first)
+                wish = replace(wish, shard=Shard(self._rank, self._size, epoch, self._seed))
             found = self._production.batch(wish)
             if isinstance(found, Over):
-                share.is_over(key, found.batches)
-            elif share.came(key):
+                share.is_over(ask, found.batches)
+            elif share.came(ask):
                 share.taken.add(key)
                 yield Received(found.value, found.ids, found.examples, key, 0)
         self.left += share.left

@@ -39,6 +39,11 @@ class Wish:
     """Whether the batch may belong to a round that has none for each rank: else the shard is over before that one."""
 
     @property
+    def rank(self) -> int:
+        """The rank that asks, unless it is for a rest."""
+        return self.number % self.ranks
+
+    @property
     def round_end(self) -> int:
         """Number of batches up to the end of the round that the batch belongs to."""
         return self.number + 1 if self.is_rest else (self.number // self.ranks + 1) * self.ranks
@@ -116,6 +121,11 @@ class Production:
         """Makes a batch. Raises whatever the user's code raises, and UsageError for what it returns and is no source."""
         return self._of_examples(wish) if self.source.batch_size else self._of_stream(wish)
 
+    def gone(self, rank: int) -> None:
+        """Says that a rank's connection has ended: nothing waits for it to take what is held, from now on."""
+        for stream in self._streams.values():
+            stream.readers.discard(rank)
+
     def close(self) -> None:
         for stream in self._streams.values():
             stream.close()
@@ -131,7 +141,7 @@ class Production:
             # What is gone went to a connection that is lost.
             stream, skipped = self._begun(shard), max(0, wish.first - HELD_FOR_A_RANK * wish.ranks)
         if not wish.is_rest:
-            stream.readers.add(number % wish.ranks)
+            stream.readers.add(wish.rank)
         while stream.over is None and stream.made < wish.round_end:
             with stream.random:
                 try:

@@ -284,7 +284,8 @@ class FeedReader:
 
     def _heard(self, server: int, header: Mapping[str, Any], kind: Any, memory: np.ndarray) -> None:
         try:
-            key, epoch = (int(header["index"]), int(header["number"])), int(header["epoch"])
+            ask = (int(header["index"]), int(header["number"]), bool(header["is_rest"]))
+            epoch = int(header["epoch"])
             value = unpacked(header["tree"], memory) if kind == "batch" else None
             batches = int(header["batches"]) if kind == "over" else 0
             again = int(header["again"]) if kind == "batch" else 0
@@ -294,15 +295,14 @@ class FeedReader:
             this = self._passes.get(epoch)
             if this is None or header.get("source") != self._source.id:  # of an epoch that was given up
                 return
-            if kind == "batch" and this.share.came(key):
-                this.ready.append(Received(value["batch"], value["ids"], header.get("examples"), key, server))
+            if kind == "batch" and this.share.came(ask):
+                this.ready.append(Received(value["batch"], value["ids"], header.get("examples"), ask[:2], server))
                 self.again += again
             elif kind == "over":
-                this.in_use[server] -= 1
-                this.share.is_over(key, batches)
+                this.in_use[server] -= this.share.is_over(ask, batches)
             elif kind == "error":
                 self._failure = SourceError(
-                    f"{self._source} raised on {self._servers[server]}, at batch {key[1]} of shard {key[0]}, epoch "
+                    f"{self._source} raised on {self._servers[server]}, at batch {ask[1]} of shard {ask[0]}, epoch "
                     f"{epoch}:\n{header.get('text')}"
                 )
             self._changed.notify_all()

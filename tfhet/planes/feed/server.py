@@ -45,9 +45,11 @@ _LOOK_S = 0.05
 class _Client:
     """A reader's connection, with the frames that wait to be sent."""
 
-    def __init__(self, connection: Connection, wishes: queue.SimpleQueue[tuple[_Client, Want]]):
+    def __init__(self, connection: Connection, wishes: queue.SimpleQueue[tuple[_Client, Want | None]]):
         self.connection, self._wishes = connection, wishes
         self.sources: dict[str, Source] = {}
+        self.reads: set[tuple[str, int]] = set()
+        """The ids of sources, and the rank that reads them."""
         self.is_gone = False
         self._outbox: queue.SimpleQueue[tuple[dict[str, Any], list[memoryview]]] = queue.SimpleQueue()
         threading.Thread(target=self._send, name="feed-send", daemon=True).start()
@@ -70,6 +72,7 @@ class _Client:
             return
         finally:
             self.is_gone = True
+            self._wishes.put((self, None))
             self.connection.close()
 
     def _send(self) -> None:
@@ -90,8 +93,8 @@ class Server:
 
     def __init__(self, listener: socket.socket, address: str, key: bytes, encrypted: bool):
         self._listener, self._given = listener, (address, key, encrypted)
-        self._wishes: queue.SimpleQueue[tuple[_Client, Want]] = queue.SimpleQueue()
-        self._later: collections.deque[tuple[_Client, Want]] = collections.deque()
+        self._wishes: queue.SimpleQueue[tuple[_Client, Want | None]] = queue.SimpleQueue()
+        self._later: collections.deque[tuple[_Client, Want | None]] = collections.deque()
         self._productions: dict[str, Production] = {}
         self.made = 0
         threading.Thread(target=self._listen, name="feed-listen", daemon=True).start()
@@ -106,12 +109,15 @@ class Server:
         for production in self._productions.values():
             production.close()
 
-    def _answer(self, client: _Client, want: Want) -> None:
-        if client.is_gone:
+    def _answer(self, client: _Client, want: Want | None) -> None:
+        if client.is_gone or want is None:
+            for source, rank in client.reads:
+                self._productions[source].gone(rank)
             return
-        at = {"source": want.source, "index": want.index, "epoch": want.epoch, "number": want.number}
+        at = {name: getattr(want, name) for name in ("source", "index", "epoch", "number", "is_rest")}
         try:
             production = self._production(client, want)
+            client.reads.add((want.source, want.wish.rank))
             if not production.has_room(want.wish):
                 self._later.append((client, want))
                 return

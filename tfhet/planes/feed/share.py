@@ -15,6 +15,8 @@ from tfhet.planes.feed.source import Shard
 
 Key = tuple[int, int]
 """A batch of an epoch: the index of its shard, and its number there."""
+Ask = tuple[int, int, bool]
+"""The same, and whether it is asked for as a rest: before, it may have been refused for its round."""
 
 
 @dataclass(eq=False)
@@ -47,9 +49,9 @@ class Share:
 
     def __post_init__(self) -> None:
         self._parts = [_Part(index) for index in range(1 if self.is_map else self.servers)]
-        self._again: list[Key] = []
+        self._again: list[Ask] = []
         """What a lost server was asked for."""
-        self._asked: dict[Key, int] = {}
+        self._asked: dict[Ask, int] = {}
         """What has been asked for and has not come, with the server."""
         self._rest: list[Key] | None = None
         self._living = set(range(self.servers))
@@ -58,29 +60,29 @@ class Share:
 
     def next_wish(self, server: int) -> Wish | None:
         """The next batch to ask `server` for; None while there is none for it."""
-        for key in self._again:
-            if self._is_at(key[0], server):
-                self._again.remove(key)
-                return self._asking(key, server)
+        for ask in self._again:
+            if self._is_at(ask[0], server):
+                self._again.remove(ask)
+                return self._asking(ask, server)
         for index, part in enumerate(self._parts):
             while self._is_at(index, server) and part.batches is None:
-                key = (index, part.rounds * self.size + self.rank)
+                number = part.rounds * self.size + self.rank
                 part.rounds += 1
-                if key not in self.taken:
-                    return self._asking(key, server)
+                if (index, number) not in self.taken:
+                    return self._asking((index, number, False), server)
         for key in self._rest_of_all():
             if self._is_at(key[0], server):
                 assert self._rest is not None
                 self._rest.remove(key)
-                return self._asking(key, server)
+                return self._asking((*key, True), server)
         return None
 
-    def _asking(self, key: Key, server: int) -> Wish:
-        self._asked[key] = server
-        index, number = key
-        first = min(number for other, number in (*self._asked, *self._again) if other == index)
+    def _asking(self, ask: Ask, server: int) -> Wish:
+        self._asked[ask] = server
+        index, number, is_rest = ask
+        first = min(number for other, number, _ in (*self._asked, *self._again) if other == index)
         shard = Shard(index, len(self._parts), self.epoch, self.seed)
-        return Wish(shard, number, first, self.size, is_rest=self._rest is not None)
+        return Wish(shard, number, first, self.size, is_rest)
 
     def _is_at(self, index: int, server: int) -> bool:
         return self.is_map or self._parts[index].server == server
@@ -102,14 +104,16 @@ class Share:
 
     # Hearing
 
-    def came(self, key: Key) -> bool:
+    def came(self, ask: Ask) -> bool:
         """Whether a batch that came is wanted: it was asked for, and has not come before."""
-        return self._asked.pop(key, None) is not None
+        return self._asked.pop(ask, None) is not None
 
-    def is_over(self, key: Key, batches: int) -> None:
-        """Takes the answer that a shard has no batch of that number, but so many."""
-        self._asked.pop(key, None)
-        self._parts[key[0]].batches = batches
+    def is_over(self, ask: Ask, batches: int) -> bool:
+        """Takes the answer that a shard has no whole round with that batch, and how many batches it has. Returns whether
+        the answer was awaited."""
+        part = self._parts[ask[0]]
+        part.batches = batches if part.batches is None else part.batches
+        return self._asked.pop(ask, None) is not None
 
     def lost(self, server: int) -> None:
         """Asks the servers that are left for what this one had; itself, if there are none."""
@@ -126,7 +130,7 @@ class Share:
             if part.server not in self._living:
                 part.server = server
 
-    def _given_up(self, server: int) -> list[Key]:
+    def _given_up(self, server: int) -> list[Ask]:
         gone = [key for key, one in self._asked.items() if one == server]
         for key in gone:
             del self._asked[key]
