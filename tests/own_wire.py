@@ -6,10 +6,10 @@ import tempfile
 from collections.abc import Iterator
 
 import pytest
+from own_key import KEY
 
 from tfhet.planes.tf_service import Wire, wire
 
-KEY = bytes(range(32))
 _FOLDER = tempfile.TemporaryDirectory(prefix="tfhet-wire-")
 WIRE = Wire.join(KEY, "127.0.0.1", folder=_FOLDER.name)
 

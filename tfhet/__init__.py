@@ -29,6 +29,6 @@ lazy.names_on_demand(__name__)
 # fmt: off
 __all__ = [
     "Cut", "Figure", "ImageSpec", "JobContext", "Pipeline", "Record", "RunFolder", "RunSummary", "Stage",
-    "StepCallback", "SyntheticSource", "TFRecordSource", "TfhetError", "UsageError", "batches", "distribute", "stages", "step",
-    "torch",
+    "StepCallback", "SyntheticSource", "TFRecordSource", "TfhetError", "UsageError", "batches", "distribute", "stages",
+    "step", "torch",
 ]

@@ -38,17 +38,17 @@ def batches(
 
     data: a function at the top level of a module, called as `data(shard, **arguments)` on the hosts that serve, or in
     this process where none does. `shard` has index, count, epoch and seed. Without `batch_size` the function returns an
-    iterable of batches of its shard: a PyTorch DataLoader, a generator. With `batch_size` it returns a map-style dataset
-    of all examples (__len__ and __getitem__): the feed makes batches of it, each example in one of them, by `collate` or
-    by stacking. Random numbers that either draws from Python's, NumPy's or PyTorch's global generators are seeded by
-    run, epoch and batch (or shard). Or a tf.data.Dataset or tfhet.Pipeline, which `tfhet.distribute` shares out.
+    iterable of the batches of its shard: a PyTorch DataLoader, a generator. With `batch_size` it returns a map-style
+    dataset of all examples (__len__ and __getitem__): the feed makes batches of it, each example in one of them, by
+    `collate` or by stacking. What either draws from the global generators of Python, NumPy or PyTorch is seeded by run,
+    epoch and batch (or shard). Or a tf.data.Dataset or tfhet.Pipeline, which `tfhet.distribute` shares out.
 
     Batches are nests of dicts, lists and tuples with NumPy arrays, numbers, texts and bytes; arrays lie in memory that
     is used again once nothing refers to them.
 
-    training: all ranks get the same number of batches, and fewer batches than there are ranks are left over in an epoch;
-    False: each batch comes once, to one of the ranks. ahead: batches of this rank that each server has in work. convert,
-    allocate: see tfhet.torch. Raises UsageError for a function that other hosts cannot find or call."""
+    training: all ranks get the same number of batches, and fewer batches than there are ranks are left over in an
+    epoch; False: each batch comes once, to one of the ranks. ahead: batches of this rank that each server has in work.
+    convert, allocate: see tfhet.torch. Raises UsageError for a function that other hosts cannot find or call."""
     job = job or JobContext.from_env(environment())
     if callable(data) and not hasattr(data, "element_spec"):
         options: dict[str, Any] = {"batch_size": batch_size, "shuffle": shuffle, "drop_last": drop_last}
@@ -84,8 +84,10 @@ class _OfDataset:
 
 def _array(tensor: Any) -> Any:
     """The tensor's own memory as an array, where it can be had, for as long as the array lives."""
-    return np.from_dlpack(_Exported(tensor)) if tensor.dtype.is_numpy_compatible and tensor.dtype.name in _SHARED else (
-        tensor.numpy()
+    return (
+        np.from_dlpack(_Exported(tensor))
+        if tensor.dtype.is_numpy_compatible and tensor.dtype.name in _SHARED
+        else (tensor.numpy())
     )
 
 

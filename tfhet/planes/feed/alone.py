@@ -55,4 +55,3 @@ class AloneReader:
 
     def close(self) -> None:
         self._production.close()
-

@@ -162,12 +162,12 @@ class _Tls:
         self._limit_s = limit_s
 
     def recv_into(self, memory: memoryview) -> int:
-        return self._do(lambda: self._end.recv_into(memory))
+        return self._do(functools.partial(self._end.recv_into, memory))
 
     def sendall(self, memory: memoryview) -> None:
         memory = memory.cast("B") if memory.nbytes else memory
         while memory.nbytes:
-            memory = memory[self._do(lambda: self._end.send(memory)) :]
+            memory = memory[self._do(functools.partial(self._end.send, memory)) :]
 
     def shutdown(self, how: int) -> None:
         self._end.shutdown(how)

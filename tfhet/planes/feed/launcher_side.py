@@ -1,4 +1,4 @@
-"""A feed in one launcher: it starts the processes of its host, keeps them alive, and tells the leader where they are."""
+"""A feed in one launcher: the processes of its host, started and kept alive, and where they are."""
 
 from __future__ import annotations
 

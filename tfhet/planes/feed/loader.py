@@ -87,7 +87,7 @@ class Loader:
             noted.add(Note(asked_s, now_s, None, index))
 
     def __len__(self) -> int:
-        """Number of batches that this rank gets in an epoch of a map-style dataset. Raises TypeError for an iterable."""
+        """Number of batches of this rank in an epoch of a map-style dataset. Raises TypeError for an iterable."""
         if not self.source.batch_size:
             raise TypeError(f"{self.source} is an iterable, whose length only its end shows")
         size, rank = self._job.size, self._job.rank

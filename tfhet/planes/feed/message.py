@@ -1,7 +1,7 @@
 """The messages of a feed, as the headers of its frames.
 
-    reader -> server    want     a batch of a source
-    server -> reader    batch, over (the shard has no such batch), error (of the user's code), alive
+reader -> server    want     a batch of a source
+server -> reader    batch, over (the shard has no such batch), error (of the user's code), alive
 """
 
 from __future__ import annotations

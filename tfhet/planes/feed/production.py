@@ -1,7 +1,7 @@
 """Batches made in the process of a feed: by number, so that any process can make any of them, and again.
 
-    made = Production(source, seed=1)
-    answer = made.batch(Wish(Shard(0, 4), number=8, first=4, ranks=2))     # the ninth batch of a shard, or Over
+made = Production(source, seed=1)
+answer = made.batch(Wish(Shard(0, 4), number=8, first=4, ranks=2))     # the ninth batch of a shard, or Over
 """
 
 from __future__ import annotations
@@ -85,6 +85,13 @@ class _Stream:
         """The numbers of what is held for those that have asked, or for those that have not."""
         return [number for number in self.held if (number % ranks in self.readers) is are_readers]
 
+    def asks(self, wish: Wish) -> None:
+        """Notes that a rank asks, and gives up what it needs no more."""
+        if not wish.is_rest:
+            self.readers.add(wish.rank)
+            for number in [one for one in self.held if one < wish.first and one % wish.ranks == wish.rank]:
+                del self.held[number]
+
     def hold(self, batch: Any, ranks: int) -> None:
         """Holds the next batch, and gives up the oldest one of too many for ranks that do not ask."""
         self.held[self.made] = batch
@@ -115,10 +122,11 @@ class Production:
         stream = self._streams.get((wish.shard.epoch, wish.shard.index))
         if stream is None or wish.round_end <= stream.made:
             return True
+        stream.asks(wish)
         return len(stream.held_for(wish.ranks, are_readers=True)) < HELD_FOR_A_RANK * wish.ranks
 
     def batch(self, wish: Wish) -> Batch | Over:
-        """Makes a batch. Raises whatever the user's code raises, and UsageError for what it returns and is no source."""
+        """Makes a batch. Raises whatever the user's code raises, and UsageError where that gives no batches."""
         return self._of_examples(wish) if self.source.batch_size else self._of_stream(wish)
 
     def gone(self, rank: int) -> None:
@@ -140,8 +148,7 @@ class Production:
         if stream is None or (number < stream.made and number not in stream.held):
             # What is gone went to a connection that is lost.
             stream, skipped = self._begun(shard), max(0, wish.first - HELD_FOR_A_RANK * wish.ranks)
-        if not wish.is_rest:
-            stream.readers.add(wish.rank)
+        stream.asks(wish)
         while stream.over is None and stream.made < wish.round_end:
             with stream.random:
                 try:
@@ -169,8 +176,8 @@ class Production:
                 iterator = iter(made)
             except TypeError:
                 raise UsageError(
-                    f"{self.source} returned {type(made).__name__}, which is no iterable of batches; for a dataset with "
-                    "__len__ and __getitem__ give batch_size"
+                    f"{self.source} returned {type(made).__name__}, which is no iterable of batches; for a dataset "
+                    "with __len__ and __getitem__ give batch_size"
                 ) from None
         stream = self._streams[shard.epoch, shard.index] = _Stream(random, iterator)
         return stream
@@ -193,8 +200,8 @@ class Production:
             made = self.source.make(Shard(0, 1, 0, shard.seed))
             if not (hasattr(made, "__len__") and hasattr(made, "__getitem__")):
                 raise UsageError(
-                    f"{self.source} returned {type(made).__name__}, which has no __len__ and __getitem__: batch_size is "
-                    "for datasets that have; without batch_size the function returns an iterable of batches"
+                    f"{self.source} returned {type(made).__name__}, which has no __len__ and __getitem__: batch_size "
+                    "is for datasets that have; without batch_size the function returns an iterable of batches"
                 )
             self._dataset = made
         if shard.epoch not in self._orders:

@@ -19,8 +19,8 @@ class FeedRankSide(RankSide):
 
     def plain(self, *given: Any, **options: Any) -> Any:
         raise UsageError(
-            "--data_plane feed serves a function, not a tf.data.Dataset: give tfhet.batches the function that makes it, "
-            "or omit --data_plane to have it served by tf.data service"
+            "--data_plane feed serves a function, not a tf.data.Dataset: give tfhet.batches the function that makes it,"
+            " or omit --data_plane to have it served by tf.data service"
         )
 
     declared = plain

@@ -21,12 +21,11 @@ import traceback
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from tfhet.clock import SYSTEM
 from tfhet.cluster import environment
 from tfhet.errors import DataError, TfhetError
 from tfhet.messages import inherited
 from tfhet.messages import server as messages
-from tfhet.planes.cpus import give_way, in_batches
+from tfhet.planes.cpus import in_batches
 from tfhet.planes.feed.connection import Connection
 from tfhet.planes.feed.frame import MOST_REQUEST, packed
 from tfhet.planes.feed.message import ALIVE_S, Want
@@ -96,7 +95,7 @@ class Server:
         self._wishes: queue.SimpleQueue[tuple[_Client, Want | None]] = queue.SimpleQueue()
         self._later: collections.deque[tuple[_Client, Want | None]] = collections.deque()
         self._productions: dict[str, Production] = {}
-        self.made = 0
+        self._clients: set[_Client] = set()
         threading.Thread(target=self._listen, name="feed-listen", daemon=True).start()
 
     def run(self, stop: threading.Event) -> None:
@@ -108,6 +107,14 @@ class Server:
                 self._answer(*self._wishes.get(timeout=_LOOK_S))
         for production in self._productions.values():
             production.close()
+
+    def close(self) -> None:
+        """Ends the listener and all connections."""
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # else the thread that accepts would wait on
+        self._listener.close()
+        for client in list(self._clients):
+            client.connection.close()
 
     def _answer(self, client: _Client, want: Want | None) -> None:
         if client.is_gone or want is None:
@@ -131,7 +138,6 @@ class Server:
         except BaseException as error:  # noqa: BLE001  the user's code may raise anything; the reader raises it, too
             client.put({"type": "error", **at, "text": _text_of(error)[-MOST_TEXT:]})
             return
-        self.made += 1
         client.put({"type": "batch", **at, "tree": tree, "examples": found.examples, "again": found.again}, buffers)
 
     def _production(self, client: _Client, want: Want) -> Production:
@@ -160,7 +166,9 @@ class Server:
         finally:
             unknown.release()
         if client is not None:
+            self._clients.add(client)
             client.receive()
+            self._clients.discard(client)
 
 
 def _text_of(error: BaseException) -> str:

@@ -109,8 +109,8 @@ class Share:
         return self._asked.pop(ask, None) is not None
 
     def is_over(self, ask: Ask, batches: int) -> bool:
-        """Takes the answer that a shard has no whole round with that batch, and how many batches it has. Returns whether
-        the answer was awaited."""
+        """Takes the answer that a shard has no whole round with that batch, and how many batches it has. Returns
+        whether the answer was awaited."""
         part = self._parts[ask[0]]
         part.batches = batches if part.batches is None else part.batches
         return self._asked.pop(ask, None) is not None

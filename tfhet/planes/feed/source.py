@@ -72,7 +72,9 @@ class Source:
         try:
             json.dumps(arguments, allow_nan=False)
         except (TypeError, ValueError) as error:
-            raise UsageError(f"the arguments of {make.__name__} go to other hosts as JSON, and cannot: {error}") from None
+            raise UsageError(
+                f"the arguments of {make.__name__} go to other hosts as JSON, and cannot: {error}"
+            ) from None
         named = _name_of(make, "the function that a feed serves")
         return cls(
             **named,

@@ -1,0 +1,67 @@
+"""Servers of a feed in threads of this process, which end with the test."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+from own_key import KEY
+
+from tfhet.planes.feed.reader import FeedReader
+from tfhet.planes.feed.server import Server
+from tfhet.planes.feed.source import Source
+
+
+@dataclass(eq=False)
+class Served:
+    """One server, which can be lost."""
+
+    address: str
+    server: Server
+    listener: socket.socket
+    stop: threading.Event
+    thread: threading.Thread
+
+    def lose(self) -> None:
+        """Ends it as the death of its process would: the port is closed, and so is every connection."""
+        self.stop.set()
+        self.server.close()
+        self.thread.join(10)
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., list[Served]]]:
+    """`serve(3)`: so many servers."""
+    made: list[Served] = []
+
+    def run(count: int, encrypted: bool = False) -> list[Served]:
+        for _ in range(count):
+            listener = socket.create_server(("127.0.0.1", 0))
+            address = f"127.0.0.1:{listener.getsockname()[1]}"
+            server, stop = Server(listener, address, KEY, encrypted), threading.Event()
+            thread = threading.Thread(target=server.run, args=(stop,))
+            thread.start()
+            made.append(Served(address, server, listener, stop, thread))
+        return made[-count:]
+
+    yield run
+    for one in made:
+        one.lose()
+
+
+@pytest.fixture
+def read() -> Iterator[Callable[..., FeedReader]]:
+    """`read(servers, source)`: a reader of them, closed after the test."""
+    made: list[FeedReader] = []
+
+    def run(servers: list[Served], source: Source, **options: object) -> FeedReader:
+        where = [one.address for one in servers]
+        made.append(FeedReader(where, KEY, source, **{"say": lambda line: None, **options}))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield run
+    for one in made:
+        one.close()

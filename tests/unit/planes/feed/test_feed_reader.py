@@ -1,0 +1,248 @@
+"""Readers and servers of a feed: each batch once, as many on every rank, whatever becomes of a server."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import itertools
+import os
+import socket
+import threading
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from own_key import KEY
+
+from tfhet.errors import NotReady, UsageError
+from tfhet.planes.feed import reader as reader_module
+from tfhet.planes.feed.connection import Connection
+from tfhet.planes.feed.reader import FeedReader, SourceError
+from tfhet.planes.feed.source import Source
+
+
+def numbered(shard, batches=10, more=1):
+    """Batches that say where they are of; each shard has `more` than the one before."""
+    for number in range(batches + more * shard.index):
+        yield {"at": np.array([shard.index, number]), "big": np.full(20_000, number, np.uint8)}
+
+
+class Hundred:
+    """A map-style dataset."""
+
+    def __len__(self):
+        return 103
+
+    def __getitem__(self, index):
+        return np.full(3, index), f"example {index}"
+
+
+def hundred(shard):
+    return Hundred()
+
+
+def upside_down(shard):
+    yield np.zeros(3)
+    raise ValueError("the picture is upside down")
+
+
+def no_batches(shard):
+    return 7
+
+
+def side_by_side(readers, do):
+    with ThreadPoolExecutor(len(readers)) as pool:
+        return list(pool.map(do, readers))
+
+
+def at(delivery):
+    return tuple(int(one) for one in delivery.batch["at"])
+
+
+def readers_of(read, servers, source, size=2, **options):
+    return [read(servers, source, rank=rank, size=size, **options) for rank in range(size)]
+
+
+@pytest.mark.parametrize("encrypted", [False, True], ids=["open", "encrypted"])
+def test_two_ranks_get_every_batch_of_three_servers_once_and_as_many(serve, read, encrypted):
+    readers = readers_of(read, serve(3, encrypted), Source.of(numbered, {}), encrypted=encrypted)
+    for epoch in range(2):
+        got = side_by_side(readers, lambda one, epoch=epoch: [at(each) for each in one.epoch(epoch)])
+        assert [len(each) for each in got] == [16, 16], "10 + 11 + 12 batches, of which one fills no round"
+        assert len({each for rank in got for each in rank}) == 32
+    assert [one.left for one in readers] == [2, 2] and [one.again for one in readers] == [0, 0]
+
+
+def test_examples_of_a_map_style_dataset_come_once_each_the_same_whoever_makes_them(serve, read):
+    def epoch(servers, number):
+        readers = readers_of(read, servers, Source.of(hundred, {}, batch_size=8, shuffle=True), seed=5, is_equal=False)
+        got = side_by_side(readers, lambda one: list(one.epoch(number)))
+        return [one for rank in got for one in rank]
+
+    found = epoch(serve(3), 1)
+    assert Counter(int(one) for each in found for one in each.ids) == Counter(range(103))
+    assert all((each.batch[0][:, 0] == each.ids).all() and each.examples == 103 for each in found)
+    by_key, other = {each.key: each for each in found}, {each.key: each for each in epoch(serve(1), 1)}
+    assert by_key.keys() == other.keys()
+    for key, each in by_key.items():
+        np.testing.assert_array_equal(each.ids, other[key].ids)
+        assert each.batch[1] == other[key].batch[1] == [f"example {index}" for index in each.ids]
+    assert [one.ids.tolist() for one in sorted(found, key=lambda one: one.key)] != [list(range(8))]
+
+
+def test_a_lost_server_is_made_up_for_by_the_others_with_the_same_batches(serve, read):
+    servers = serve(3)
+    readers = readers_of(read, servers, Source.of(numbered, {"batches": 40, "more": 0}))
+    met = threading.Barrier(2)
+
+    def read_on(one):
+        deliveries = one.epoch(0)
+        got = [at(each) for each in itertools.islice(deliveries, 15)]
+        if met.wait(20) == 0:
+            servers[1].lose()
+        met.wait(20)
+        return got + [at(each) for each in deliveries]
+
+    got = side_by_side(readers, read_on)
+    assert [len(each) for each in got] == [60, 60]
+    assert {each for rank in got for each in rank} == {(shard, number) for shard in range(3) for number in range(40)}
+    assert sum(one.again for one in readers) > 0
+    assert side_by_side(readers, lambda one: len(list(one.epoch(1)))) == [60, 60], "also without it"
+
+
+def test_the_users_error_comes_with_its_traceback_and_ends_no_server(serve, read):
+    servers = serve(1)
+    broken = read(servers, Source.of(upside_down, {}))
+    with pytest.raises(SourceError, match=r"upside_down raised on 127.0.0.1:\d+, at batch 1 of shard 0") as raised:
+        list(broken.epoch(0))
+    assert 'raise ValueError("the picture is upside down")' in str(raised.value)
+    assert "tfhet/planes/feed" not in str(raised.value)
+    assert len(list(read(servers, Source.of(numbered, {})).epoch(0))) == 10
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        (Source.of(no_batches, {}), "returned int, which is no iterable of batches"),
+        (Source.of(no_batches, {}, batch_size=4), "which has no __len__ and __getitem__"),
+        (Source.of(numbered, {"unknown": 1}), "unexpected keyword argument 'unknown'"),
+        (Source("", "/nowhere/train.py", "make"), "the feed finds no /nowhere/train.py here"),
+        (Source("json", os.path.abspath(os.__file__), "make"), "has no function make here"),
+    ],
+    ids=["no iterable", "no dataset", "arguments", "no file", "no function"],
+)
+def test_what_cannot_be_served_is_said(serve, read, source, says):
+    with pytest.raises(SourceError, match=says):
+        next(read(serve(1), source).epoch(0))
+
+
+def test_a_reader_that_stops_reading_stops_the_server_too(serve, read):
+    made = []
+    servers = serve(1)
+    one = read(servers, Source.of(numbered, {"batches": 1000}), ahead=3)
+    deliveries = one.epoch(0)
+    next(deliveries)
+    time.sleep(0.3)
+    made = [len(each.ready) for each in one._passes.values()]
+    assert made == [3], "no more than it may be ahead"
+    assert len(list(deliveries)) == 999
+
+
+def test_a_rank_that_reads_alone_is_not_held_up_by_the_others(serve, read):
+    alone = read(serve(2), Source.of(numbered, {"batches": 50, "more": 0}), rank=1, size=3)
+    assert len(list(alone.epoch(0))) == 33
+
+
+def test_without_any_server_a_reader_gives_up_with_the_reason(serve, read, monkeypatch):
+    monkeypatch.setattr(reader_module, "LOST_S", 0.5)
+    servers = serve(1)
+    servers[0].lose()
+    with pytest.raises(NotReady, match=r"no server of the feed has answered for 0.5 s: 127.0.0.1:\d+: .*refused"):
+        next(read(servers, Source.of(numbered, {})).epoch(0))
+    with pytest.raises(NotReady, match="refused"):
+        read(servers, Source.of(numbered, {})).batches()
+
+
+def test_another_key_gets_nothing(serve, monkeypatch):
+    monkeypatch.setattr(reader_module, "LOST_S", 0.5)
+    (server,) = serve(1)
+    stranger = FeedReader([server.address], b"x" * 32, Source.of(numbered, {}), say=lambda line: None)
+    try:
+        with pytest.raises(NotReady, match="hung up on the proof of the job's key"):
+            next(stranger.epoch(0))
+    finally:
+        stranger.close()
+    host, _, port = server.address.partition(":")
+    with socket.create_connection((host, int(port)), timeout=5) as end:
+        assert len(end.recv(100)) == 32
+        end.sendall(b"GET / HTTP/1.1\r\n\r\n" * 10)
+        with contextlib.suppress(ConnectionResetError):  # it closes while there is more to read
+            assert end.recv(100) == b""
+
+
+def test_a_server_that_falls_silent_in_the_middle_of_a_batch_is_lost(serve, read, monkeypatch):
+    monkeypatch.setattr(reader_module, "SILENT_S", 1.0)
+    listener = socket.create_server(("127.0.0.1", 0))
+    address = f"127.0.0.1:{listener.getsockname()[1]}"
+
+    def half() -> None:
+        end, _ = listener.accept()
+        connection = Connection.admit(end, address, KEY, False)
+        connection.receive()
+        end.sendall((20).to_bytes(8, "big") + (1 << 20).to_bytes(8, "big") + b'{"type":')
+        listener.close()  # and says no more
+
+    threading.Thread(target=half, daemon=True).start()
+    (good,) = serve(1)
+    said: list[str] = []
+    one = FeedReader([address, good.address], KEY, Source.of(hundred, {}, batch_size=8), say=said.append)
+    try:
+        found = list(one.epoch(0))
+    finally:
+        one.close()
+    assert Counter(int(each) for delivery in found for each in delivery.ids) == Counter(range(103))
+    assert any("has lost" in line for line in said)
+
+
+def test_memory_is_used_again_once_nothing_refers_to_a_batch(serve, read):
+    one = read(serve(1), Source.of(numbered, {"batches": 30}), ahead=2)
+    places, kept = Counter(), []
+    for delivery in one.epoch(0):
+        places[delivery.batch["big"].__array_interface__["data"][0]] += 1
+        if delivery.batch["at"][1] in (3, 4):
+            kept.append(delivery.batch["big"])
+        del delivery
+        gc.collect()
+    assert max(places.values()) > 5 and len(places) <= 8
+    assert [int(one[0]) for one in kept] == [3, 4], "what is referred to keeps its content"
+
+
+def test_a_forked_process_is_told_to_open_its_own(serve, read):
+    one = read(serve(1), Source.of(numbered, {}))
+    deliveries = one.epoch(0)
+    next(deliveries)
+    pid = os.fork()
+    if not pid:
+        try:
+            next(deliveries)
+        except UsageError as error:
+            os._exit(17 if "forked" in str(error) else 1)
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 17
+    assert len(list(deliveries)) == 9
+
+
+def test_functions_that_other_hosts_cannot_find_are_refused():
+    def inner(shard):
+        return []
+
+    with pytest.raises(UsageError, match="at the top level of a module"):
+        Source.of(inner, {})
+    with pytest.raises(UsageError, match="at the top level of a module"):
+        Source.of(lambda shard: [], {})
+    with pytest.raises(UsageError, match="go to other hosts as JSON"):
+        Source.of(numbered, {"batches": np.ones(3)})
+    with pytest.raises(UsageError, match="ahead must be at least 1"):
+        FeedReader([], KEY, Source.of(numbered, {}), ahead=0)
