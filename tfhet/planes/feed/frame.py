@@ -56,7 +56,7 @@ def _packed(value: Any, where: str, buffers: list[memoryview]) -> Any:
         buffers.append(memoryview(value))
         return {"bytes": len(value)}
     array = _array(value, where)
-    if array.dtype.hasobject:
+    if array.dtype.hasobject or not array.dtype.itemsize:  # the second: texts without a letter
         return _packed(array.tolist(), where, buffers)
     array = np.ascontiguousarray(array).reshape(array.shape)  # the first makes an array of a scalar
     if array.size:
@@ -118,7 +118,7 @@ def unpacked(tree: Any, memory: np.ndarray) -> Any:
 def _unpacked(tree: Any, memory: np.ndarray, taken: list[int]) -> Any:
     if "array" in tree:
         dtype, shape = np.dtype(tree["array"]), tuple(int(size) for size in tree["shape"])
-        if dtype.hasobject or min(shape, default=0) < 0:
+        if dtype.hasobject or not dtype.itemsize or min(shape, default=0) < 0:
             raise FrameError(f"an array of {dtype} {shape}")
         size = dtype.itemsize
         for length in shape:  # not NumPy's product, which overflows

@@ -117,16 +117,8 @@ class Production:
         self._dataset: Any = None
         self._orders: dict[int, np.ndarray] = {}
 
-    def has_room(self, wish: Wish) -> bool:
-        """Whether the batch can be made now: no iterable runs far ahead of a rank that does not read."""
-        stream = self._streams.get((wish.shard.epoch, wish.shard.index))
-        if stream is None or wish.round_end <= stream.made:
-            return True
-        stream.asks(wish)
-        return len(stream.held_for(wish.ranks, are_readers=True)) < HELD_FOR_A_RANK * wish.ranks
-
-    def batch(self, wish: Wish) -> Batch | Over:
-        """Makes a batch. Raises whatever the user's code raises, and UsageError where that gives no batches."""
+    def batch(self, wish: Wish) -> Batch | Over | None:
+        """Makes a batch; None where an iterable would run too far ahead of another rank that reads it. Raises whatever the user's code raises, and UsageError where that gives no batches."""
         return self._of_examples(wish) if self.source.batch_size else self._of_stream(wish)
 
     def gone(self, rank: int) -> None:
@@ -141,7 +133,7 @@ class Production:
 
     # An iterable of batches
 
-    def _of_stream(self, wish: Wish) -> Batch | Over:
+    def _of_stream(self, wish: Wish) -> Batch | Over | None:
         number, shard = wish.number, wish.shard
         stream = self._streams.get((shard.epoch, shard.index))
         skipped = 0
@@ -150,6 +142,8 @@ class Production:
             stream, skipped = self._begun(shard), max(0, wish.first - HELD_FOR_A_RANK * wish.ranks)
         stream.asks(wish)
         while stream.over is None and stream.made < wish.round_end:
+            if len(stream.held_for(wish.ranks, are_readers=True)) >= HELD_FOR_A_RANK * wish.ranks:
+                return None
             with stream.random:
                 try:
                     batch = next(stream.iterator)

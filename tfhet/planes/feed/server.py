@@ -125,10 +125,10 @@ class Server:
         try:
             production = self._production(client, want)
             client.reads.add((want.source, want.wish.rank))
-            if not production.has_room(want.wish):
+            found = production.batch(want.wish)
+            if found is None:
                 self._later.append((client, want))
                 return
-            found = production.batch(want.wish)
             if isinstance(found, Over):
                 client.put({"type": "over", **at, "batches": found.batches})
                 return

@@ -89,6 +89,7 @@ def test_what_cannot_be_sent_is_named(value, where):
         {"array": "<f4", "shape": [-1]},
         {"array": "<f4", "shape": [1 << 62, 1 << 62]},
         {"array": "no", "shape": []},
+        {"array": "<U0", "shape": [1 << 40]},
         {"array": "<f4", "shape": "x"},
         {"bytes": 9},
         {"bytes": -1},
