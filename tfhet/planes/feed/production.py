@@ -81,9 +81,10 @@ class _Stream:
     readers: set[int] = field(default_factory=set)
     """The ranks that have asked for some; another one may never do, having read it from another process."""
 
-    def held_for(self, ranks: int, are_readers: bool) -> list[int]:
-        """The numbers of what is held for those that have asked, or for those that have not."""
-        return [number for number in self.held if (number % ranks in self.readers) is are_readers]
+    def is_far_ahead(self, wish: Wish) -> bool:
+        """Whether much is held for other ranks that read."""
+        others = self.readers - {wish.rank}
+        return sum(number % wish.ranks in others for number in self.held) >= HELD_FOR_A_RANK * wish.ranks
 
     def asks(self, wish: Wish) -> None:
         """Notes that a rank asks, and gives up what it needs no more."""
@@ -96,7 +97,7 @@ class _Stream:
         """Holds the next batch, and gives up the oldest one of too many for ranks that do not ask."""
         self.held[self.made] = batch
         self.made += 1
-        strange = self.held_for(ranks, are_readers=False)
+        strange = [number for number in self.held if number % ranks not in self.readers]
         if len(strange) > HELD_FOR_A_RANK * ranks:
             del self.held[strange[0]]
 
@@ -142,7 +143,7 @@ class Production:
             stream, skipped = self._begun(shard), max(0, wish.first - HELD_FOR_A_RANK * wish.ranks)
         stream.asks(wish)
         while stream.over is None and stream.made < wish.round_end:
-            if len(stream.held_for(wish.ranks, are_readers=True)) >= HELD_FOR_A_RANK * wish.ranks:
+            if stream.is_far_ahead(wish):
                 return None
             with stream.random:
                 try:
