@@ -93,12 +93,14 @@ class _Stream:
             for number in [one for one in self.held if one < wish.first and one % wish.ranks == wish.rank]:
                 del self.held[number]
 
-    def hold(self, batch: Any, ranks: int) -> None:
-        """Holds the next batch, and gives up the oldest one of too many for ranks that do not ask."""
-        self.held[self.made] = batch
+    def hold(self, batch: Any, wish: Wish) -> None:
+        """Holds the next batch, unless the one that asks has had it, and gives up the oldest one of too many for ranks
+        that do not ask."""
+        if not (self.made % wish.ranks == wish.rank and self.made < wish.first):
+            self.held[self.made] = batch
         self.made += 1
-        strange = [number for number in self.held if number % ranks not in self.readers]
-        if len(strange) > HELD_FOR_A_RANK * ranks:
+        strange = [number for number in self.held if number % wish.ranks not in self.readers]
+        if len(strange) > HELD_FOR_A_RANK * wish.ranks:
             del self.held[strange[0]]
 
     def close(self) -> None:
@@ -155,7 +157,7 @@ class Production:
             if stream.made < skipped:
                 stream.made += 1
             else:
-                stream.hold(batch, wish.ranks)
+                stream.hold(batch, wish)
         if stream.over is not None and stream.over < wish.round_end:
             return Over(stream.over)
         return Batch(stream.held.pop(number), again=skipped)
