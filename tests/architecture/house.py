@@ -18,7 +18,7 @@ ROOMS = (
     "lazy", "errors", "units", "clock", "aws", "events", "writer", "deadline", "process", "registry", "arguments",
     "yaml_file", "command_line", "versions",
     "record", "cluster", "catalogue", "control", "messages", "telemetry",
-    "native", "source", "stages", "placement", "strategies", "steps", "planes", "trainer", "profile",
+    "native", "source", "stages", "placement", "strategies", "steps", "planes", "torch", "trainer", "profile",
     "plan", "advice", "report", "submit", "follow", "launch", "container", "simulate", "bench", "doctor", "__main__",
 )
 # fmt: on
@@ -41,7 +41,7 @@ TENSORFLOW_WHEN_CALLED = {"bench"}
 
 ONLY_IN: Mapping[str, tuple[str, ...]] = {
     "horovod": ("tfhet/strategies/horovod/",),
-    "torch": ("tfhet/strategies/torch/",),
+    "torch": ("tfhet/strategies/torch/", "tfhet/torch.py"),
     "tensorflow_addons": ("tfhet/stages/",),
     "sagemaker_training": ("tfhet/cluster/",),
     "boto3": ("tfhet/aws.py",),

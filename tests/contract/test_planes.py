@@ -39,7 +39,10 @@ from tfhet.source import IdSet, SyntheticSource
 from tfhet.strategies import JobContext
 from tfhet.telemetry import Metric
 
-NAMES = ("local", "tf_service", "toy")
+PIPELINES = ("local", "tf_service", "toy")
+"""Planes whose readers read declared pipelines; another one has an interface of its own to what it serves."""
+NAMES = (*PIPELINES, "feed")
+reads_pipelines = pytest.mark.parametrize("fleet", PIPELINES, indirect=True, scope="module")
 EXAMPLES, SPLITS, BATCH = 90, 12, 4
 LIMIT_S = 120.0
 RUBBISH: tuple[dict[str, Any], ...] = (
@@ -370,6 +373,7 @@ def ids_of(examples: int = EXAMPLES) -> set[int]:
     return {split << 32 | at for split, size in enumerate(source.split_sizes()) for at in range(size)}
 
 
+@reads_pipelines
 def test_two_ranks_read_every_example_of_a_pipeline_exactly_once(fleet):
     found = read(fleet, fleet.ranks("whole"), whole)
     assert every_id(found) == Counter(ids_of())
@@ -380,6 +384,7 @@ def test_two_ranks_read_every_example_of_a_pipeline_exactly_once(fleet):
         assert delivery.wait_s >= 0 and delivery.epoch == 0
 
 
+@reads_pipelines
 def test_a_rest_is_read_without_what_was_seen_of_it_though_rank_0_alone_knows_what(fleet):
     jobs, every = fleet.ranks("rest"), sorted(ids_of())
     seen = IdSet.of(every[1::3])
@@ -393,6 +398,7 @@ def test_a_rest_is_read_without_what_was_seen_of_it_though_rank_0_alone_knows_wh
     assert every_id(found) == Counter(set(every) - set(every[1::3]))
 
 
+@reads_pipelines
 def test_the_same_examples_come_whatever_the_plane(fleet):
     found = read(fleet, fleet.ranks("same"), whole)
     alone = planes.get("local").rank_side().reader(pipeline(), JobContext("alone", "local"))
@@ -404,6 +410,7 @@ def test_the_same_examples_come_whatever_the_plane(fleet):
             np.testing.assert_array_equal(image.numpy(), expected[int(one)])
 
 
+@reads_pipelines
 def test_a_reader_describes_itself(fleet):
     told: list[float] = []
     (job, _), side = fleet.ranks("described"), fleet.plane.rank_side()
@@ -419,6 +426,7 @@ def test_a_reader_describes_itself(fleet):
     assert side.advice(pipeline(), job) is None or isinstance(side.advice(pipeline(), job), str)
 
 
+@reads_pipelines
 def test_a_reader_that_goes_local_prepares_its_own_share(fleet):
     def local(reader: Reader) -> list[Delivery]:
         reader.go_local()
@@ -430,6 +438,7 @@ def test_a_reader_that_goes_local_prepares_its_own_share(fleet):
     assert every_id(read(fleet, fleet.ranks("local"), local)) == Counter(ids_of())
 
 
+@reads_pipelines
 def test_an_epoch_that_is_made_ready_while_another_is_read_comes_exactly_once_and_alike(fleet):
     met = threading.Barrier(2)
 
@@ -453,6 +462,7 @@ def test_an_epoch_that_is_made_ready_while_another_is_read_comes_exactly_once_an
             np.testing.assert_array_equal(image.numpy(), expected[int(one)])
 
 
+@reads_pipelines
 def test_an_epoch_that_was_made_ready_and_is_given_up_leaves_no_thread_and_can_be_read_all_the_same(fleet):
     def again(reader: Reader) -> list[Delivery]:
         reader.ahead(7, offers=rank_of(reader) == 0)
@@ -468,12 +478,14 @@ def rank_of(reader: Reader) -> int:
     return reader._job.rank
 
 
+@reads_pipelines
 def test_single_examples_are_shared_among_the_ranks(fleet):
     wanted = np.array(sorted(ids_of())[3:20], np.int64)
     found = read(fleet, fleet.ranks("singly"), lambda reader: list(reader.singly(0, wanted)))
     assert every_id(found) == Counter(wanted.tolist())
 
 
+@reads_pipelines
 def test_two_ranks_share_a_declared_pipeline(fleet):
     side, jobs = fleet.plane.rank_side(), fleet.ranks("declared")
     shares = [side.declared(pipeline(), job, 0, None) for job in jobs]
@@ -490,6 +502,7 @@ def test_two_ranks_share_a_declared_pipeline(fleet):
     assert first == Counter(ids_of())
 
 
+@reads_pipelines
 def test_two_ranks_share_a_plain_data_set(fleet):
     side, jobs = fleet.plane.rank_side(), fleet.ranks("plain")
     data = tf.data.Dataset.range(60).batch(3)

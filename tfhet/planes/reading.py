@@ -53,8 +53,8 @@ def batches(
     if callable(data) and not hasattr(data, "element_spec"):
         options: dict[str, Any] = {"batch_size": batch_size, "shuffle": shuffle, "drop_last": drop_last}
         options |= {"convert": convert} if convert is not None else {}
-        given = {"collate": collate, "training": training, "ahead": ahead, "allocate": allocate, "job": job}
-        return Loader(data, arguments or {}, **options, **given)
+        given: dict[str, Any] = {"collate": collate, "training": training, "ahead": ahead, "allocate": allocate}
+        return Loader(data, arguments or {}, job=job, **options, **given)
     if arguments or batch_size or shuffle or drop_last or collate is not None:
         raise UsageError(
             "arguments, batch_size, shuffle, drop_last and collate are for a function; a tf.data.Dataset or a "

@@ -7,20 +7,21 @@ from dataclasses import replace
 
 from tfhet.errors import UsageError
 from tfhet.planes.feed.production import MOST, Over, Production, Wish
-from tfhet.planes.feed.reader import Received
+from tfhet.planes.feed.received import Received
 from tfhet.planes.feed.share import Key, Share
-from tfhet.planes.feed.source import Shard, Source
+from tfhet.planes.feed.source import FeedSource, Shard
 
 
 class AloneReader:
     """As `FeedReader`, in this process. An iterable gets the shard of its rank. Raises UsageError for one that several
     ranks read and that has to end for all of them alike: no one knows its length before."""
 
-    def __init__(self, source: Source, *, rank: int = 0, size: int = 1, seed: int = 0, is_equal: bool = True):
+    def __init__(self, source: FeedSource, *, rank: int = 0, size: int = 1, seed: int = 0, is_equal: bool = True):
         if size > 1 and is_equal and not source.batch_size:
             raise UsageError(
                 f"{size} ranks read {source}, an iterable, each its own shard, and may end at different steps: start "
-                "the job by tfhet's launcher with --data_plane feed, or give batch_size and return a map-style dataset"
+                "the job by tfhet's launcher with --data_plane feed and data hosts or --dnn_host_processes, or give "
+                "batch_size and return a map-style dataset"
             )
         self.again = self.left = 0
         self._production, self._seed, self._is_equal = Production(source, seed), seed, is_equal
@@ -39,7 +40,7 @@ class AloneReader:
             found = self._production.batch(wish)
             if isinstance(found, Over):
                 share.is_over(ask, found.batches)
-            elif share.came(ask):
+            elif found is not None and share.came(ask):
                 share.taken.add(key)
                 yield Received(found.value, found.ids, found.examples, key, 0)
         self.left += share.left

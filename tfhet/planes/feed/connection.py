@@ -39,14 +39,14 @@ class Stranger(TfhetError):
     """The other side does not know the job's key."""
 
 
-class Connection:
+class FeedConnection:
     """A socket on which frames come and go. One thread may send while another one receives."""
 
     def __init__(self, end: socket.socket | _Tls):
         self._end = end
 
     @classmethod
-    def dial(cls, address: str, key: bytes, encrypted: bool, limit_s: float = PROOF_S) -> Connection:
+    def dial(cls, address: str, key: bytes, encrypted: bool, limit_s: float = PROOF_S) -> FeedConnection:
         """Connects to HOST:PORT, as a reader. Raises OSError where it does not answer, Stranger where what answers has
         another key."""
         host, _, port = address.rpartition(":")
@@ -55,7 +55,7 @@ class Connection:
             _prepare(end)
             theirs = _exactly(end, BYTES)
             mine = secrets.token_bytes(BYTES)
-            parts = (theirs, mine, address.encode())
+            parts = (bytes(theirs), mine, address.encode())
             end.sendall(mine + _proof(key, b"feed reader", *parts))
             try:
                 answer = _exactly(end, BYTES)
@@ -69,20 +69,20 @@ class Connection:
             raise
 
     @classmethod
-    def admit(cls, end: socket.socket, address: str, key: bytes, encrypted: bool) -> Connection:
+    def admit(cls, end: socket.socket, address: str, key: bytes, encrypted: bool) -> FeedConnection:
         """The server's side. Raises Stranger, OSError, ssl.SSLError; the caller closes `end` then."""
         end.settimeout(PROOF_S)
         _prepare(end)
         mine = secrets.token_bytes(BYTES)
         end.sendall(mine)
         theirs, proof = _exactly(end, BYTES), _exactly(end, BYTES)
-        parts = (mine, theirs, address.encode())
+        parts = (mine, bytes(theirs), address.encode())
         if not hmac.compare_digest(proof, _proof(key, b"feed reader", *parts)):
             raise Stranger("a connection without the job's key")
         end.sendall(_proof(key, b"feed server", *parts))
         return cls(_encrypted(end, key, server=True) if encrypted else end).without_limit()
 
-    def without_limit(self) -> Connection:
+    def without_limit(self) -> FeedConnection:
         self._end.settimeout(None)
         return self
 

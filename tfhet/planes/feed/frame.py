@@ -60,7 +60,7 @@ def _packed(value: Any, where: str, buffers: list[memoryview]) -> Any:
         return _packed(array.tolist(), where, buffers)
     array = np.ascontiguousarray(array).reshape(array.shape)  # the first makes an array of a scalar
     if array.size:
-        buffers.append(memoryview(array.reshape(-1).view(np.uint8)))
+        buffers.append(array.reshape(-1).view(np.uint8).data)
     return {"array": array.dtype.str, "shape": list(array.shape)}
 
 

@@ -79,8 +79,8 @@ class FeedLauncherSide(LauncherSide):
 
     async def _all_ready(self) -> None:
         """Raises NotReady at the deadline, and JobFailed for a process that ends before it serves."""
-        failed = asyncio.create_task(self._first_failure())
-        ready = asyncio.gather(*(server.ready.wait() for server in self._servers.values()))
+        failed: asyncio.Future[Any] = asyncio.create_task(self._first_failure())
+        ready: asyncio.Future[Any] = asyncio.gather(*(server.ready.wait() for server in self._servers.values()))
         try:
             async with Deadline(self._outlets.ready_timeout_s):
                 await asyncio.wait({failed, ready}, return_when=asyncio.FIRST_COMPLETED)

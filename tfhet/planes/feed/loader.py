@@ -17,7 +17,7 @@ from tfhet.planes.feed.frame import examples_in
 from tfhet.planes.feed.order import Order
 from tfhet.planes.feed.reader import AHEAD, FeedReader
 from tfhet.planes.feed.share import compact, expanded
-from tfhet.planes.feed.source import Source
+from tfhet.planes.feed.source import FeedSource
 from tfhet.planes.key import key_from
 from tfhet.steps import Note, NotedLoader, ScriptSteps
 from tfhet.strategies import LOCAL_PLANE, JobContext
@@ -56,7 +56,7 @@ class Loader:
                 "start it with --data_plane feed"
             )
         options: dict[str, Any] = {"batch_size": batch_size, "shuffle": shuffle, "drop_last": drop_last}
-        self.source = Source.of(make, arguments, collate=collate, ordinal=next(_ordinals), **options)
+        self.source = FeedSource.of(make, arguments, collate=collate, ordinal=next(_ordinals), **options)
         self._job, self._training, self._ahead = job, training, ahead
         self._convert, self._allocate = convert, allocate
         self._epoch, self._taken = 0, frozenset[tuple[int, int]]()
@@ -141,9 +141,9 @@ class Loader:
     def _reader(self) -> FeedReader | AloneReader:
         job = self._job
         given: dict[str, Any] = {"rank": job.rank, "size": job.size, "seed": job.seed, "is_equal": self._training}
-        if job.plane == LOCAL_PLANE:
+        order = None if job.plane == LOCAL_PLANE else Order.parse(job.order)
+        if order is None or not order.servers:
             return AloneReader(self.source, **given)
-        order = Order.parse(job.order)
         given |= {"encrypted": order.encrypted, "ahead": self._ahead, "allocate": self._allocate, "say": _say}
         return FeedReader(order.servers, key_from(environment()), self.source, **given)
 

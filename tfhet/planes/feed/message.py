@@ -14,7 +14,7 @@ from tfhet.errors import DataError, UsageError
 from tfhet.messages import Count
 from tfhet.planes.feed.frame import FrameError
 from tfhet.planes.feed.production import Wish
-from tfhet.planes.feed.source import Shard, Source
+from tfhet.planes.feed.source import FeedSource, Shard
 from tfhet.record import from_json_object
 
 ALIVE_S = 1.0
@@ -40,7 +40,7 @@ class Want:
     named: Mapping[str, Any] | None = None
 
     @classmethod
-    def of(cls, wish: Wish, source: Source, is_new: bool) -> Want:
+    def of(cls, wish: Wish, source: FeedSource, is_new: bool) -> Want:
         shard = wish.shard
         return cls(
             source.id,

@@ -13,7 +13,7 @@ from tfhet.record import from_json_object
 @dataclass(frozen=True)
 class Order:
     servers: tuple[str, ...]
-    """HOST:PORT of every process that serves, the same for all ranks, in one order."""
+    """HOST:PORT of every process that serves, the same for all ranks, in one order; none: ranks make their batches."""
     encrypted: bool = False
     """Whether batches are encrypted."""
 
@@ -24,7 +24,7 @@ class Order:
             found = from_json_object(cls, value, "order", strict=True)
         except DataError as error:
             raise ClusterError(f"feed: {error}") from None
-        if not found.servers or not all(map(is_address, found.servers)):
+        if not all(map(is_address, found.servers)):
             raise ClusterError(f"feed: order.servers must be a list of HOST:PORT, got {list(found.servers)!r}")
         return found
 

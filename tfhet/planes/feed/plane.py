@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tfhet.cluster import DATA, DNN, Place, PortRange, Role, Roles
-from tfhet.errors import ClusterError
 from tfhet.planes.cpus import usable
 from tfhet.planes.feed.launcher_side import PORTS, SERVER, FeedLauncherSide
 from tfhet.planes.feed.order import Order
@@ -26,12 +25,7 @@ class Feed(DataPlane):
         return {"data_host_processes": servers_on_data_hosts, "dnn_host_processes": servers_on_dnn_hosts}
 
     def serving(self, settings: FeedSettings, roles: Roles) -> tuple[str, ...]:
-        on_dnn = settings.dnn_host_processes
-        is_dnn = bool(on_dnn) if on_dnn >= 0 else not roles.data_hosts
-        found = (*roles.data_hosts, *(roles.dnn_hosts if is_dnn else ()))
-        if not found:
-            raise ClusterError("--dnn_host_processes 0 without data hosts: no process would run the loader; give some")
-        return found
+        return (*roles.data_hosts, *(roles.dnn_hosts if settings.dnn_host_processes else ()))
 
     def ports(self, settings: FeedSettings, role: Role) -> Mapping[str, PortRange]:
         return {PORTS: PortRange(settings.feed_port, processes(settings, role))}
@@ -56,8 +50,9 @@ class Feed(DataPlane):
 
 def processes(settings: FeedSettings, role: Role) -> int:
     """Number of processes that a host of a role runs, this one if it has such a role."""
-    count = {DATA: settings.data_host_processes or -1, DNN: settings.dnn_host_processes}.get(role, 0)
-    return count if count >= 0 else max(1, len(usable()))
+    if role == DATA:
+        return settings.data_host_processes or max(1, len(usable()))
+    return settings.dnn_host_processes if role == DNN else 0
 
 
 FEED = Feed()

@@ -15,7 +15,7 @@ import numpy as np
 
 from tfhet.errors import UsageError
 from tfhet.planes.feed.randomness import Randomness
-from tfhet.planes.feed.source import Shard, Source
+from tfhet.planes.feed.source import FeedSource, Shard
 
 HELD_FOR_A_RANK = 4
 """Number of batches, for each rank, that an iterable may be ahead of the ranks that have not yet asked for them."""
@@ -50,7 +50,7 @@ class Wish:
 
 
 @dataclass(frozen=True)
-class Batch:
+class Made:
     value: Any
     ids: np.ndarray | None = None
     """int64 [batch]: the numbers of its examples in a map-style dataset; None for batches of an iterable."""
@@ -114,14 +114,15 @@ class _Stream:
 class Production:
     """Makes the batches of one source."""
 
-    def __init__(self, source: Source, seed: int):
+    def __init__(self, source: FeedSource, seed: int):
         self.source, self._seed = source, seed
         self._streams: dict[tuple[int, int], _Stream] = {}
         self._dataset: Any = None
         self._orders: dict[int, np.ndarray] = {}
 
-    def batch(self, wish: Wish) -> Batch | Over | None:
-        """Makes a batch; None where an iterable would run too far ahead of another rank that reads it. Raises whatever the user's code raises, and UsageError where that gives no batches."""
+    def batch(self, wish: Wish) -> Made | Over | None:
+        """Makes a batch; None where an iterable would run too far ahead of another rank that reads it. Raises whatever
+        the user's code raises, and UsageError where that gives no batches."""
         return self._of_examples(wish) if self.source.batch_size else self._of_stream(wish)
 
     def gone(self, rank: int) -> None:
@@ -136,7 +137,7 @@ class Production:
 
     # An iterable of batches
 
-    def _of_stream(self, wish: Wish) -> Batch | Over | None:
+    def _of_stream(self, wish: Wish) -> Made | Over | None:
         number, shard = wish.number, wish.shard
         stream = self._streams.get((shard.epoch, shard.index))
         skipped = 0
@@ -160,7 +161,7 @@ class Production:
                 stream.hold(batch, wish)
         if stream.over is not None and stream.over < wish.round_end:
             return Over(stream.over)
-        return Batch(stream.held.pop(number), again=skipped)
+        return Made(stream.held.pop(number), again=skipped)
 
     def _begun(self, shard: Shard) -> _Stream:
         """The shard's iterable from its beginning; those of epochs that are over are given up."""
@@ -181,7 +182,7 @@ class Production:
 
     # A map-style dataset
 
-    def _of_examples(self, wish: Wish) -> Batch | Over:
+    def _of_examples(self, wish: Wish) -> Made | Over:
         order = self._order_of(wish.shard)
         size = self.source.batch_size
         batches = len(order) // size if self.source.drop_last else -(-len(order) // size)
@@ -189,7 +190,7 @@ class Production:
             return Over(batches)
         with Randomness(self._seed, wish.shard.epoch, wish.number):
             ids = order[wish.number * size : (wish.number + 1) * size]
-            return Batch(self.source.collated([self._dataset[int(one)] for one in ids]), ids, len(order))
+            return Made(self.source.collated([self._dataset[int(one)] for one in ids]), ids, len(order))
 
     def _order_of(self, shard: Shard) -> np.ndarray:
         """The numbers of all examples, int64 [n], in the order of an epoch: the same in every process."""

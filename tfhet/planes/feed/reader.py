@@ -21,14 +21,15 @@ from typing import Any
 import numpy as np
 
 from tfhet.clock import SYSTEM
-from tfhet.errors import DataError, NotReady, UsageError
-from tfhet.planes.feed.connection import Connection, Stranger
+from tfhet.errors import NotReady, UsageError
+from tfhet.planes.feed.connection import FeedConnection, Stranger
 from tfhet.planes.feed.frame import FrameError, unpacked
 from tfhet.planes.feed.memory import Pool
 from tfhet.planes.feed.message import SILENT_S, Want
 from tfhet.planes.feed.production import MOST, Wish
+from tfhet.planes.feed.received import Received, SourceError
 from tfhet.planes.feed.share import Key, Share
-from tfhet.planes.feed.source import Shard, Source
+from tfhet.planes.feed.source import FeedSource, Shard
 
 AHEAD = 2
 """Batches of a rank that each server has in work, or on the way."""
@@ -37,24 +38,6 @@ LOST_S = 60.0
 DIAL_S = 0.2
 """Seconds between two attempts to reach a server that is lost."""
 _LOOK_S = 1.0
-
-
-class SourceError(DataError):
-    """The user's code raised on a host that serves; the text holds its traceback."""
-
-
-@dataclass(frozen=True)
-class Received:
-    """One batch, as it came."""
-
-    batch: Any
-    """Arrays are views of memory that is used again once nothing refers to them."""
-    ids: np.ndarray | None
-    """int64 [batch]: numbers of its examples in a map-style dataset; None for others."""
-    examples: int | None
-    """Number of examples in a whole epoch of a map-style dataset; None for others."""
-    key: Key
-    server: int
 
 
 @dataclass(eq=False)
@@ -72,7 +55,7 @@ class FeedReader:
         self,
         servers: Sequence[str],
         key: bytes,
-        source: Source,
+        source: FeedSource,
         *,
         rank: int = 0,
         size: int = 1,
@@ -95,7 +78,7 @@ class FeedReader:
         self.left = 0
         """Number of batches of all epochs that were left over, since they fill no round of all ranks."""
         self._passes: dict[int, _Pass] = {}
-        self._ends: dict[int, Connection] = {}
+        self._ends: dict[int, FeedConnection] = {}
         self._named: dict[int, bool] = {}
         self._lost: dict[int, str] = {}
         """Servers that do not answer, and why."""
@@ -141,7 +124,7 @@ class FeedReader:
         why = "there is none"
         for address in self._servers:
             try:
-                end = Connection.dial(address, self._key, self._encrypted)
+                end = FeedConnection.dial(address, self._key, self._encrypted)
             except (OSError, Stranger) as error:
                 why = f"{address}: {error}"
                 continue
@@ -210,7 +193,7 @@ class FeedReader:
             except OSError:
                 end.close()  # its thread notices
 
-    def _wants(self, server: int, end: Connection) -> list[Want]:
+    def _wants(self, server: int, end: FeedConnection) -> list[Want]:
         found = []
         with self._changed:
             for _, each in sorted(self._passes.items()):
@@ -228,7 +211,7 @@ class FeedReader:
     def _live(self, server: int) -> None:
         while not self._is_closed:
             try:
-                end = Connection.dial(self._servers[server], self._key, self._encrypted)
+                end = FeedConnection.dial(self._servers[server], self._key, self._encrypted)
             except (OSError, Stranger) as error:
                 self._is_lost(server, str(error))
                 SYSTEM.sleep(DIAL_S)
@@ -243,7 +226,7 @@ class FeedReader:
             finally:
                 end.close()
 
-    def _is_there(self, server: int, end: Connection) -> None:
+    def _is_there(self, server: int, end: FeedConnection) -> None:
         end.silent_after(SILENT_S)
         with self._changed:
             if self._is_closed:
@@ -271,12 +254,12 @@ class FeedReader:
             self._changed.notify_all()
         self._ask()
 
-    def _receive(self, server: int, end: Connection) -> None:
+    def _receive(self, server: int, end: FeedConnection) -> None:
         while True:
             header, size = end.receive()
             memory = self._allocate(size) if size else np.empty(0, np.uint8)
             if size:
-                end.receive_into(memoryview(memory))
+                end.receive_into(memory.data)
             kind = header.get("type")
             if kind != "alive":
                 self._heard(server, header, kind, memory)
@@ -286,7 +269,7 @@ class FeedReader:
         try:
             ask = (int(header["index"]), int(header["number"]), bool(header["is_rest"]))
             epoch = int(header["epoch"])
-            value = unpacked(header["tree"], memory) if kind == "batch" else None
+            value = unpacked(header["tree"], memory) if kind == "batch" else {}
             batches = int(header["batches"]) if kind == "over" else 0
             again = int(header["again"]) if kind == "batch" else 0
         except (KeyError, TypeError, ValueError) as error:

@@ -26,11 +26,11 @@ from tfhet.errors import DataError, TfhetError
 from tfhet.messages import inherited
 from tfhet.messages import server as messages
 from tfhet.planes.cpus import in_batches
-from tfhet.planes.feed.connection import Connection
+from tfhet.planes.feed.connection import FeedConnection
 from tfhet.planes.feed.frame import MOST_REQUEST, packed
 from tfhet.planes.feed.message import ALIVE_S, Want
 from tfhet.planes.feed.production import Over, Production
-from tfhet.planes.feed.source import Source
+from tfhet.planes.feed.source import FeedSource
 from tfhet.planes.key import key_from
 
 SERVER = "tfhet.planes.feed.server"
@@ -44,9 +44,9 @@ _LOOK_S = 0.05
 class _Client:
     """A reader's connection, with the frames that wait to be sent."""
 
-    def __init__(self, connection: Connection, wishes: queue.SimpleQueue[tuple[_Client, Want | None]]):
+    def __init__(self, connection: FeedConnection, wishes: queue.SimpleQueue[tuple[_Client, Want | None]]):
         self.connection, self._wishes = connection, wishes
-        self.sources: dict[str, Source] = {}
+        self.sources: dict[str, FeedSource] = {}
         self.reads: set[tuple[str, int]] = set()
         """The ids of sources, and the rank that reads them."""
         self.is_gone = False
@@ -65,7 +65,7 @@ class _Client:
                 if rest:
                     return
                 if want.named is not None:
-                    self.sources[want.source] = Source.from_json(want.named)
+                    self.sources[want.source] = FeedSource.from_json(want.named)
                 self._wishes.put((self, want))
         except (OSError, TfhetError):
             return
@@ -160,7 +160,7 @@ class Server:
     def _admit(self, end: socket.socket, unknown: threading.Semaphore) -> None:
         client = None
         try:
-            client = _Client(Connection.admit(end, *self._given), self._wishes)
+            client = _Client(FeedConnection.admit(end, *self._given), self._wishes)
         except (OSError, TfhetError, ssl.SSLError):
             end.close()
         finally:

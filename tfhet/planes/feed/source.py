@@ -4,8 +4,8 @@
         files = sorted(Path(root).glob("*.tar"))[shard.index :: shard.count]
         return DataLoader(MyDataset(files), batch_size=64)
 
-    named = Source.of(make_loader, {"root": "/opt/ml/input/data/train"})
-    iterable = Source.from_json(named.to_json()).make(Shard(0, 4, epoch=0, seed=1))
+    named = FeedSource.of(make_loader, {"root": "/opt/ml/input/data/train"})
+    iterable = FeedSource.from_json(named.to_json()).make(Shard(0, 4, epoch=0, seed=1))
 
 Readers send the function's name and arguments, not the function: no code travels, and every host has to have the same
 files. A script of which the feed uses a function is imported there, so its training stands under
@@ -44,7 +44,7 @@ class Shard:
 
 
 @dataclass(frozen=True)
-class Source:
+class FeedSource:
     """A function of the user's with its arguments, as text that any process of the job understands."""
 
     module: str
@@ -66,7 +66,7 @@ class Source:
     """Number of the loader in its script: two of the same function are read apart."""
 
     @classmethod
-    def of(cls, make: Callable[..., Any], arguments: Mapping[str, Any], **options: Any) -> Source:
+    def of(cls, make: Callable[..., Any], arguments: Mapping[str, Any], **options: Any) -> FeedSource:
         """The source of a function. Raises UsageError for one that another process cannot find or call."""
         collate = options.pop("collate", None)
         try:
@@ -75,19 +75,16 @@ class Source:
             raise UsageError(
                 f"the arguments of {make.__name__} go to other hosts as JSON, and cannot: {error}"
             ) from None
-        named = _name_of(make, "the function that a feed serves")
-        return cls(
-            **named,
-            arguments=dict(arguments),
-            collate=None if collate is None else _name_of(collate, "collate"),
-            **options,
-        )
+        named: dict[str, Any] = {**_name_of(make, "the function that a feed serves"), **options}
+        if collate is not None:
+            named["collate"] = _name_of(collate, "collate")
+        return cls(arguments=dict(arguments), **named)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Source:
+    def from_json(cls, values: Mapping[str, Any]) -> FeedSource:
         """The source that a reader has named. Raises UsageError for values that name none."""
         try:
             found = cls(**values)

@@ -12,7 +12,7 @@ from own_key import KEY
 
 from tfhet.planes.feed.reader import FeedReader
 from tfhet.planes.feed.server import Server
-from tfhet.planes.feed.source import Source
+from tfhet.planes.feed.source import FeedSource
 
 
 @dataclass(eq=False)
@@ -57,7 +57,7 @@ def read() -> Iterator[Callable[..., FeedReader]]:
     """`read(servers, source)`: a reader of them, closed after the test."""
     made: list[FeedReader] = []
 
-    def run(servers: list[Served], source: Source, **options: object) -> FeedReader:
+    def run(servers: list[Served], source: FeedSource, **options: object) -> FeedReader:
         where = [one.address for one in servers]
         made.append(FeedReader(where, KEY, source, **{"say": lambda line: None, **options}))  # type: ignore[arg-type]
         return made[-1]

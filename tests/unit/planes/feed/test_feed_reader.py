@@ -18,9 +18,10 @@ from own_key import KEY
 
 from tfhet.errors import NotReady, UsageError
 from tfhet.planes.feed import reader as reader_module
-from tfhet.planes.feed.connection import Connection
-from tfhet.planes.feed.reader import FeedReader, SourceError
-from tfhet.planes.feed.source import Source
+from tfhet.planes.feed.connection import FeedConnection
+from tfhet.planes.feed.reader import FeedReader
+from tfhet.planes.feed.received import SourceError
+from tfhet.planes.feed.source import FeedSource
 
 
 def numbered(shard, batches=10, more=1):
@@ -67,7 +68,7 @@ def readers_of(read, servers, source, size=2, **options):
 
 @pytest.mark.parametrize("encrypted", [False, True], ids=["open", "encrypted"])
 def test_two_ranks_get_every_batch_of_three_servers_once_and_as_many(serve, read, encrypted):
-    readers = readers_of(read, serve(3, encrypted), Source.of(numbered, {}), encrypted=encrypted)
+    readers = readers_of(read, serve(3, encrypted), FeedSource.of(numbered, {}), encrypted=encrypted)
     for epoch in range(2):
         got = side_by_side(readers, lambda one, epoch=epoch: [at(each) for each in one.epoch(epoch)])
         assert [len(each) for each in got] == [16, 16], "10 + 11 + 12 batches, of which one fills no round"
@@ -77,7 +78,9 @@ def test_two_ranks_get_every_batch_of_three_servers_once_and_as_many(serve, read
 
 def test_examples_of_a_map_style_dataset_come_once_each_the_same_whoever_makes_them(serve, read):
     def epoch(servers, number):
-        readers = readers_of(read, servers, Source.of(hundred, {}, batch_size=8, shuffle=True), seed=5, is_equal=False)
+        readers = readers_of(
+            read, servers, FeedSource.of(hundred, {}, batch_size=8, shuffle=True), seed=5, is_equal=False
+        )
         got = side_by_side(readers, lambda one: list(one.epoch(number)))
         return [one for rank in got for one in rank]
 
@@ -94,7 +97,7 @@ def test_examples_of_a_map_style_dataset_come_once_each_the_same_whoever_makes_t
 
 def test_a_lost_server_is_made_up_for_by_the_others_with_the_same_batches(serve, read):
     servers = serve(3)
-    readers = readers_of(read, servers, Source.of(numbered, {"batches": 40, "more": 0}))
+    readers = readers_of(read, servers, FeedSource.of(numbered, {"batches": 40, "more": 0}))
     met = threading.Barrier(2)
 
     def read_on(one):
@@ -114,22 +117,22 @@ def test_a_lost_server_is_made_up_for_by_the_others_with_the_same_batches(serve,
 
 def test_the_users_error_comes_with_its_traceback_and_ends_no_server(serve, read):
     servers = serve(1)
-    broken = read(servers, Source.of(upside_down, {}))
+    broken = read(servers, FeedSource.of(upside_down, {}))
     with pytest.raises(SourceError, match=r"upside_down raised on 127.0.0.1:\d+, at batch 1 of shard 0") as raised:
         list(broken.epoch(0))
     assert 'raise ValueError("the picture is upside down")' in str(raised.value)
     assert "tfhet/planes/feed" not in str(raised.value)
-    assert len(list(read(servers, Source.of(numbered, {})).epoch(0))) == 10
+    assert len(list(read(servers, FeedSource.of(numbered, {})).epoch(0))) == 10
 
 
 @pytest.mark.parametrize(
     ("source", "says"),
     [
-        (Source.of(no_batches, {}), "returned int, which is no iterable of batches"),
-        (Source.of(no_batches, {}, batch_size=4), "which has no __len__ and __getitem__"),
-        (Source.of(numbered, {"unknown": 1}), "unexpected keyword argument 'unknown'"),
-        (Source("", "/nowhere/train.py", "make"), "the feed finds no /nowhere/train.py here"),
-        (Source("json", os.path.abspath(os.__file__), "make"), "has no function make here"),
+        (FeedSource.of(no_batches, {}), "returned int, which is no iterable of batches"),
+        (FeedSource.of(no_batches, {}, batch_size=4), "which has no __len__ and __getitem__"),
+        (FeedSource.of(numbered, {"unknown": 1}), "unexpected keyword argument 'unknown'"),
+        (FeedSource("", "/nowhere/train.py", "make"), "the feed finds no /nowhere/train.py here"),
+        (FeedSource("json", os.path.abspath(os.__file__), "make"), "has no function make here"),
     ],
     ids=["no iterable", "no dataset", "arguments", "no file", "no function"],
 )
@@ -141,7 +144,7 @@ def test_what_cannot_be_served_is_said(serve, read, source, says):
 def test_a_reader_that_stops_reading_stops_the_server_too(serve, read):
     made = []
     servers = serve(1)
-    one = read(servers, Source.of(numbered, {"batches": 1000}), ahead=3)
+    one = read(servers, FeedSource.of(numbered, {"batches": 1000}), ahead=3)
     deliveries = one.epoch(0)
     next(deliveries)
     time.sleep(0.3)
@@ -151,7 +154,7 @@ def test_a_reader_that_stops_reading_stops_the_server_too(serve, read):
 
 
 def test_a_rank_that_reads_alone_is_not_held_up_by_the_others(serve, read):
-    alone = read(serve(2), Source.of(numbered, {"batches": 50, "more": 0}), rank=1, size=3)
+    alone = read(serve(2), FeedSource.of(numbered, {"batches": 50, "more": 0}), rank=1, size=3)
     assert len(list(alone.epoch(0))) == 33
 
 
@@ -160,15 +163,15 @@ def test_without_any_server_a_reader_gives_up_with_the_reason(serve, read, monke
     servers = serve(1)
     servers[0].lose()
     with pytest.raises(NotReady, match=r"no server of the feed has answered for 0.5 s: 127.0.0.1:\d+: .*refused"):
-        next(read(servers, Source.of(numbered, {})).epoch(0))
+        next(read(servers, FeedSource.of(numbered, {})).epoch(0))
     with pytest.raises(NotReady, match="refused"):
-        read(servers, Source.of(numbered, {})).batches()
+        read(servers, FeedSource.of(numbered, {})).batches()
 
 
 def test_another_key_gets_nothing(serve, monkeypatch):
     monkeypatch.setattr(reader_module, "LOST_S", 0.5)
     (server,) = serve(1)
-    stranger = FeedReader([server.address], b"x" * 32, Source.of(numbered, {}), say=lambda line: None)
+    stranger = FeedReader([server.address], b"x" * 32, FeedSource.of(numbered, {}), say=lambda line: None)
     try:
         with pytest.raises(NotReady, match="hung up on the proof of the job's key"):
             next(stranger.epoch(0))
@@ -189,7 +192,7 @@ def test_a_server_that_falls_silent_in_the_middle_of_a_batch_is_lost(serve, read
 
     def half() -> None:
         end, _ = listener.accept()
-        connection = Connection.admit(end, address, KEY, False)
+        connection = FeedConnection.admit(end, address, KEY, False)
         connection.receive()
         end.sendall((20).to_bytes(8, "big") + (1 << 20).to_bytes(8, "big") + b'{"type":')
         listener.close()  # and says no more
@@ -197,7 +200,7 @@ def test_a_server_that_falls_silent_in_the_middle_of_a_batch_is_lost(serve, read
     threading.Thread(target=half, daemon=True).start()
     (good,) = serve(1)
     said: list[str] = []
-    one = FeedReader([address, good.address], KEY, Source.of(hundred, {}, batch_size=8), say=said.append)
+    one = FeedReader([address, good.address], KEY, FeedSource.of(hundred, {}, batch_size=8), say=said.append)
     try:
         found = list(one.epoch(0))
     finally:
@@ -207,7 +210,7 @@ def test_a_server_that_falls_silent_in_the_middle_of_a_batch_is_lost(serve, read
 
 
 def test_memory_is_used_again_once_nothing_refers_to_a_batch(serve, read):
-    one = read(serve(1), Source.of(numbered, {"batches": 30}), ahead=2)
+    one = read(serve(1), FeedSource.of(numbered, {"batches": 30}), ahead=2)
     places, kept = Counter(), []
     for delivery in one.epoch(0):
         places[delivery.batch["big"].__array_interface__["data"][0]] += 1
@@ -220,7 +223,7 @@ def test_memory_is_used_again_once_nothing_refers_to_a_batch(serve, read):
 
 
 def test_a_forked_process_is_told_to_open_its_own(serve, read):
-    one = read(serve(1), Source.of(numbered, {}))
+    one = read(serve(1), FeedSource.of(numbered, {}))
     deliveries = one.epoch(0)
     next(deliveries)
     pid = os.fork()
@@ -239,10 +242,10 @@ def test_functions_that_other_hosts_cannot_find_are_refused():
         return []
 
     with pytest.raises(UsageError, match="at the top level of a module"):
-        Source.of(inner, {})
+        FeedSource.of(inner, {})
     with pytest.raises(UsageError, match="at the top level of a module"):
-        Source.of(lambda shard: [], {})
+        FeedSource.of(lambda shard: [], {})
     with pytest.raises(UsageError, match="go to other hosts as JSON"):
-        Source.of(numbered, {"batches": np.ones(3)})
+        FeedSource.of(numbered, {"batches": np.ones(3)})
     with pytest.raises(UsageError, match="ahead must be at least 1"):
-        FeedReader([], KEY, Source.of(numbered, {}), ahead=0)
+        FeedReader([], KEY, FeedSource.of(numbered, {}), ahead=0)

@@ -7,9 +7,9 @@ import random
 import numpy as np
 import pytest
 
-from tfhet.planes.feed.production import HELD_FOR_A_RANK, Batch, Over, Production, Wish
+from tfhet.planes.feed.production import HELD_FOR_A_RANK, Made, Over, Production, Wish
 from tfhet.planes.feed.randomness import Randomness
-from tfhet.planes.feed.source import Shard, Source, stacked
+from tfhet.planes.feed.source import FeedSource, Shard, stacked
 
 closed: list[int] = []
 
@@ -39,11 +39,11 @@ def summed(examples):
 
 
 def production(make=drawn, seed=3, arguments=None, **options) -> Production:
-    return Production(Source.of(make, arguments or {}, **options), seed)
+    return Production(FeedSource.of(make, arguments or {}, **options), seed)
 
 
-def value(made: Batch | Over):
-    assert isinstance(made, Batch)
+def value(made: Made | Over):
+    assert isinstance(made, Made)
     return made.value
 
 
@@ -72,11 +72,11 @@ def test_random_numbers_of_a_map_style_dataset_belong_to_the_batch():
     for number in (5, 0, 7):
         other.batch(wish(number))
     first, second = one.batch(wish(0)), other.batch(wish(0))
-    assert isinstance(first, Batch) and isinstance(second, Batch)
+    assert isinstance(first, Made) and isinstance(second, Made)
     np.testing.assert_array_equal(first.value["drawn"], second.value["drawn"])
     assert first.ids is not None and first.value["n"].tolist() == first.ids.tolist() and first.examples == 30
     last = one.batch(wish(7))
-    assert isinstance(last, Batch) and len(last.value["n"]) == 2
+    assert isinstance(last, Made) and len(last.value["n"]) == 2
     assert one.batch(wish(8)) == Over(8)
     orders = [np.concatenate([value(one.batch(wish(n, epoch=epoch)))["n"] for n in range(8)]) for epoch in (0, 1)]
     assert sorted(orders[0]) == sorted(orders[1]) == list(range(30)) and orders[0].tolist() != orders[1].tolist()
@@ -96,7 +96,7 @@ def test_a_round_without_a_batch_for_each_rank_comes_as_a_rest_only():
     assert made.batch(wish(7, ranks=3, is_rest=True)) == Over(7)
     by_examples = production(thirty, batch_size=4)
     assert by_examples.batch(wish(7, ranks=3)) == Over(8)
-    assert isinstance(by_examples.batch(wish(7, ranks=3, is_rest=True)), Batch)
+    assert isinstance(by_examples.batch(wish(7, ranks=3, is_rest=True)), Made)
 
 
 def test_an_iterable_waits_for_a_rank_that_reads_and_not_for_one_that_never_did_or_is_gone():
@@ -113,7 +113,7 @@ def test_an_iterable_waits_for_a_rank_that_reads_and_not_for_one_that_never_did_
 
 def test_what_is_made_in_place_of_another_process_says_how_much_was_made_again():
     made = production(arguments={"batches": 100}).batch(wish(60, first=60, ranks=2))
-    assert isinstance(made, Batch) and made.value[0] == 60 and made.again == 60 - HELD_FOR_A_RANK * 2
+    assert isinstance(made, Made) and made.value[0] == 60 and made.again == 60 - HELD_FOR_A_RANK * 2
 
 
 def test_iterables_are_closed_at_their_end_after_two_epochs_and_at_last():
