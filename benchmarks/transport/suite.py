@@ -12,7 +12,7 @@ from benchmarks.charts.plot import drawn_bars
 from benchmarks.peers.place import INSTALL, Place
 from benchmarks.transport import allocator, ways
 from benchmarks.transport.allocator import ALLOCATORS, SMALL_PAGES, TCMALLOC
-from benchmarks.transport.ways import RAW_SOCKET, SERVICE, SERVICE_OPEN, PeerWays, Rival
+from benchmarks.transport.ways import FEED, RAW_SOCKET, SERVICE, SERVICE_OPEN, PeerWays, Rival
 from tfhet.bench import Suite, transport
 from tfhet.bench.transport import costs_of, figures_of, times
 from tfhet.bench.wire.lane import Turn
@@ -31,7 +31,7 @@ SELECTION = (
     *(Load(dtype, size, allocator=one) for one in (SMALL_PAGES, TCMALLOC) for size in SIZES[2:] for dtype in DTYPES),
 )
 AGAINST = {RAW_SOCKET: "the CPU of a TCP connection", SERVICE_OPEN: "the CPU of open tf.data service over gRPC"}
-"""What each way of tf.data service is compared with."""
+"""What each way of tfhet's is compared with."""
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
@@ -100,15 +100,15 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
 def figures_of_rivals(
     loads: Sequence[Load], others: Sequence[Rival], turns: Mapping[str, Sequence[Turn]]
 ) -> dict[str, Figure]:
-    """The figures of rivals, by `NAME.SIZE`, and of each way of tf.data service against those of AGAINST."""
+    """The figures of rivals, by `NAME.SIZE`, and of each way of tfhet's against those of AGAINST."""
     figures: dict[str, Figure] = {}
     for rival in others:
         for size in dict.fromkeys(load.size for load in loads):
             figures |= costs_of(f"{rival.name}.{size}", turns[f"{rival.name}.{size}"])
-    of_service = [rival.name for rival in others if rival.name.startswith(SERVICE)]
+    of_tfhet = [rival.name for rival in others if rival.name.startswith((SERVICE, FEED))]
     for name, words in AGAINST.items():
         for load in loads if name in [rival.name for rival in others] else ():
-            for key in (load.key, *(f"{one}.{load.size}" for one in of_service if one != name)):
+            for key in (load.key, *(f"{one}.{load.size}" for one in of_tfhet if one != name)):
                 ratio = times(turns[key], turns[f"{name}.{load.size}"], words)
                 figures[f"{PREFIX}.vs_{name}.{key}"] = ratio
     return figures

@@ -24,7 +24,7 @@ from tfhet.planes import in_huge_pages
 from tfhet.planes.tf_service import Moved
 
 RAW_SOCKET, RAW_GRPC = "raw_socket", "raw_grpc"
-SERVICE = "service_"
+SERVICE, FEED = "service_", "feed"
 SERVICE_OPEN = f"{SERVICE}open"
 END = "benchmarks.transport.end"
 
@@ -70,6 +70,9 @@ RIVALS = (
         for way in ("open", "encrypted", "shared")
     ),
     Rival(RAW_SOCKET, (), f"{_HERE}.raw_socket:receive", f"{_HERE}.raw_socket:send"),
+    Rival(FEED, (), f"{_HERE}.feed:receive", f"{_HERE}.feed:send"),
+    Rival(f"{FEED}_encrypted", ("cryptography",), f"{_HERE}.feed:receive_encrypted", f"{_HERE}.feed:send_encrypted"),
+    Rival("zeromq", ("zmq",), f"{_HERE}.zeromq:receive", f"{_HERE}.zeromq:send"),
     Rival(RAW_GRPC, ("grpc",), f"{_HERE}.raw_grpc:receive", f"{_HERE}.raw_grpc:send"),
     Rival("torch", ("torch",), f"{_HERE}.torch_loader:read"),
     Rival("ray", ("ray.data",), f"{_HERE}.ray_data:read", requires=("ray[data]==2.60.0",)),

@@ -4,4 +4,15 @@ planes.get("feed").launcher_side(settings, place, outlets)     # starts the proc
 FeedReader(servers, key, source)                               # in a rank
 """
 
+from typing import TYPE_CHECKING
+
+from tfhet import lazy
 from tfhet.planes.feed.plane import FEED
+
+if TYPE_CHECKING:
+    from tfhet.planes.feed.reader import FeedReader
+    from tfhet.planes.feed.server import Server
+    from tfhet.planes.feed.source import FeedSource, Shard
+
+# A launcher does without NumPy, which these need.
+lazy.names_on_demand(__name__)

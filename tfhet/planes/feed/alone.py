@@ -24,7 +24,7 @@ class AloneReader:
                 "batch_size and return a map-style dataset"
             )
         self.again = self.left = 0
-        self._production, self._seed, self._is_equal = Production(source, seed), seed, is_equal
+        self._production, self._seed, self._is_equal = Production(source, seed, is_alone=False), seed, is_equal
         self._rank, self._size, self._is_map = rank, size, bool(source.batch_size)
         self._share: Share | None = None
 

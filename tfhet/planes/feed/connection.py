@@ -19,6 +19,7 @@ import secrets
 import select
 import socket
 import ssl
+import struct
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -88,7 +89,12 @@ class FeedConnection:
 
     def silent_after(self, limit_s: float) -> None:
         """From now on `receive` raises TimeoutError when nothing comes for so many seconds."""
-        self._end.settimeout(limit_s)
+        if isinstance(self._end, _Tls):
+            self._end.settimeout(limit_s)
+        else:  # the kernel's own limit: with Python's, each call would ask it twice
+            whole = int(limit_s)
+            limit = struct.pack("@ll", whole, int(1e6 * (limit_s - whole)))
+            self._end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
 
     def send(self, header: Mapping[str, Any], buffers: Sequence[memoryview] = ()) -> None:
         """Sends a frame. Raises OSError."""
@@ -139,7 +145,10 @@ def _exactly(end: socket.socket | _Tls, size: int) -> bytearray:
 
 def _fill(end: socket.socket | _Tls, memory: memoryview) -> None:
     while memory.nbytes:
-        got = end.recv_into(memory)
+        try:
+            got = end.recv_into(memory, memory.nbytes, socket.MSG_WAITALL)
+        except BlockingIOError:
+            raise TimeoutError("nothing has come for too long") from None
         if not got:
             raise ConnectionError("the other side has closed the connection")
         memory = memory[got:]
@@ -161,7 +170,7 @@ class _Tls:
     def settimeout(self, limit_s: float | None) -> None:
         self._limit_s = limit_s
 
-    def recv_into(self, memory: memoryview) -> int:
+    def recv_into(self, memory: memoryview, size: int, flags: int) -> int:
         return self._do(functools.partial(self._end.recv_into, memory))
 
     def sendall(self, memory: memoryview) -> None:

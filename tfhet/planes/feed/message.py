@@ -7,20 +7,30 @@ server -> reader    batch, over (the shard has no such batch), error (of the use
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from types import NoneType
 from typing import Any
 
-from tfhet.errors import DataError, UsageError
-from tfhet.messages import Count
+from tfhet.errors import shown
 from tfhet.planes.feed.frame import FrameError
 from tfhet.planes.feed.production import Wish
 from tfhet.planes.feed.source import FeedSource, Shard
-from tfhet.record import from_json_object
 
 ALIVE_S = 1.0
 """Seconds after which a server that has nothing to send says that it lives."""
 SILENT_S = 30.0
 """Seconds without a word after which a reader takes a server for lost."""
+
+
+_NUMBERS = ("index", "count", "epoch", "seed", "number", "first", "ranks")
+
+
+def wanted(wish: Wish, source: FeedSource, is_new: bool) -> dict[str, Any]:
+    """The header of a wish. is_new: whether the server has not had the source on this connection."""
+    shard = wish.shard
+    numbers = (shard.index, shard.count, shard.epoch, shard.seed, wish.number, wish.first, wish.ranks)
+    found: dict[str, Any] = {"type": "want", "source": source.id, "at": numbers, "is_rest": wish.is_rest}
+    return {**found, "named": source.to_json()} if is_new else found
 
 
 @dataclass(frozen=True)
@@ -29,48 +39,19 @@ class Want:
 
     source: str
     """Its id; the source itself comes with the first wish for it on a connection."""
-    index: Count
-    count: Count
-    epoch: Count
-    number: Count
-    first: Count
-    ranks: Count
-    seed: Count = 0
-    is_rest: bool = False
+    wish: Wish
     named: Mapping[str, Any] | None = None
-
-    @classmethod
-    def of(cls, wish: Wish, source: FeedSource, is_new: bool) -> Want:
-        shard = wish.shard
-        return cls(
-            source.id,
-            shard.index,
-            shard.count,
-            shard.epoch,
-            wish.number,
-            wish.first,
-            wish.ranks,
-            shard.seed,
-            wish.is_rest,
-            source.to_json() if is_new else None,
-        )
-
-    def header(self) -> dict[str, Any]:
-        return {"type": "want", **asdict(self)}
-
-    @property
-    def wish(self) -> Wish:
-        shard = Shard(self.index, self.count, self.epoch, self.seed)
-        return Wish(shard, self.number, self.first, self.ranks, self.is_rest)
 
     @classmethod
     def parse(cls, header: Mapping[str, Any]) -> Want:
         """Raises FrameError for a header that is no wish."""
-        values = {name: value for name, value in header.items() if name != "type"}
-        try:
-            found = from_json_object(cls, values, "want", strict=True)
-        except (DataError, UsageError) as error:
-            raise FrameError(f"{header.get('type')!r}: {error}") from None
-        if header.get("type") != "want" or not (found.index < found.count and found.ranks > 0):
-            raise FrameError(f"no wish: {header.get('type')!r}, shard {found.index} of {found.count}")
-        return found
+        source, at, named = header.get("source"), header.get("at"), header.get("named")
+        if header.get("type") != "want" or not isinstance(source, str) or not isinstance(named, (dict, NoneType)):
+            raise FrameError(f"no wish: {shown(header)}")
+        if not isinstance(at, list) or len(at) != len(_NUMBERS) or any(type(one) is not int or one < 0 for one in at):
+            raise FrameError(f"a wish for {shown(at)}; its numbers are {', '.join(_NUMBERS)}")
+        index, count, epoch, seed, number, first, ranks = at
+        if index >= count or not ranks:
+            raise FrameError(f"a wish for shard {index} of {count}, for {ranks} ranks")
+        wish = Wish(Shard(index, count, epoch, seed), number, first, ranks, header.get("is_rest") is True)
+        return cls(source, wish, named)

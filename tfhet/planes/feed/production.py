@@ -114,8 +114,9 @@ class _Stream:
 class Production:
     """Makes the batches of one source."""
 
-    def __init__(self, source: FeedSource, seed: int):
-        self.source, self._seed = source, seed
+    def __init__(self, source: FeedSource, seed: int, *, is_alone: bool = True):
+        """is_alone: whether nothing else in this process draws random numbers between two calls."""
+        self.source, self._seed, self._is_alone = source, seed, is_alone
         self._streams: dict[tuple[int, int], _Stream] = {}
         self._dataset: Any = None
         self._orders: dict[int, np.ndarray] = {}
@@ -167,7 +168,7 @@ class Production:
         """The shard's iterable from its beginning; those of epochs that are over are given up."""
         for key in [key for key in self._streams if key[0] < shard.epoch - 1 or key == (shard.epoch, shard.index)]:
             self._streams.pop(key).close()
-        random = Randomness(self._seed, shard.epoch, shard.index)
+        random = Randomness(self._seed, shard.epoch, shard.index, leaves_trace=self._is_alone)
         with random:
             made = self.source.make(shard)
             try:
@@ -188,7 +189,7 @@ class Production:
         batches = len(order) // size if self.source.drop_last else -(-len(order) // size)
         if wish.round_end > batches:
             return Over(batches)
-        with Randomness(self._seed, wish.shard.epoch, wish.number):
+        with Randomness(self._seed, wish.shard.epoch, wish.number, leaves_trace=self._is_alone):
             ids = order[wish.number * size : (wish.number + 1) * size]
             return Made(self.source.collated([self._dataset[int(one)] for one in ids]), ids, len(order))
 

@@ -5,23 +5,34 @@ from __future__ import annotations
 import random
 import sys
 from types import TracebackType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 
 class Randomness:
     """`with randomness:` has the process's global random numbers follow a sequence of their own, which goes on with the
-    next block; what is around the block does not notice. So what is made again is the same again, in any process."""
+    next block. So what is made again is the same again, in any process."""
 
-    def __init__(self, *parts: int):
-        """parts: numbers of 0 or more that the sequence is made of."""
+    _latest: ClassVar[Randomness | None] = None
+    """The sequence that the process's global random numbers still follow."""
+
+    def __init__(self, *parts: int, leaves_trace: bool = False):
+        """parts: numbers of 0 or more that the sequence is made of. leaves_trace: whether what is around the blocks may
+        draw from the sequence, too: to put other numbers back costs 0.2 ms."""
         self._seed = np.random.SeedSequence(parts).generate_state(4)
+        self._leaves_trace = leaves_trace
         self._own: tuple[Any, ...] | None = None
         self._outer: tuple[Any, ...] = ()
 
     def __enter__(self) -> Randomness:
-        self._outer = _states()
+        if Randomness._latest is self:
+            return self
+        if Randomness._latest is not None:
+            Randomness._latest._own = _states()
+        if not self._leaves_trace:
+            self._outer = _states()
+        Randomness._latest = self if self._leaves_trace else None
         if self._own is not None:
             _restore(self._own)
             return self
@@ -35,8 +46,9 @@ class Randomness:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._own = _states()
-        _restore(self._outer)
+        if not self._leaves_trace:
+            self._own = _states()
+            _restore(self._outer)
 
 
 def _torch() -> Any | None:

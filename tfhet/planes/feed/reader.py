@@ -25,7 +25,7 @@ from tfhet.errors import NotReady, UsageError
 from tfhet.planes.feed.connection import FeedConnection, Stranger
 from tfhet.planes.feed.frame import FrameError, unpacked
 from tfhet.planes.feed.memory import Pool
-from tfhet.planes.feed.message import SILENT_S, Want
+from tfhet.planes.feed.message import SILENT_S, wanted
 from tfhet.planes.feed.production import MOST, Wish
 from tfhet.planes.feed.received import Received, SourceError
 from tfhet.planes.feed.share import Key, Share
@@ -130,7 +130,7 @@ class FeedReader:
                 continue
             try:
                 end.silent_after(SILENT_S)
-                end.send(Want.of(Wish(Shard(0, 1, 0, self._seed), MOST, 0), self._source, is_new=True).header())
+                end.send(wanted(Wish(Shard(0, 1, 0, self._seed), MOST, 0), self._source, is_new=True))
                 while (header := end.receive()[0]).get("type") == "alive":
                     pass
                 if header.get("type") == "over":
@@ -189,12 +189,12 @@ class FeedReader:
             try:
                 with self._sending[server]:  # the first wish names the source
                     for want in self._wants(server, end):
-                        end.send(want.header())
+                        end.send(want)
             except OSError:
                 end.close()  # its thread notices
 
-    def _wants(self, server: int, end: FeedConnection) -> list[Want]:
-        found = []
+    def _wants(self, server: int, end: FeedConnection) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
         with self._changed:
             for _, each in sorted(self._passes.items()):
                 while self._ends.get(server) is end and each.in_use[server] < self._ahead:
@@ -202,7 +202,7 @@ class FeedReader:
                     if wish is None:
                         break
                     each.in_use[server] += 1
-                    found.append(Want.of(wish, self._source, is_new=not self._named.get(server)))
+                    found.append(wanted(wish, self._source, is_new=not self._named.get(server)))
                     self._named[server] = True
         return found
 

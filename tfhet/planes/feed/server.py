@@ -121,11 +121,13 @@ class Server:
             for source, rank in client.reads:
                 self._productions[source].gone(rank)
             return
-        at = {name: getattr(want, name) for name in ("source", "index", "epoch", "number", "is_rest")}
+        wish = want.wish
+        at = {"source": want.source, "index": wish.shard.index, "epoch": wish.shard.epoch, "number": wish.number}
+        at["is_rest"] = wish.is_rest
         try:
             production = self._production(client, want)
-            client.reads.add((want.source, want.wish.rank))
-            found = production.batch(want.wish)
+            client.reads.add((want.source, wish.rank))
+            found = production.batch(wish)
             if found is None:
                 self._later.append((client, want))
                 return
@@ -144,7 +146,7 @@ class Server:
         if want.source not in self._productions:
             if want.source not in client.sources:
                 raise DataError("a wish for a source that was not named")
-            self._productions[want.source] = Production(client.sources[want.source], want.seed)
+            self._productions[want.source] = Production(client.sources[want.source], want.wish.shard.seed)
         return self._productions[want.source]
 
     def _listen(self) -> None:

@@ -95,7 +95,7 @@ class FeedSource:
             raise UsageError(f"no source of a feed: {shown(values)}")
         return found
 
-    @property
+    @functools.cached_property
     def id(self) -> str:
         """Short name, equal for equal sources."""
         return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()[:16]

@@ -39,7 +39,7 @@ def summed(examples):
 
 
 def production(make=drawn, seed=3, arguments=None, **options) -> Production:
-    return Production(FeedSource.of(make, arguments or {}, **options), seed)
+    return Production(FeedSource.of(make, arguments or {}, **options), seed, is_alone=False)
 
 
 def value(made: Made | Over):
