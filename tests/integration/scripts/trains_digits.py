@@ -18,7 +18,7 @@ if BY == "torch":
     import torch.distributed as dist
 
 # isort: split
-import tensorflow as tf
+import tensorflow as tf  # noqa: E402
 
 if BY == "multi_worker":
     strategy: tf.distribute.Strategy = tf.distribute.MultiWorkerMirroredStrategy()
@@ -131,7 +131,7 @@ def with_parameter_servers() -> None:
     every = {-1: model.get_weights()}
     while len(every) < job.size:  # whichever worker is free answers
         found = [coordinator.schedule(seen) for _ in range(job.size)]
-        every |= {int(number): [one.numpy() for one in weights] for number, weights in coordinator.fetch(found)}
+        every |= {int(number): list(weights) for number, weights in coordinator.fetch(found)}
     end(list(every.values()), right(every[-1]))
 
 
