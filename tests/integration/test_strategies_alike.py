@@ -52,7 +52,8 @@ SHAPES = {
 IN_PROCESSES = [shape for shape in SHAPES if not shape.endswith("heterogeneous")]
 IN_CONTAINERS = [shape for shape in SHAPES if not shape.endswith("homogeneous")]
 BAND = (0.9, 1.0)
-"""Accuracies on the validation data that count as those of Horovod, which comes to 0.93 to 0.98."""
+"""Accuracies on the validation data that count as good: Horovod came to 0.947, 0.956 and 0.967, all others to 0.94 to
+0.98, in one or two runs each."""
 EXAMPLES = 1437
 
 
