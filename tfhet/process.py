@@ -252,6 +252,11 @@ class Child:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, STACK_SIGNAL)
 
+    def ask_again(self) -> None:
+        """SIGTERM to its whole group, without a limit on when it ends."""
+        if self.code is None:
+            self._signal(signal.SIGTERM)
+
     def kill(self) -> None:
         """SIGKILL to its whole group; `wait` returns when it has ended."""
         if self.code is None:

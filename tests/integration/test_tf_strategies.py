@@ -36,6 +36,18 @@ def test_four_workers_on_two_hosts_train_one_model_on_every_example_once(simulat
         assert sorted(number for each in found for number in each[name]) == list(range(count)), name
 
 
+@pytest.mark.slow
+def test_the_built_in_trainer_trains_by_multi_worker_and_goes_on_from_its_checkpoint(simulated, tmp_path):
+    model = ("--model", "small_cnn", "--chain", "digits", "--batch_size", 32)
+    for epochs, whole in ((1, [0]), (2, [1])):
+        arguments = ("--strategy", "multi_worker", *model, "--epochs", epochs)
+        run = simulated(*arguments, dnn=2, ranks=1, checkpoints=tmp_path)
+        assert run.summary.exit_code == 0, run.summary.cause
+        assert set(run.summary.exit_codes.values()) == {0}
+        run.assert_each_example_once(EXAMPLES, whole)
+        run.assert_equal_weights(2)
+
+
 def test_one_rank_trains_on_all_devices_of_its_host(simulated, script):
     arguments = ("--strategy", "mirrored", "--train_script", script("multi_worker_fit"), "--mirrored")
     run = simulated(*arguments, data=0, ranks=1)

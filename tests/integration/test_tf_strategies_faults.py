@@ -74,3 +74,11 @@ def test_a_job_that_is_asked_to_stop_ends_in_order(broken, strategy):
     summary = broken(strategy, fault="sigterm:launcher@dnn-1")
     assert summary.exit_code == 143, summary.cause
     assert set(summary.exit_codes.values()) == {143}
+
+
+def test_a_stop_that_tensorflow_took_for_a_notice_of_preemption_is_heard_once_the_data_are_defined(simulated, script):
+    words = ("--strategy", "multi_worker", "--train_script", script("multi_worker_fit"), "--epochs", 500)
+    fault = "sigterm:launcher@dnn-1:from=scripts:after=12"
+    summary = simulated(*words, "--pause_s", 10, data=0, faults=[fault]).summary
+    assert summary.exit_code == 143, summary.cause
+    assert set(summary.exit_codes.values()) == {143}

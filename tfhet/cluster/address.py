@@ -100,13 +100,14 @@ def claim(port: int, host: str = "0.0.0.0") -> socket.socket:
     return held
 
 
-def keep_free() -> socket.socket:
-    """Keeps a free TCP port of this machine's for a process that binds it with SO_REUSEPORT, which only this user's may
-    do: until the socket that it returns is closed, the system gives it to no one else. Nothing listens there."""
+def keep_free(option: int = socket.SO_REUSEPORT) -> socket.socket:
+    """Keeps a TCP port that is free at all addresses of this machine for a process that binds it with `option`:
+    SO_REUSEPORT, by which only this user's processes may share it, or SO_REUSEADDR, by which any may that was given its
+    number. Until the socket that it returns is closed, the system gives it to no one else. Nothing listens there."""
     is_dual = socket.has_dualstack_ipv6()
     held = socket.socket(socket.AF_INET6 if is_dual else socket.AF_INET)
     try:
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        held.setsockopt(socket.SOL_SOCKET, option, 1)
         if is_dual:
             held.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         held.bind(("", 0))

@@ -177,6 +177,7 @@ class Launcher:
         self._side.reads(endlessly)
         if not self._has_read:
             self._has_read = True
+            self._script.has_begun_to_read()
             self._observe(Event("training.reading", SYSTEM.wall(), {}))
 
     def _pass_on(self, report: rank.Standing | rank.Delivered) -> None:

@@ -226,6 +226,12 @@ class Script:
             self._say(f"the script is asked to stop; it has {SCRIPT_GRACE_S:g} s")
             self._ending = asyncio.create_task(self._child.stop(SCRIPT_GRACE_S), name="stop")
 
+    def has_begun_to_read(self) -> None:
+        """Asks it again if it has been asked to stop: that it begins to read means that it has not heard it, because a
+        library held the signal until then."""
+        if self._is_stopping and self._child is not None:
+            self._child.ask_again()
+
     async def stop(self, grace_s: float) -> None:
         """Ends it: by SIGKILL after `grace_s` seconds, and before that by SIGHUP, which no script takes for the request
         to save that SIGTERM is; only a script that was asked to stop gets SIGTERM again."""

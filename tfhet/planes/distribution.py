@@ -69,6 +69,7 @@ def distribute(
         raise UsageError("training=False delivers every example once: omit steps_per_epoch and sharding")
     job = job or JobContext.from_env(environment())
     strategy = strategies.chosen(job.strategy, job.size)
+    strategy.prepare_rank()
     if (reader := strategy.reader(job.size)) is not None:
         return _for_reader(data, *reader, training, job)
     ordinal = next(_ordinals)  # counted in every shape, so that scripts may mix served and local data sets

@@ -118,6 +118,10 @@ class Strategy:
         """Whether the last line that a rank printed reports another rank's end, so that the cause is elsewhere."""
         return False
 
+    def prepare_rank(self) -> None:
+        """Undoes, in a rank whose script defines a data set, what its framework has changed in the process and the
+        launcher relies on. It runs before the launcher learns that the rank begins to read."""
+
     def reader(self, size: int) -> tuple[Any, int] | None:
         """The number, 0 or more and perhaps a tensor, of the process that will read the data set which the script of a
         rank is defining, and how many such processes there are. None where each rank reads what it defines. Raises

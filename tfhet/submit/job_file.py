@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -51,7 +52,7 @@ def parse(text: str, file: str, known: Catalogue | None = None) -> Job:
         if {"groups", "instances"} <= parts.keys():
             mistakes.add(parts["instances"].refused("left out where there are groups: SageMaker takes one of them"))
         given = top.values({**readers(Job), **own}, _NEEDED)
-    groups = given.pop("instances", ()) or given["groups"]
+    groups = _with_ranks(given.pop("instances", ()) or given["groups"], given.get("hyperparameters", {}), known)
     code = given["code"]
     job = Job(
         **{
@@ -103,7 +104,19 @@ def _group(name: str, role: str, node: Node, known: Catalogue, *, may_say_role: 
         raise node.mapping()["ranks"].refused("left out: only the group that trains has ranks")
     if ranks and kind.gpus and ranks > kind.gpus:
         raise node.mapping()["ranks"].refused(f"at most {kind.gpus}, one for each GPU of {kind.name}")
-    return JobGroup(name, kind.name, given["count"], role, ranks or (max(1, kind.gpus) if role == DNN else 0))
+    return JobGroup(name, kind.name, given["count"], role, ranks or 0)
+
+
+def _with_ranks(groups: tuple[JobGroup, ...], parameters: Mapping[str, Any], known: Catalogue) -> tuple[JobGroup, ...]:
+    """The groups, of which that which trains has ranks: where the file gives none, as many as its strategy takes on a
+    host, or as a host has GPUs."""
+    name = parameters.get("strategy", strategies.AUTO)
+    usual = strategies.get(name).ranks_per_host if name in strategies.names() else None
+
+    def ranks(group: JobGroup) -> int:
+        return group.ranks or usual or max(1, known.instance(group.instance_type).gpus)
+
+    return tuple(replace(group, ranks=ranks(group)) if group.role == DNN else group for group in groups)
 
 
 def _channel(name: str, node: Node) -> Channel:

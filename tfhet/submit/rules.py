@@ -186,7 +186,7 @@ def notes(job: Job) -> Iterator[str]:
     is_horovod = job.strategy.name == "horovod"
     if job.ranks > 1 and job.start == ALONE and is_horovod:
         yield f"each launcher of {job.dnn.name} starts {job.dnn.ranks} ranks itself: the image needs Horovod with Gloo"
-    if hetero and not job.vpc:
+    if hetero and not job.vpc and job.ranks > 1:
         whose = "Horovod's ranks" if is_horovod else f"ranks of {job.strategy.name}"
         yield f"no vpc: {whose} know no authentication, so keep strangers out with a security group"
     if not job.checkpoints and not job.spot:

@@ -1,6 +1,7 @@
 """A user's Keras script for MultiWorkerMirroredStrategy, or MirroredStrategy with `mirrored`, and tfhet's lines.
 
---how HOW   in the third epoch, rank RANK does it: `exit` (code 3) or `hang`, in a callback of its own
+--how HOW     in the third epoch, rank RANK does it: `exit` (code 3) or `hang`, in a callback of its own
+--pause_s S   sleeps for S seconds once it has its strategy, before it defines its data
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ parser.add_argument("--mirrored", action="store_true")
 parser.add_argument("--how", default="")
 parser.add_argument("--rank", type=int, default=0)
 parser.add_argument("--epochs", type=int, default=3)
+parser.add_argument("--pause_s", type=float, default=0.0)
 options = parser.parse_args()
 if options.mirrored:
     cpus = tf.config.list_physical_devices("CPU")
@@ -27,6 +29,7 @@ if options.mirrored:
     strategy: tf.distribute.Strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 else:
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
+time.sleep(options.pause_s)
 
 import tfhet  # noqa: E402
 from tfhet.cluster import environment  # noqa: E402

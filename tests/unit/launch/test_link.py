@@ -273,7 +273,7 @@ def test_a_data_service_that_does_not_come_up_is_named(assignment_of, leader_of)
 
 def test_a_branch_without_a_chief_gives_up(assignment_of, leader_of):
     async def scenario() -> None:
-        job = Job(assignment_of, leader_of, "--ready_timeout_s", 0.3)
+        job = Job(assignment_of, leader_of, "--ready_timeout_s", 1.0)
         with pytest.raises(NotReady, match="nothing listens there"):
             await job.data.join()
         with pytest.raises(UsageError):

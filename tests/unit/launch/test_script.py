@@ -104,6 +104,24 @@ def test_a_script_that_takes_a_step_while_it_is_kept_back_goes_on(assignment_of,
     assert asyncio.run(asyncio.wait_for(scenario(), 60)) == 0
 
 
+def test_a_script_that_begins_to_read_after_it_was_asked_to_stop_is_asked_again(assignment_of):
+    """As one whose library holds the signal until then."""
+    code = "from signal import *; import time; signal(SIGTERM, SIG_IGN); print('deaf', flush=True); time.sleep(0.5)\n"
+    code += "signal(SIGTERM, SIG_DFL); print('reads', flush=True); time.sleep(60)"
+
+    async def scenario() -> int:
+        said = {"deaf": asyncio.Event(), "reads": asyncio.Event()}
+        one = Script(assignment_of("t1", 0), Hearing(lambda line: said[line].set()), lambda line: None)
+        await one.start([sys.executable, "-c", code], dict(os.environ))
+        await said["deaf"].wait()
+        one.request_stop()
+        await said["reads"].wait()
+        one.has_begun_to_read()
+        return (await one.ended()).code
+
+    assert asyncio.run(asyncio.wait_for(scenario(), 15)) == 143
+
+
 def test_a_script_that_is_killed_because_it_does_not_stop_is_said_to_have_had_its_time(assignment_of, monkeypatch):
     monkeypatch.setattr(script, "SCRIPT_GRACE_S", 0.2)
     code = "from signal import *; import time; signal(SIGTERM, SIG_IGN); print('deaf', flush=True); time.sleep(9)"

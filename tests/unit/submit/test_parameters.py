@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tfhet.submit import read
+from tfhet.submit import parse, read
 from tfhet.submit.request import MOST, MOST_GIVEN, hyperparameters
 from tfhet.submit.values import PIPELINE
 
@@ -34,3 +34,12 @@ def test_each_option_of_the_pipeline_is_an_argument_of_the_launcher_or_the_train
     known = {*LaunchSettings.__dataclass_fields__, *ServiceSettings.__dataclass_fields__}
     for name in PIPELINE:
         assert name in known or f"    {name}: " in settings, name
+
+
+@pytest.mark.parametrize(("strategy", "ranks", "start"), [("auto", 8, "mpi"), ("mirrored", 1, "alone")])
+def test_a_host_without_a_number_has_a_rank_for_each_gpu_or_as_many_as_the_strategy_takes(strategy, ranks, start):
+    text = "name: a\nimage: 1.dkr/tfhet\nrole: arn:aws:iam::123456789012:role/training\noutput: s3://my-bucket/b\n"
+    text += "code: {directory: ., script: launcher.py}\nlimits: {max_run_s: 60}\n"
+    text += f"hyperparameters: {{strategy: {strategy}}}\ninstances: {{type: ml.p4d.24xlarge, count: 1}}\n"
+    job = parse(text, "job.yaml")
+    assert (job.dnn.ranks, job.start) == (ranks, start)

@@ -60,11 +60,7 @@ WRONG = [
     ("train_script: train.py", "sagemaker_program: x.py", ":8: hyperparameters: sagemaker_program must not begin with"),
     ("train_script: train.py", "tfhet_secret: open sesame to me", ":8: hyperparameters: tfhet_secret must be left out"),
     ("train_script: train.py", "dnn-group: gpus", ":8: hyperparameters: dnn-group must be left out: the groups say it"),
-    (
-        "train_script: train.py",
-        "strategy: mirrored",
-        ":8: hyperparameters: strategy does not fit the groups: the strategy",
-    ),
+    ("train_script: train.py", "strategy: solo", ":8: hyperparameters: strategy does not fit the groups: the strategy"),
     ("train_script: train.py", "strategy: nccl", ":8: hyperparameters: strategy does not fit the groups: unknown"),
     ("train_script: train.py", "strategy: parameter_server", "groups must have ps_group, alone with its role"),
     (

@@ -47,6 +47,12 @@ class MultiWorker(Strategy):
     def is_consequence(self, line: str) -> bool:
         return CONSEQUENCE.search(line) is not None
 
+    def prepare_rank(self) -> None:
+        """Gives SIGTERM back to the handler that Python knows, which is the script's own or ends the process:
+        TensorFlow's workers take the signal as a notice of preemption, and go on (preemption_notifier.cc, 2.15.1)."""
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM) or signal.SIG_DFL)
+
     def undivided(self, data: tf.data.Dataset, size: int) -> tf.data.Dataset:
         """Of several workers each splits every batch into as many as there are workers, takes one in a step, and trains
         on all of them. But Keras' `fit` counts the batches before the split, and would end the epoch after the first
@@ -56,7 +62,6 @@ class MultiWorker(Strategy):
         options = tf.data.Options()
         options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
         data = data.filter(lambda *parts: True) if size > 1 else data
-        _end_at_sigterm()
         return data.with_options(options)
 
     def collective(self, size: int) -> Collective:
@@ -68,13 +73,6 @@ class MultiWorker(Strategy):
 def is_told(place: Place) -> bool:
     """Whether what started the ranks has told them where they meet."""
     return place.rank is not None and place.rank.source == STARTED.name
-
-
-def _end_at_sigterm() -> None:
-    """Lets SIGTERM end this process again, unless its script has a handler of its own in Python: TensorFlow's workers
-    take the signal as a notice of preemption, and go on (preemption_notifier.cc, 2.15.1)."""
-    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 MULTI_WORKER = MultiWorker()

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tfhet.cluster import Rank
+from tfhet.cluster import Rank, keep_free
 from tfhet.strategies.rank_source import RankSource
 from tfhet.strategies.strategy import Collective, Strategy
 from tfhet.strategies.torch.rendezvous import RUN_ID, Rendezvous
@@ -57,24 +57,13 @@ class KeptPort:
 
     def open(self, address: str, interface: str, listen: str, peers: Collection[str]) -> Mapping[str, Any]:
         """Chooses a port that is free at all addresses, since PyTorch's store listens at all of them; see `Meeting`."""
-        self._held = _bound()
+        self._held = keep_free(socket.SO_REUSEADDR)
         return asdict(Rendezvous(address, self._held.getsockname()[1], interface))
 
     def close(self) -> None:
         """Gives the port up. Safe to call again."""
         if self._held is not None:
             self._held.close()
-
-
-def _bound() -> socket.socket:
-    """A socket that is bound to a free port at all addresses, and does not listen."""
-    both = socket.has_dualstack_ipv6()
-    held = socket.socket(socket.AF_INET6 if both else socket.AF_INET)
-    if both:
-        held.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    held.bind(("", 0))
-    return held
 
 
 class TorchStrategy(Strategy):
