@@ -4,7 +4,6 @@
 
 #pragma once
 
-#include <condition_variable>
 #include <cstddef>
 #include <cstdio>
 #include <dirent.h>
@@ -12,26 +11,14 @@
 #include <list>
 #include <map>
 #include <set>
-#include <thread>
 
+#include "far.h"
 #include "refusal.h"
-#include "secure.h"
 
 namespace tfhet {
 
 constexpr size_t kMostUnproved = 256;
-constexpr size_t kPumpBytes = 1 << 16;
-
-struct Job {
-  Job(std::string key, bool encrypted, std::string name, std::string listen, std::string folder)
-      : key(std::move(key)), encrypted(encrypted), name(std::move(name)), listen(std::move(listen)),
-        folder(std::move(folder)) {}
-  const Key key;
-  const bool encrypted;      // whether batches are, too
-  const std::string name;    // by which others dial this host
-  const std::string listen;  // the address at which this host listens
-  const std::string folder;  // of socket files
-};
+constexpr size_t kPumpBytes = 1 << 14;  // fresh memory costs more than a further call of the kernel
 
 // Carries bytes between a plain socket and an encrypted one until either ends.
 inline void pump(const Socket& plain, const Socket& far, Tls& tls) {
@@ -328,7 +315,7 @@ class Tunnels {
 
  private:
   struct Tunnel {
-    Tunnel(const Job& job, const std::string& target) : job(job) {
+    Tunnel(const Job& job, const std::string& target) {
       if (!split_target(target, &host, &port)) throw Broken(target + " is not HOST:PORT");
       std::vector<Socket> listening;
       listening.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -341,6 +328,7 @@ class Tunnels {
           ::getsockname(listening[0].fd(), at, &size) != 0)
         throw Broken(reason("a socket on loopback"));
       address = "127.0.0.1:" + std::to_string(ntohs(here.sin_port));
+      spare = std::make_unique<Spare>(job, host, port);
       acceptor = std::make_unique<Acceptor>(std::move(listening), [this](Socket one) {
         servants.serve(std::move(one), [this](Socket& near) { carry(near); });
       });
@@ -349,20 +337,17 @@ class Tunnels {
       if (!is_own(near)) return;
       quicken(near.fd());
       if (std::unique_ptr<GrpcError> error = refused()) error->serve(near);
-      const Moment until = after(kHandshakeSeconds);
-      Socket far = dial(host, port, until, nullptr);
-      prove_as_client(far, job.key, Mode::kControl, host, until);
-      Tls tls(far, job.key, true, until);
-      pump(near, far, tls);
+      const std::unique_ptr<Far> far = spare->take();
+      pump(near, far->socket, *far->tls);
     }
     std::unique_ptr<GrpcError> refused() {
       std::lock_guard<std::mutex> lock(mutex);
       return refusal ? std::make_unique<GrpcError>(*refusal) : nullptr;
     }
-    const Job& job;
     std::string host, port, address;
     std::mutex mutex;
     std::unique_ptr<Refusal> refusal;
+    std::unique_ptr<Spare> spare;
     Servants servants;
     std::unique_ptr<Acceptor> acceptor;
   };
