@@ -11,7 +11,7 @@ from typing import Any
 
 from tfhet import planes, strategies
 from tfhet.cluster import ROLES, Place, PortRange, Ports, Rank, Role, Roles, host_paths, identify, job_name, roles
-from tfhet.control import HYPERPARAMETER_VARIABLE, SECRET_VARIABLE, Secret
+from tfhet.control import SECRET_VARIABLE, Secret
 from tfhet.errors import ClusterError, UsageError
 from tfhet.launch.settings import LaunchSettings
 from tfhet.planes import DataPlane
@@ -36,8 +36,7 @@ class Assignment:
         plane = planes.chosen(settings.data_plane, settings.planes, parts)
         ports = Ports.from_env(env, control=settings.control_port, plane=_ports(settings, plane, parts.current))
         secret = Secret.from_env(env, job_name(env), {*parts.other_hosts, *parts.dnn_hosts})
-        rest = {name: env[name] for name in env if name not in (SECRET_VARIABLE, HYPERPARAMETER_VARIABLE)}
-        place = Place(identity, parts, rank, ports, host_paths(env), rest)
+        place = Place(identity, parts, rank, ports, host_paths(env), Secret.left_out(env))
         made = cls(place, settings, plane, strategies.chosen(settings.strategy, place.size), secret)
         if secret.derived and not place.is_on_one_machine:
             raise UsageError(

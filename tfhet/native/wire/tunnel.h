@@ -164,11 +164,16 @@ inline Address shared_address(const Job& job, int port) {
   return address;
 }
 
-// A connection to a server of this host; none where there is no such server.
+// A connection to a server of this host; none where there is no such server, or where another user has taken its name,
+// which /proc/net/unix shows to all.
 inline Socket dial_shared(const Job& job, int port) {
   Socket one(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const Address address = shared_address(job, port);
-  return ::connect(one.fd(), address.get(), address.size) == 0 ? std::move(one) : Socket();
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  const bool is_own = ::connect(one.fd(), address.get(), address.size) == 0 &&
+                      ::getsockopt(one.fd(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == ::geteuid();
+  return is_own ? std::move(one) : Socket();
 }
 
 // What others reach of a server of this job.
@@ -244,19 +249,23 @@ class Listener {
   // a few round trips, so is hardly ever the oldest, and dials again if it is.
   class Unproved {
    public:
-    Unproved(Listener& listener, Socket* socket) : listener_(listener) {
+    Unproved(Listener& listener, Socket* socket) : listener_(listener), socket_(socket) {
       std::lock_guard<std::mutex> lock(listener_.mutex_);
-      if (listener_.unproved_.size() >= kMostUnproved) listener_.unproved_.front()->end();
-      at_ = listener_.unproved_.insert(listener_.unproved_.end(), socket);
+      std::list<Socket*>& all = listener_.unproved_;
+      if (all.size() >= kMostUnproved) {
+        all.front()->end();
+        all.pop_front();
+      }
+      all.push_back(socket);
     }
     ~Unproved() {
       std::lock_guard<std::mutex> lock(listener_.mutex_);
-      listener_.unproved_.erase(at_);
+      listener_.unproved_.remove(socket_);
     }
 
    private:
     Listener& listener_;
-    std::list<Socket*>::iterator at_;
+    Socket* const socket_;
   };
 
   const Job& job_;
