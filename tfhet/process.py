@@ -65,8 +65,9 @@ _LIBC = ctypes.CDLL(None) if sys.platform.startswith("linux") else None
 _PARENT = os.getppid()
 
 
-def _die_with(parent: int, number: signal.Signals) -> None:
+def _die_with(parent: int, number: signal.Signals, then: Callable[[], None]) -> None:
     """Runs in the child between fork and exec: the kernel sends it the signal when its parent dies (Linux only)."""
+    then()
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
         if os.getppid() != parent:  # it died before the call
@@ -175,11 +176,13 @@ class Child:
         when_orphaned: signal.Signals = signal.SIGKILL,
         channel: Channel | None = None,
         is_noise: Callable[[str], bool] = lambda line: False,
+        before_exec: Callable[[], None] = lambda: None,
     ) -> Child:
         """Starts `command`. Raises OSError when it cannot be executed. `when_orphaned`: the signal that it gets when
         this process dies without stopping it. SIGKILL, because a training script may ignore SIGTERM, or be too deep in
         an allreduce to handle it; SIGTERM for a child that has children of its own to end. `channel` is handed to the
-        child, and is ended with it. `is_noise`: lines that `tail` omits."""
+        child, and is ended with it. `is_noise`: lines that `tail` omits. `before_exec`: called in the child, which has
+        one thread then."""
         output = _Output(on_line, is_noise)
         try:
             transport, _ = await asyncio.get_running_loop().subprocess_exec(
@@ -192,7 +195,7 @@ class Child:
                 stderr=asyncio.subprocess.STDOUT,
                 start_new_session=True,
                 pass_fds=() if channel is None else (channel.descriptor,),
-                preexec_fn=functools.partial(_die_with, os.getpid(), when_orphaned),
+                preexec_fn=functools.partial(_die_with, os.getpid(), when_orphaned, before_exec),
             )
         except BaseException:
             if channel is not None:

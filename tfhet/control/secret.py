@@ -14,6 +14,8 @@ from tfhet.errors import UsageError
 
 SECRET_VARIABLE = "TFHET_SECRET"
 HYPERPARAMETER_VARIABLE = "SM_HP_TFHET_SECRET"
+HIDDEN = "hidden"
+"""Stands for the secret where variables are handed on."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,17 @@ class Secret:
         """The secret in the variable `TFHET_SECRET` or the hyperparameter `tfhet_secret`; else the derived one."""
         text = env.get(SECRET_VARIABLE) or env.get(HYPERPARAMETER_VARIABLE)
         return cls.from_text(text) if text else cls.derive(job_name, hosts)
+
+    @staticmethod
+    def left_out(env: Mapping[str, str]) -> dict[str, str]:
+        """`env` without the secret, for processes that are not to know it: it stands neither in a variable of its own
+        nor in those that hold all hyperparameters or arguments, such as `SM_HPS` and `SM_USER_ARGS`."""
+        own = (SECRET_VARIABLE, HYPERPARAMETER_VARIABLE)
+        rest = {name: value for name, value in env.items() if name not in own}
+        for text in filter(None, map(env.get, own)):
+            for spelling in (text, json.dumps(text)[1:-1]):  # as it is, and in JSON
+                rest = {name: value.replace(spelling, HIDDEN) for name, value in rest.items()}
+        return rest
 
     def proof(self, *parts: object) -> str:
         """The HMAC over `parts`: shows to all who know the secret that its sender does."""

@@ -25,7 +25,7 @@ from tfhet.cluster import (
     keep_free,
     roles,
 )
-from tfhet.control import HYPERPARAMETER_VARIABLE, SECRET_VARIABLE, Secret
+from tfhet.control import SECRET_VARIABLE, Secret
 from tfhet.errors import ClusterError, UsageError
 from tfhet.launch.settings import LaunchSettings
 from tfhet.planes import DataPlane
@@ -52,8 +52,7 @@ class Assignment:
         plane = planes.chosen(settings.data_plane, settings.planes, parts)
         ports = Ports.from_env(env, control=settings.control_port, plane=_ports(settings, plane, parts.current))
         secret = Secret.from_env(env, job_name(env), {*parts.other_hosts, *parts.dnn_hosts})
-        rest = {name: env[name] for name in env if name not in (SECRET_VARIABLE, HYPERPARAMETER_VARIABLE)}
-        place = Place(identity, parts, rank, ports, host_paths(env), rest)
+        place = Place(identity, parts, rank, ports, host_paths(env), Secret.left_out(env))
         source = None if rank is None else strategies.source_of(rank, settings.strategy)
         made = cls(place, settings, plane, strategies.chosen(settings.strategy, place.size, source), secret)
         if secret.derived and not place.is_on_one_machine:

@@ -78,6 +78,8 @@ class Supervised:
     restarts: int = 0
     key: bytes = field(default=b"", repr=False)
     """Key of the data plane, which each process is sent first of all."""
+    before_exec: Callable[[], None] = lambda: None
+    """Called in each process before it executes the command."""
 
     def __post_init__(self) -> None:
         self.ready = asyncio.Event()
@@ -118,7 +120,9 @@ class Supervised:
             self._heard_s, self._serves = SYSTEM.monotonic(), False
             self._renewing, command = False, self.command
             channel = Channel(self._took)
-            self._child = await Child.start(self.name, command, env=self.env, on_line=self._heard, channel=channel)
+            self._child = await Child.start(
+                self.name, command, env=self.env, on_line=self._heard, channel=channel, before_exec=self.before_exec
+            )
             if self.key:
                 channel.send(rank.to_json(rank.Key(self.key.hex())))
             if self._renewing:  # while it was being started, with the command before

@@ -229,6 +229,15 @@ def test_a_port_for_prometheus_that_the_job_needs_is_an_error(assignment_of):
 def test_what_a_launcher_starts_does_not_get_the_secret(environment_of, name):
     env = environment_of("t1", 0)
     text = env.pop("TFHET_SECRET")
-    found = Assignment.of(env | {name: text, "KEPT": "this"}, LaunchSettings())
+    given = env | {name: text, "KEPT": "this", "SM_HPS": json.dumps({"tfhet_secret": text, "epochs": 3})}
+    found = Assignment.of(given, LaunchSettings())
     assert found.secret == Secret.from_text(text)
-    assert text not in found.place.env.values() and found.place.env["KEPT"] == "this"
+    assert text not in str(found.place.env) and found.place.env["KEPT"] == "this"
+    assert json.loads(found.place.env["SM_HPS"])["epochs"] == 3
+
+
+def test_a_secret_with_letters_that_json_escapes_is_left_out_too():
+    text = 'ein "Geheimnis" für uns\\'
+    arguments = json.dumps(["--tfhet_secret", text])
+    left = Secret.left_out({"SM_HP_TFHET_SECRET": text, "SM_USER_ARGS": arguments, "SM_HPS": f'{{"a": "{text}"}}'})
+    assert "Geheimnis" not in str(left) and json.loads(left["SM_USER_ARGS"])[0] == "--tfhet_secret"

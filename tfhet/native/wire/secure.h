@@ -321,7 +321,7 @@ class Tls {
   int receive(char* into, size_t size) {
     if (in_at_ == in_end_) {
       if (size >= kTogether) return static_cast<int>(::recv(socket_.fd(), into, size, 0));
-      in_.resize(kTogether);
+      if (in_end_ == in_.size()) in_.resize(in_.empty() ? kFirst : kTogether);
       const ssize_t got = ::recv(socket_.fd(), in_.data(), in_.size(), 0);
       if (got <= 0) return static_cast<int>(got);
       in_at_ = 0, in_end_ = got;
@@ -338,6 +338,7 @@ class Tls {
   }
 
   static constexpr size_t kTogether = 128 << 10;  // bytes; they stay in the cache of a CPU
+  static constexpr size_t kFirst = 16 << 10;      // bytes; as much as most control connections ever use at a time
   const Socket& socket_;
   SSL* ssl_;
   std::vector<char> in_, out_;

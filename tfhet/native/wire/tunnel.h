@@ -4,7 +4,6 @@
 
 #pragma once
 
-#include <condition_variable>
 #include <cstddef>
 #include <cstdio>
 #include <dirent.h>
@@ -12,26 +11,14 @@
 #include <list>
 #include <map>
 #include <set>
-#include <thread>
 
+#include "far.h"
 #include "refusal.h"
-#include "secure.h"
 
 namespace tfhet {
 
 constexpr size_t kMostUnproved = 256;
-constexpr size_t kPumpBytes = 1 << 16;
-
-struct Job {
-  Job(std::string key, bool encrypted, std::string name, std::string listen, std::string folder)
-      : key(std::move(key)), encrypted(encrypted), name(std::move(name)), listen(std::move(listen)),
-        folder(std::move(folder)) {}
-  const Key key;
-  const bool encrypted;      // whether batches are, too
-  const std::string name;    // by which others dial this host
-  const std::string listen;  // the address at which this host listens
-  const std::string folder;  // of socket files
-};
+constexpr size_t kPumpBytes = 1 << 14;  // fresh memory costs more than a further call of the kernel
 
 // Carries bytes between a plain socket and an encrypted one until either ends.
 inline void pump(const Socket& plain, const Socket& far, Tls& tls) {
@@ -177,11 +164,16 @@ inline Address shared_address(const Job& job, int port) {
   return address;
 }
 
-// A connection to a server of this host; none where there is no such server.
+// A connection to a server of this host; none where there is no such server, or where another user has taken its name,
+// which /proc/net/unix shows to all.
 inline Socket dial_shared(const Job& job, int port) {
   Socket one(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const Address address = shared_address(job, port);
-  return ::connect(one.fd(), address.get(), address.size) == 0 ? std::move(one) : Socket();
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  const bool is_own = ::connect(one.fd(), address.get(), address.size) == 0 &&
+                      ::getsockopt(one.fd(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == ::geteuid();
+  return is_own ? std::move(one) : Socket();
 }
 
 // What others reach of a server of this job.
@@ -257,19 +249,23 @@ class Listener {
   // a few round trips, so is hardly ever the oldest, and dials again if it is.
   class Unproved {
    public:
-    Unproved(Listener& listener, Socket* socket) : listener_(listener) {
+    Unproved(Listener& listener, Socket* socket) : listener_(listener), socket_(socket) {
       std::lock_guard<std::mutex> lock(listener_.mutex_);
-      if (listener_.unproved_.size() >= kMostUnproved) listener_.unproved_.front()->end();
-      at_ = listener_.unproved_.insert(listener_.unproved_.end(), socket);
+      std::list<Socket*>& all = listener_.unproved_;
+      if (all.size() >= kMostUnproved) {
+        all.front()->end();
+        all.pop_front();
+      }
+      all.push_back(socket);
     }
     ~Unproved() {
       std::lock_guard<std::mutex> lock(listener_.mutex_);
-      listener_.unproved_.erase(at_);
+      listener_.unproved_.remove(socket_);
     }
 
    private:
     Listener& listener_;
-    std::list<Socket*>::iterator at_;
+    Socket* const socket_;
   };
 
   const Job& job_;
@@ -328,7 +324,7 @@ class Tunnels {
 
  private:
   struct Tunnel {
-    Tunnel(const Job& job, const std::string& target) : job(job) {
+    Tunnel(const Job& job, const std::string& target) {
       if (!split_target(target, &host, &port)) throw Broken(target + " is not HOST:PORT");
       std::vector<Socket> listening;
       listening.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -341,6 +337,7 @@ class Tunnels {
           ::getsockname(listening[0].fd(), at, &size) != 0)
         throw Broken(reason("a socket on loopback"));
       address = "127.0.0.1:" + std::to_string(ntohs(here.sin_port));
+      spare = std::make_unique<Spare>(job, host, port);
       acceptor = std::make_unique<Acceptor>(std::move(listening), [this](Socket one) {
         servants.serve(std::move(one), [this](Socket& near) { carry(near); });
       });
@@ -349,20 +346,17 @@ class Tunnels {
       if (!is_own(near)) return;
       quicken(near.fd());
       if (std::unique_ptr<GrpcError> error = refused()) error->serve(near);
-      const Moment until = after(kHandshakeSeconds);
-      Socket far = dial(host, port, until, nullptr);
-      prove_as_client(far, job.key, Mode::kControl, host, until);
-      Tls tls(far, job.key, true, until);
-      pump(near, far, tls);
+      const std::unique_ptr<Far> far = spare->take();
+      pump(near, far->socket, *far->tls);
     }
     std::unique_ptr<GrpcError> refused() {
       std::lock_guard<std::mutex> lock(mutex);
       return refusal ? std::make_unique<GrpcError>(*refusal) : nullptr;
     }
-    const Job& job;
     std::string host, port, address;
     std::mutex mutex;
     std::unique_ptr<Refusal> refusal;
+    std::unique_ptr<Spare> spare;
     Servants servants;
     std::unique_ptr<Acceptor> acceptor;
   };

@@ -16,6 +16,7 @@ from tfhet.messages import RestartLine, link, rank
 from tfhet.planes.feed.order import is_address
 from tfhet.planes.feed.settings import FeedSettings
 from tfhet.planes.plane import LauncherSide, Outlets
+from tfhet.planes.privileges import give_up_capabilities
 from tfhet.planes.supervised import Died, Happening, RestartPolicy, Supervised
 from tfhet.telemetry import UP, Metric
 
@@ -75,7 +76,7 @@ class FeedLauncherSide(LauncherSide):
 
         policy = replace(RestartPolicy(), silence_s=SILENCE_S)
         given = (name, self._place.host, command, env, self._outlets.say, observe, policy)
-        self._servers[name] = Supervised(*given, key=self._outlets.key)
+        self._servers[name] = Supervised(*given, key=self._outlets.key, before_exec=give_up_capabilities)
 
     async def _all_ready(self) -> None:
         """Raises NotReady at the deadline, and JobFailed for a process that ends before it serves."""

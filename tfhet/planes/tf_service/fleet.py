@@ -17,6 +17,7 @@ from tfhet.cluster import claim, without_secrets
 from tfhet.errors import JobFailed, NotReady
 from tfhet.messages import server as messages
 from tfhet.planes.cpus import confine, left_by, usable
+from tfhet.planes.privileges import give_up_capabilities
 from tfhet.planes.supervised import Happening, RestartPolicy, Supervised
 from tfhet.planes.tensorflow_process import in_huge_pages
 from tfhet.process import OnLine
@@ -189,7 +190,7 @@ class Fleet:
                 server.renew(self._worker_command(name))
 
         given = (name, self.host, command, self._env, hear, observe, self.policy)
-        server = self._servers[name] = Supervised(*given, key=self.key)
+        server = self._servers[name] = Supervised(*given, key=self.key, before_exec=give_up_capabilities)
 
     async def _wait_ready(self, names: Sequence[str], deadline_s: float) -> None:
         failed: asyncio.Future[Any] = asyncio.create_task(self.failure())

@@ -21,6 +21,7 @@ from own_wire import KEY, WIRE
 from tfhet.cluster import check_free, free_ports
 from tfhet.errors import JobFailed, NotReady, UsageError
 from tfhet.planes.cpus import left_by, usable
+from tfhet.planes.privileges import KEPT
 from tfhet.planes.supervised import Happening, RestartPolicy
 from tfhet.planes.tf_service import Fleet
 from tfhet.planes.tf_service.transport import Transport, is_registered
@@ -64,6 +65,18 @@ def run(scenario: Coroutine[Any, Any, Any]) -> Any:
     return asyncio.run(scenario)
 
 
+RIGHTS = ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs")
+
+
+def rights_of(pid: int) -> set[tuple[str, ...]]:
+    """What the kernel says of each thread of a process, in the order of RIGHTS."""
+    found = set()
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        said = dict(line.split(":", 1) for line in (thread / "status").read_text().splitlines())
+        found.add(tuple(said[name].strip() for name in RIGHTS))
+    return found
+
+
 # Real processes, one life for all of the facts
 
 
@@ -76,6 +89,8 @@ class Life:
     registered: int = 0
     elements: list[int] = field(default_factory=list)
     alive_before: list[bool] = field(default_factory=list)
+    rights: dict[str, set[tuple[str, ...]]] = field(default_factory=dict)
+    """Of each process: the rights that its threads have."""
     alive_after: list[bool] = field(default_factory=list)
     again: list[int] = field(default_factory=list)
     after_journal: list[int] = field(default_factory=list)
@@ -99,6 +114,7 @@ def life() -> Life:
             seen.elements = await asyncio.to_thread(read, dispatcher, "first")
             pids = seen.heard.pids()
             seen.alive_before = [psutil.pid_exists(pid) for pid in pids.values()]
+            seen.rights = {name: rights_of(pid) for name, pid in pids.items()}
             seen.again = await killed_and_read("worker-1", "again")
             seen.after_journal = await killed_and_read("dispatcher", "after")
             seen.restarts = fleet.restarts
@@ -129,6 +145,15 @@ def test_a_fleet_serves_data_from_processes_of_its_own(life: Life):
     assert set(life.heard.pids()) == {"dispatcher", "worker-0", "worker-1"}
     assert life.alive_before == [True] * 3
     assert os.getpid() not in life.heard.pids().values()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has capabilities to give up")
+def test_every_thread_of_its_processes_is_without_roots_capabilities(life: Life):
+    (own,) = rights_of(os.getpid())
+    kept, none = sum(1 << number for number in KEPT), f"{0:016x}"
+    permitted, bounding = (f"{int(own[RIGHTS.index(name)], 16) & kept:016x}" for name in ("CapPrm", "CapBnd"))
+    expected = {(none, permitted, permitted, bounding, none, "1")}
+    assert life.rights == dict.fromkeys(("dispatcher", "worker-0", "worker-1"), expected)
 
 
 def test_what_happens_is_told_in_order(life: Life):

@@ -9,7 +9,8 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import psutil
@@ -151,6 +152,33 @@ def test_servers_listen_on_loopback_only(served):
     listening = [c.laddr for c in psutil.Process().net_connections("tcp") if c.status == psutil.CONN_LISTEN]
     assert {port for _, port in listening} >= set(served.ports)
     assert {ip for ip, _ in listening} == {"127.0.0.1"}
+
+
+def test_a_control_connection_is_ready_before_it_is_asked_for_and_ends_when_nothing_takes_it(served):
+    def ask() -> None:
+        with pytest.raises((tf.errors.OpError, RuntimeError), match="(?i)not found"):
+            private.registered_metadata("nothing", served.dispatcher, served.wire.protocol)
+
+    def dialled() -> set[int]:
+        """The near ports of this process's connections to the dispatcher."""
+        every = psutil.Process().net_connections("tcp")
+        return {
+            c.laddr.port for c in every if c.raddr and c.raddr.port == served.ports[0] and c.status == "ESTABLISHED"
+        }
+
+    def until(happened: Callable[[], object], seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while not happened():
+            assert time.monotonic() < end
+            time.sleep(0.02)
+
+    before = dialled()
+    ask()
+    until(lambda: dialled() - before, 4)
+    ready = dialled() - before
+    ask()
+    until(lambda: not ready & dialled(), 4)  # it would have stayed for 5 s
+    until(lambda: dialled() <= before, 30)
 
 
 def answer(one: socket.socket) -> bytes:

@@ -1,0 +1,32 @@
+"""What a server may do that its launcher may, where that is root's (Linux): open files, listen at any port."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+
+KEPT = (1, 10)
+"""Capabilities (capabilities(7)): DAC_OVERRIDE, as channels may belong to other users, and NET_BIND_SERVICE."""
+_DROP_FROM_BOUNDING_SET, _NO_NEW_PRIVILEGES = 24, 38  # prctl(2)
+_VERSION_3 = 0x20080522  # capset(2)
+_NUMBERS = range(64)  # more than any kernel knows; it refuses these
+_LIBC = ctypes.CDLL(None) if sys.platform.startswith("linux") else None
+_HEADER = (ctypes.c_uint32 * 2)(_VERSION_3, 0)
+
+
+def give_up_capabilities() -> None:
+    """Gives up, for good, all capabilities of root but KEPT. A process without them can read neither the memory nor the
+    environment of one that has more, as launchers and scripts do (ptrace(2), "access mode checking"). To be called in a
+    child between fork and exec, when it has one thread. Does nothing where the process is not root's."""
+    if _LIBC is None or os.geteuid() != 0:
+        return
+    # A program that root executes gets what the bounding set holds; nothing, where this may not be changed.
+    _LIBC.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+    for number in _NUMBERS:
+        if number not in KEPT:
+            _LIBC.prctl(_DROP_FROM_BOUNDING_SET, number, 0, 0, 0)
+    has = (ctypes.c_uint32 * 6)()
+    _LIBC.capget(_HEADER, has)  # effective, permitted, inheritable, of the numbers below 32; then of those above
+    left = has[1] & sum(1 << number for number in KEPT)
+    _LIBC.capset(_HEADER, (ctypes.c_uint32 * 6)(left, left))
