@@ -200,6 +200,7 @@ SPEAKS: dict[str, dict[str, Any]] = {
         "hvd.init": script("hvd.init()"),
         "gradients": script("hvd.DistributedOptimizer", "str"),
         "first weights": script("hvd.callbacks.BroadcastGlobalVariablesCallback(0)"),
+        "import": script("tfhet.distribute(ds", "tfhet.batches(ds"),
         "tf.distribute": script("hvd.init()", "hvd.init(); tf.distribute.MirroredStrategy()"),
         "own shards": script(".batch(2)", ".batch(2).shard(hvd.size(), hvd.rank())"),
         "steps_per_epoch": script(", steps_per_epoch=3"),

@@ -17,6 +17,8 @@ from tfhet.errors import UsageError
 MAPPED = ("map", "interleave", "flat_map", "filter")
 """Methods of a data set that take a function."""
 PYTHON_CODE = ("py_function", "numpy_function", "py_func", "from_generator")
+LOADERS = ("batches", "loader")
+"""Last names of tfhet.batches and tfhet.torch.loader."""
 SAVES = ("save", "save_weights", "save_model", "ModelCheckpoint", "BackupAndRestore")
 EXCHANGES = ("DistributedOptimizer", "DistributedGradientTape", "PartialDistributedGradientTape", "allreduce")
 BROADCASTS = ("BroadcastGlobalVariablesCallback", "broadcast_variables", "BroadcastGlobalVariablesHook", "load_model")
@@ -48,6 +50,8 @@ class ScriptFacts:
     imports: frozenset[str] = frozenset()
     error: str = ""
     """Why Python cannot read it; "" when it can."""
+    is_guarded: bool = False
+    """Whether it asks whether it is run or imported (`if __name__ == "__main__"`)."""
 
     def named(self, *names: str) -> list[Call]:
         """The calls whose last name is one of these."""
@@ -75,7 +79,9 @@ def parse(text: str, path: str) -> ScriptFacts:
     names = dict(_imported(tree))
     maps = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and _is_map(node))
     mapped = {argument.id for node in maps for argument in node.args if isinstance(argument, ast.Name)}
-    return ScriptFacts(path, tuple(_Reader(names, mapped).calls(tree)), frozenset(names.values()))
+    tests = [node.test for node in tree.body if isinstance(node, ast.If)]
+    is_guarded = any(isinstance(name, ast.Name) and name.id == "__name__" for test in tests for name in ast.walk(test))
+    return ScriptFacts(path, tuple(_Reader(names, mapped).calls(tree)), frozenset(names.values()), "", is_guarded)
 
 
 def _imported(tree: ast.AST) -> Iterator[tuple[str, str]]:
@@ -144,6 +150,16 @@ def distribute(facts: ScriptFacts) -> RuleAnswer | None:
     by_rank = [call for call in calls if call.is_rank_dependent]
     found = f"only some ranks call it ({_lines(by_rank)})"
     return wrong(found, "call it on every rank, in the same order", when=by_rank, otherwise=_lines(calls))
+
+
+@_text_rule("import", "the hosts of a feed import the script, for the function that they run")
+def guarded(facts: ScriptFacts) -> RuleAnswer | None:
+    calls = [call for call in _distributes(facts) if call.last in LOADERS]
+    if not calls:
+        return None
+    found = f"an import trains, since nothing asks whether it is one ({_lines(calls)})"
+    what = 'put the training under `if __name__ == "__main__":`'
+    return limited(found, what, when=not facts.is_guarded, otherwise='`if __name__ == "__main__"`')
 
 
 @_horovod_rule("hvd.init", "every call of Horovod needs it")
@@ -231,7 +247,7 @@ def layers(facts: ScriptFacts) -> RuleAnswer:
 
 
 def _distributes(facts: ScriptFacts) -> list[Call]:
-    return [call for call in facts.named("distribute") if call.name.startswith("tfhet.")]
+    return [call for call in facts.named("distribute", *LOADERS) if call.name.startswith("tfhet.")]
 
 
 def _names(calls: Sequence[Call]) -> str:

@@ -16,7 +16,9 @@ from tfhet.planes.tensorflow_process import in_huge_pages, is_noise, noise_left_
 
 if TYPE_CHECKING:
     from tfhet.planes import cpus
-    from tfhet.planes.distribution import distribute, hand_over_to
+    from tfhet.planes.distribution import distribute
+    from tfhet.planes.feed.loader import Loader
+    from tfhet.planes.handed_over import hand_over_to
     from tfhet.planes.reader import Delivery, RankSide, Reader
     from tfhet.planes.reading import batches
 
@@ -25,7 +27,7 @@ lazy.names_on_demand(__name__)
 
 # fmt: off
 __all__ = [
-    "AUTO", "PREFERRED", "DataPlane", "Delivery", "LauncherSide", "Outlets", "PlaneCosts", "RankSide", "Reader",
-    "WireCost", "batches", "candidates", "chosen", "cpus", "distribute", "get", "hand_over_to", "in_huge_pages",
-    "is_noise", "kind_of", "kinds", "names", "noise_left_out",
+    "AUTO", "PREFERRED", "DataPlane", "Delivery", "LauncherSide", "Loader", "Outlets", "PlaneCosts", "RankSide",
+    "Reader", "WireCost", "batches", "candidates", "chosen", "cpus", "distribute", "get", "hand_over_to",
+    "in_huge_pages", "is_noise", "kind_of", "kinds", "names", "noise_left_out",
 ]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -19,18 +18,13 @@ from tfhet.errors import UsageError
 from tfhet.messages import inherited, rank
 from tfhet.placement import Pipeline, inspect, without_autotune, without_last_assertion
 from tfhet.planes import private
+from tfhet.planes.handed_over import hand_over
 from tfhet.planes.registry import get
 from tfhet.steps import ScriptSteps
 from tfhet.strategies import JobContext
 
 log = logging.getLogger("tfhet")
 _ordinals = itertools.count()
-_takers: list[Callable[[Any], None]] = []
-
-
-def hand_over_to(take: Callable[[Any], None]) -> None:
-    """From now on `distribute` gives its data to `take` before it does anything with them, if they are for training."""
-    _takers.append(take)
 
 
 def distribute(
@@ -61,8 +55,8 @@ def distribute(
     Raises UsageError for what the data plane cannot run (Python functions), for less than one batch per rank, and for
     validation data that never end or would come more than once.
     """
-    for take in _takers if training else ():
-        take(data)
+    if training:
+        hand_over(data)
     if steps_per_epoch is not None and steps_per_epoch < 1:
         raise UsageError(f"steps_per_epoch must be at least 1, not {steps_per_epoch}; omit it for a whole pass")
     if not (training or (steps_per_epoch is None and sharding == "auto")):

@@ -17,6 +17,7 @@ from tfhet.cluster import environment
 from tfhet.errors import UsageError
 from tfhet.planes.feed.loader import Loader
 from tfhet.planes.feed.reader import AHEAD
+from tfhet.planes.handed_over import hand_over
 from tfhet.strategies import JobContext
 
 
@@ -54,7 +55,10 @@ def batches(
         options: dict[str, Any] = {"batch_size": batch_size, "shuffle": shuffle, "drop_last": drop_last}
         options |= {"convert": convert} if convert is not None else {}
         given: dict[str, Any] = {"collate": collate, "training": training, "ahead": ahead, "allocate": allocate}
-        return Loader(data, arguments or {}, job=job, **options, **given)
+        loader = Loader(data, arguments or {}, job=job, **options, **given)
+        if training:
+            hand_over(loader)
+        return loader
     if arguments or batch_size or shuffle or drop_last or collate is not None:
         raise UsageError(
             "arguments, batch_size, shuffle, drop_last and collate are for a function; a tf.data.Dataset or a "

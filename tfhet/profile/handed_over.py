@@ -17,7 +17,8 @@ import tensorflow as tf
 from tfhet.errors import UsageError
 from tfhet.events import Observer, ignore
 from tfhet.placement import Pipeline
-from tfhet.planes import hand_over_to
+from tfhet.planes import Loader, hand_over_to
+from tfhet.profile.loader import measure_loader
 from tfhet.profile.parts import parts_of_dataset, parts_of_pipeline
 from tfhet.profile.result import Profile
 from tfhet.profile.rounds import Effort, measure
@@ -29,10 +30,12 @@ why there is none."""
 
 
 def measure_target(target: Any, effort: Effort, observer: Observer = ignore) -> Profile:
-    """Returns the profile of a pipeline or data set. Raises UsageError for what cannot be profiled. observer: as for
-    `measure`."""
+    """Returns the profile of a pipeline, data set or loader. Raises UsageError for what cannot be profiled. observer:
+    as for `measure`."""
+    if isinstance(target, Loader):
+        return measure_loader(target, effort, observer=observer)
     if not isinstance(target, (Pipeline, tf.data.Dataset)):
-        raise UsageError(f"a {type(target).__name__}; wanted a Pipeline or a tf.data.Dataset")
+        raise UsageError(f"a {type(target).__name__}; wanted a Pipeline, a tf.data.Dataset or a loader")
     is_declared = isinstance(target, Pipeline)
     parts = parts_of_pipeline(target) if is_declared else parts_of_dataset(target)
     return measure("pipeline" if is_declared else "dataset", parts, effort, observer=observer)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfhet.doctor.script import distribute, look, parse
+from tfhet.doctor.script import distribute, guarded, look, parse
 from tfhet.errors import UsageError
 
 
@@ -52,6 +52,16 @@ def test_what_python_cannot_read_is_a_fact_and_a_missing_file_wrong_use(tmp_path
     assert parse("x = '\0'", "train.py").error
     with pytest.raises(UsageError, match="nothing.py: cannot be read"):
         look(tmp_path / "nothing.py")
+
+
+def test_a_script_whose_function_a_feed_runs_asks_whether_it_is_imported():
+    text = "import tfhet.torch\nloader = tfhet.torch.loader(make, batch_size=3)\n"
+    found = guarded(parse(text, "train.py"))
+    assert found is not None and "an import trains" in found.found
+    guarded_text = text.replace("loader =", "if __name__ == '__main__':\n    loader =")
+    found = guarded(parse(guarded_text, "train.py"))
+    assert found is not None and "an import trains" not in found.found
+    assert guarded(parse("import tfhet\ntfhet.distribute(ds)", "train.py")) is None
 
 
 def test_a_script_of_pytorch_alone_has_no_data_set_to_distribute():

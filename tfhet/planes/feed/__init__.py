@@ -10,6 +10,8 @@ from tfhet import lazy
 from tfhet.planes.feed.plane import FEED
 
 if TYPE_CHECKING:
+    from tfhet.planes.feed.frame import examples_in
+    from tfhet.planes.feed.production import Over, Production, Wish
     from tfhet.planes.feed.reader import FeedReader
     from tfhet.planes.feed.server import Server
     from tfhet.planes.feed.source import FeedSource, Shard

@@ -6,11 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tfhet.cluster import DATA, DNN, Place, PortRange, Role, Roles
+from tfhet.planes.costs import PlaneCosts
 from tfhet.planes.cpus import usable
+from tfhet.planes.feed.costs import ASSUMED, measured_costs
 from tfhet.planes.feed.launcher_side import PORTS, SERVER, FeedLauncherSide
 from tfhet.planes.feed.order import Order
 from tfhet.planes.feed.settings import FeedSettings
 from tfhet.planes.plane import DataPlane, LauncherSide, Outlets
+from tfhet.record import Record
 
 if TYPE_CHECKING:
     from tfhet.planes.reader import RankSide
@@ -21,8 +24,12 @@ class Feed(DataPlane):
     settings = FeedSettings
     kinds: Mapping[str, bool] = {"feed": False}
 
+    def costs(self, record: Record | None = None) -> PlaneCosts:
+        return ASSUMED if record is None else measured_costs(record)
+
     def arguments(self, servers_on_data_hosts: int, servers_on_dnn_hosts: int) -> Mapping[str, int]:
-        return {"data_host_processes": servers_on_data_hosts, "dnn_host_processes": servers_on_dnn_hosts}
+        """One process for each CPU of a host that serves, whatever the number of servers."""
+        return {"data_host_processes": 0, "dnn_host_processes": -1 if servers_on_dnn_hosts else 0}
 
     def serving(self, settings: FeedSettings, roles: Roles) -> tuple[str, ...]:
         return (*roles.data_hosts, *(roles.dnn_hosts if settings.dnn_host_processes else ()))
@@ -50,9 +57,8 @@ class Feed(DataPlane):
 
 def processes(settings: FeedSettings, role: Role) -> int:
     """Number of processes that a host of a role runs, this one if it has such a role."""
-    if role == DATA:
-        return settings.data_host_processes or max(1, len(usable()))
-    return settings.dnn_host_processes if role == DNN else 0
+    count = {DATA: settings.data_host_processes or -1, DNN: settings.dnn_host_processes}.get(role, 0)
+    return count if count >= 0 else max(1, len(usable()))
 
 
 FEED = Feed()

@@ -1,0 +1,151 @@
+"""`benchmarks.feed`: the chain of AWS's PyTorch example, prepared on the host that trains and on data hosts.
+
+Hosts have the vCPUs of the example's, 8 and 44, scaled down until they fit on this machine, and an accelerator that is
+emulated. What the CPUs allow is what a batch costs one process that does nothing else, over the CPUs of all hosts that
+prepare batches.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks import ROOT, child_environment
+from benchmarks.cluster_runs.awake_cpus import awake
+from benchmarks.cluster_runs.observed_job import ObservedJob, new_place
+from tfhet.bench.harness import in_rounds
+from tfhet.bench.suite import Suite
+from tfhet.errors import JobFailed
+from tfhet.events import Observer
+from tfhet.record import Figure, Record, RunSummary
+from tfhet.simulate import ClusterFile, GroupFile
+
+SCRIPT = ROOT / "benchmarks" / "job_scripts" / "feed_train.py"
+SCALE = 40
+"""vCPUs of the example for one CPU here."""
+BATCH_SIZE, BLURS, STEP_MS = 32, 20, 2.0
+LIMIT_S = 300.0
+
+
+@dataclass(frozen=True)
+class Case:
+    """The hosts of a run. cpus: of each; processes: of the feed, on each."""
+
+    dnn_cpus: float
+    dnn_processes: int = 0
+    data_hosts: int = 0
+    data_cpus: float = 0.0
+    data_processes: int = 1
+
+    @property
+    def preparing_cpus(self) -> float:
+        """CPUs of the hosts that prepare batches."""
+        return self.dnn_cpus * bool(self.dnn_processes) + self.data_hosts * self.data_cpus
+
+    def cluster(self, name: str) -> ClusterFile:
+        groups = {"dnn_group": GroupFile(cpus=self.dnn_cpus)}
+        if self.data_hosts:
+            groups["data_group"] = GroupFile(hosts=self.data_hosts, cpus=self.data_cpus)
+        return ClusterFile(name, groups)
+
+    def words(self) -> list[str]:
+        given = {"dnn_host_processes": self.dnn_processes, "data_host_processes": self.data_processes}
+        return [word for name, value in given.items() for word in (f"--{name}", str(value))]
+
+
+CASES: Mapping[str, Case] = {
+    "homogeneous": Case(8 / SCALE, 1),
+    "heterogeneous": Case(8 / SCALE, 1, 1, 44 / SCALE, 2),
+    "one_small": Case(0.3, 0, 1, 0.1),
+    "ten_small": Case(0.3, 0, 10, 0.1),
+}
+"""The last two: data hosts of 0.1 CPU, and a host that trains and does not prepare."""
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(repeats=3, warmup=0)
+    parser.add_argument("--seconds", type=float, default=15.0, metavar="N", help="measured in a run (%(default)s)")
+
+
+def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]) -> Record:
+    with new_place("feed") as place, awake():
+        runs: dict[str, Any] = {"batch_cpu": lambda index: batch_cpu_s()}
+        for name, case in CASES.items():
+            runs[name] = functools.partial(_measured, name, case, place, options.seconds)
+        taken = in_rounds(
+            runs,
+            lambda name, found: f"{1e3 * found:.1f} ms",
+            warmup=options.warmup,
+            repeats=options.repeats,
+            observer=observer,
+        )
+    details = {"cases": {name: vars(case) for name, case in CASES.items()}, "seconds": options.seconds}
+    details |= {"batch_size": BATCH_SIZE, "blurs": BLURS, "step_ms": STEP_MS, "samples_s": taken}
+    return Record.of("feed", figures_of(taken), details=details, command=command)
+
+
+def _measured(name: str, case: Case, place: Path, seconds: float, index: int) -> float:
+    """Seconds of a step, in the mean of a run."""
+    job = {"train_script": SCRIPT, "seconds": seconds, "batch_size": BATCH_SIZE, "blurs": BLURS, "step_ms": STEP_MS}
+    words = [word for name, value in job.items() for word in (f"--{name}", str(value))]
+    launcher = [str(ROOT / "scripts" / "launcher.py"), "--data_plane", "feed", *case.words(), *words]
+    at = place / f"{name}-{index}"
+    at.mkdir()
+    summary: RunSummary = ObservedJob(case.cluster(name), launcher, at, max_run_s=LIMIT_S).run()
+    if summary.exit_code or not summary.examples_per_s or summary.not_limited:
+        raise JobFailed(f"{name}: exit code {summary.exit_code}: {summary.cause}; not limited: {summary.not_limited}")
+    return BATCH_SIZE / summary.examples_per_s
+
+
+def batch_cpu_s() -> float:
+    """CPU seconds of making a batch, in a process that does nothing else."""
+    words = [sys.executable, "-c", _ALONE, str(SCRIPT), str(BATCH_SIZE), str(BLURS)]
+    done = subprocess.run(words, env=child_environment(), capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    if done.returncode:
+        raise JobFailed("a batch cannot be made", log_tail=done.stderr.splitlines()[-20:])
+    return float(json.loads(done.stdout))
+
+
+_ALONE = """
+import json, runpy, sys, time
+import numpy as np
+names = runpy.run_path(sys.argv[1], run_name="__mp_main__")
+digits, size = names["Digits"](int(sys.argv[3])), int(sys.argv[2])
+for count in (3, 40):
+    began = time.process_time()
+    for batch in range(count):
+        np.stack([digits[index][0] for index in range(batch * size, (batch + 1) * size)])
+print(json.dumps((time.process_time() - began) / 40))
+"""
+
+
+def figures_of(taken: Mapping[str, Sequence[float]]) -> dict[str, Figure]:
+    """Seconds of a step by case, and what follows from them, round by round."""
+    figures = {f"feed.{name}.step_s": Figure.of(taken[name], unit="s") for name in CASES}
+    figures["feed.batch_cpu_s"] = Figure.of(taken["batch_cpu"], unit="s")
+    figures["feed.speedup"] = Figure.ratio(
+        taken["homogeneous"], taken["heterogeneous"], unit="x", against="without data hosts"
+    )
+    for name, case in CASES.items():
+        least = [cpu_s / case.preparing_cpus for cpu_s in taken["batch_cpu"]]
+        figures[f"feed.{name}.vs_cpus"] = Figure.ratio(
+            taken[name], least, unit="x", against="what the CPUs of the hosts that prepare allow"
+        )
+    ten = [10 * step_s for step_s in taken["ten_small"]]
+    figures["feed.scaling"] = Figure.ratio(taken["one_small"], ten, unit="x", against="ten times one data host")
+    return figures
+
+
+SUITE = Suite(
+    name="feed",
+    does="steps of AWS's PyTorch example with its batches made where it trains, and on data hosts",
+    options=_options,
+    run=_run,
+)

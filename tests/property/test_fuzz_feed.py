@@ -1,0 +1,131 @@
+"""Strangers, and members that send rubbish, at the port of a feed: none ends it, and readers do not notice."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from own_key import KEY
+from rubbish import FULL
+
+from tfhet.planes.feed import FeedReader, FeedSource, Server
+from tfhet.planes.feed.connection import FeedConnection
+from tfhet.planes.feed.frame import LENGTHS
+
+INPUTS = 5_000 if FULL else 150
+
+
+class Numbers:
+    def __len__(self) -> int:
+        return 40
+
+    def __getitem__(self, index: int) -> np.ndarray:
+        return np.array([index])
+
+
+def numbers(shard) -> Numbers:
+    return Numbers()
+
+
+SOURCE = FeedSource.of(numbers, {}, batch_size=8)
+
+
+@dataclass
+class Served:
+    port: int
+    address: str
+
+    def serves(self) -> bool:
+        """Whether a reader gets all, once."""
+        reader = FeedReader([self.address], KEY, SOURCE, say=lambda line: None)
+        try:
+            found = [int(one) for each in reader.epoch(0, goes_on=False) for one in each.batch[:, 0]]
+        finally:
+            reader.close()
+        return sorted(found) == list(range(40))
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    listener = socket.create_server(("127.0.0.1", 0), backlog=256)
+    port = listener.getsockname()[1]
+    server, stop = Server(listener, f"127.0.0.1:{port}", KEY, False), threading.Event()
+    thread = threading.Thread(target=server.run, args=(stop,))
+    thread.start()
+    yield Served(port, f"127.0.0.1:{port}")
+    stop.set()
+    server.close()
+    thread.join(20)
+    assert not thread.is_alive()
+
+
+def test_a_stranger_gets_a_nonce_and_nothing_else_whatever_it_sends(served):
+    draw = random.Random(1)
+    for _ in range(INPUTS):
+        with socket.create_connection(("127.0.0.1", served.port), timeout=10) as end, contextlib.suppress(OSError):
+            got = end.recv(32, socket.MSG_WAITALL)
+            end.sendall(
+                draw.choice([draw.randbytes(draw.randrange(200)), got + got, bytes(64), b"GET / HTTP/1.1\r\n\r\n"])
+            )
+            end.shutdown(socket.SHUT_WR)
+            while more := end.recv(1000):
+                got += more
+            assert len(got) == 32
+    assert served.serves()
+
+
+def test_a_member_that_sends_rubbish_ends_its_connection_alone(served):
+    draw = random.Random(2)
+    good = {
+        "type": "want",
+        "source": SOURCE.id,
+        "at": [0, 1, 0, 0, 0, 0, 1],
+        "is_rest": False,
+        "named": SOURCE.to_json(),
+    }
+
+    def rubbish() -> bytes:
+        header = json.loads(json.dumps(good))
+        what = draw.randrange(6)
+        if what == 0:
+            return draw.randbytes(draw.randrange(100))
+        if what == 1:
+            return LENGTHS.pack(draw.choice([1 << 40, 1 << 21, 3]), draw.choice([0, 1 << 50])) + draw.randbytes(20)
+        if what == 2:
+            header[draw.choice(list(header))] = draw.choice([None, [], {}, -1, 10**30, "x" * 1000, [[[]]], True])
+        elif what == 3:
+            header["at"][draw.randrange(7)] = draw.choice([-1, None, 1.5, "0", [], 1 << 70, True])
+        elif what == 4:
+            header["named"][draw.choice(list(header["named"]))] = draw.choice([None, [], {}, -1, "no/such", "../.."])
+        else:
+            header["source"] = "another"
+            del header["named"]
+        text = json.dumps(header).encode()
+        return LENGTHS.pack(len(text), draw.choice([0, 0, 7])) + text
+
+    for _ in range(INPUTS):
+        connection = FeedConnection.dial(served.address, KEY, False)
+        connection.silent_after(0.05)
+        try:
+            connection._end.sendall(rubbish())  # type: ignore[union-attr]
+            with contextlib.suppress(OSError):
+                connection.receive()
+        finally:
+            connection.close()
+    assert served.serves()
+
+
+def test_connections_that_prove_nothing_hold_up_no_reader_for_long(served):
+    held = [socket.create_connection(("127.0.0.1", served.port), timeout=10) for _ in range(40)]
+    try:
+        assert served.serves()
+    finally:
+        for end in held:
+            end.close()
