@@ -20,8 +20,10 @@ from typing import Any
 from benchmarks import ROOT, child_environment
 from benchmarks.cluster_runs.awake_cpus import awake
 from benchmarks.cluster_runs.observed_job import ObservedJob, new_place
+from benchmarks.cluster_runs.point import MODE
 from tfhet.bench.harness import in_rounds
 from tfhet.bench.suite import Suite
+from tfhet.container import kernel
 from tfhet.errors import JobFailed
 from tfhet.events import Observer
 from tfhet.record import Figure, Record, RunSummary
@@ -75,6 +77,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]) -> Record:
+    kernel.require("namespace")
     with new_place("feed") as place, awake():
         runs: dict[str, Any] = {"batch_cpu": lambda index: batch_cpu_s()}
         for name, case in CASES.items():
@@ -93,12 +96,13 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
 
 def _measured(name: str, case: Case, place: Path, seconds: float, index: int) -> float:
     """Seconds of a step, in the mean of a run."""
-    job = {"train_script": SCRIPT, "seconds": seconds, "batch_size": BATCH_SIZE, "blurs": BLURS, "step_ms": STEP_MS}
+    job = {"train_script": SCRIPT.name, "seconds": seconds, "batch_size": BATCH_SIZE}
+    job |= {"blurs": BLURS, "step_ms": STEP_MS}
     words = [word for name, value in job.items() for word in (f"--{name}", str(value))]
-    launcher = [str(ROOT / "scripts" / "launcher.py"), "--data_plane", "feed", *case.words(), *words]
+    launcher = ["tfhet_launcher.py", "--data_plane", "feed", *case.words(), *words]
     at = place / f"{name}-{index}"
     at.mkdir()
-    summary: RunSummary = ObservedJob(case.cluster(name), launcher, at, max_run_s=LIMIT_S).run()
+    summary: RunSummary = ObservedJob(case.cluster(name), launcher, at, max_run_s=LIMIT_S, **MODE).run()
     if summary.exit_code or not summary.examples_per_s or summary.not_limited:
         raise JobFailed(f"{name}: exit code {summary.exit_code}: {summary.cause}; not limited: {summary.not_limited}")
     return BATCH_SIZE / summary.examples_per_s

@@ -18,6 +18,7 @@ from rubbish import FULL
 from tfhet.planes.feed import FeedReader, FeedSource, Server
 from tfhet.planes.feed.connection import FeedConnection
 from tfhet.planes.feed.frame import LENGTHS
+from tfhet.planes.feed.server import MOST_UNKNOWN
 
 INPUTS = 5_000 if FULL else 150
 
@@ -122,10 +123,11 @@ def test_a_member_that_sends_rubbish_ends_its_connection_alone(served):
     assert served.serves()
 
 
-def test_connections_that_prove_nothing_hold_up_no_reader_for_long(served):
-    held = [socket.create_connection(("127.0.0.1", served.port), timeout=10) for _ in range(40)]
+def test_connections_that_prove_nothing_hold_up_no_reader_and_the_oldest_are_dropped(served):
+    held = [socket.create_connection(("127.0.0.1", served.port), timeout=10) for _ in range(MOST_UNKNOWN + 20)]
     try:
         assert served.serves()
+        assert len(held[0].recv(32, socket.MSG_WAITALL)) == 32 and held[0].recv(1) == b""
     finally:
         for end in held:
             end.close()

@@ -12,6 +12,7 @@ import numpy as np
 from tfhet.clock import SYSTEM
 from tfhet.cluster import environment
 from tfhet.errors import UsageError
+from tfhet.messages import inherited, rank
 from tfhet.planes.feed.alone import AloneReader
 from tfhet.planes.feed.frame import examples_in
 from tfhet.planes.feed.order import Order
@@ -149,6 +150,7 @@ class Loader:
 
     @functools.cached_property
     def _noted(self) -> NotedLoader | None:
+        inherited(environment()).send(rank.to_json(rank.Reading(endless=False)), limit_s=1.0)
         steps = ScriptSteps.of_process(self._job)
         return None if steps is None else steps.watch_loader(self._training, bool(self.source.batch_size))
 

@@ -216,6 +216,9 @@ class FeedReader:
                 self._is_lost(server, str(error))
                 SYSTEM.sleep(DIAL_S)
                 continue
+            except Exception as error:  # noqa: BLE001  such as a package that is missing
+                self._fail(error)
+                return
             try:
                 self._is_there(server, end)
                 self._receive(server, end)

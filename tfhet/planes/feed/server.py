@@ -14,7 +14,6 @@ import os
 import queue
 import signal
 import socket
-import ssl
 import sys
 import threading
 import traceback
@@ -35,7 +34,7 @@ from tfhet.planes.key import key_from
 
 SERVER = "tfhet.planes.feed.server"
 MOST_UNKNOWN = 64
-"""Maximum number of connections at a time that have not proved the key; the next ones wait in the listener's queue."""
+"""Maximum number of connections at a time that have not proved the key; beyond it the oldest is dropped."""
 MOST_TEXT = 20_000
 """Characters of an error that a reader gets."""
 _LOOK_S = 0.05
@@ -150,23 +149,27 @@ class Server:
         return self._productions[want.source]
 
     def _listen(self) -> None:
-        unknown = threading.Semaphore(MOST_UNKNOWN)
+        unknown: collections.deque[socket.socket] = collections.deque()
         while True:
-            unknown.acquire()
             try:
                 end, _ = self._listener.accept()
             except OSError:
                 return
+            unknown.append(end)
+            if len(unknown) > MOST_UNKNOWN:
+                with contextlib.suppress(OSError, IndexError):
+                    unknown.popleft().shutdown(socket.SHUT_RDWR)  # its own thread closes it
             threading.Thread(target=self._admit, args=(end, unknown), name="feed-admit", daemon=True).start()
 
-    def _admit(self, end: socket.socket, unknown: threading.Semaphore) -> None:
+    def _admit(self, end: socket.socket, unknown: collections.deque[socket.socket]) -> None:
         client = None
         try:
             client = _Client(FeedConnection.admit(end, *self._given), self._wishes)
-        except (OSError, TfhetError, ssl.SSLError):
+        except (OSError, TfhetError):
             end.close()
         finally:
-            unknown.release()
+            with contextlib.suppress(ValueError):  # it was dropped
+                unknown.remove(end)
         if client is not None:
             self._clients.add(client)
             client.receive()
