@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from tfhet.cluster import free_ports
@@ -46,6 +47,31 @@ def test_a_script_for_torchrun_comes_to_the_same_weights_without_a_change(simula
     assert {each for _, each, _ in found} == weights
     assert {launched for _, _, launched in found} == {"True"}
     assert [path.name for path in run.hosts.glob("*/model/*")] == ["snapshot.pt"], "rank 0's"
+
+
+def test_pictures_that_any_python_prepares_on_a_data_host_train_it_alike_on_all_ranks(simulated, repository):
+    script = repository / "examples" / "torch-feed" / "train.py"
+    words = ("--data_plane", "feed", "--data_host_processes", 2, "--train_script", script, "--epochs", 2)
+    run = simulated(*TORCH, *words, data=1, ranks=2, channels={})
+    assert run.summary.exit_code == 0, run.summary.cause
+    found = run.found(r"rank=(\d) steps=(\d+) weights=(\w+)")
+    assert sorted(rank for rank, _, _ in found) == ["0", "1"]
+    assert {steps for _, steps, _ in found} == {str(2 * (-(-1437 // 32) // 2))}
+    assert len({weights for _, _, weights in found}) == 1
+    assert [(epoch["repeated"], epoch["expected"]) for epoch in run.summary.epochs] == [(0, 1437)] * 2
+    assert not any("tensorflow" in line.lower() for line in run.lines), "none of its processes loads it"
+
+
+def test_tensors_of_a_loader_share_the_memory_of_what_came():
+    import torch
+
+    import tfhet.torch
+
+    array = np.arange(6, dtype=np.float32)
+    made = tfhet.torch.tensors({"x": (array, ["a"]), "n": 3, "text": np.array(["b"])})
+    array[0] = 7
+    assert isinstance(made["x"][0], torch.Tensor) and made["x"][0][0] == 7
+    assert made["x"][1] == ["a"] and made["n"] == 3 and made["text"].tolist() == ["b"]
 
 
 @pytest.mark.slow
