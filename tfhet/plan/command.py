@@ -71,13 +71,13 @@ def show(args: argparse.Namespace) -> Plan:
     from tfhet.profile import Profile
     from tfhet.record import Record, write_json
 
-    plane = planes.get(planes.PREFERRED[0])
     measured = MeasuredRun.read(latest_in(args.run_dir)) if args.run_dir else None
     path = args.profile or (measured.folder.profile_path if measured else None)
     if path is None or not path.is_file():
         hint = advice.profile_command(measured.folder, measured.run) if measured else advice.profile_command()
         raise UsageError(f"no profile of the pipeline{f' at {path}' if path else ''}; make one with: {hint}")
     profile = Profile.of(Record.read(path))
+    plane = planes.get(profile.plane)
     cheaper = advice.of_pipeline(profile)
     plan = plan_of(args, profile, plane, max((finding.saves_us for finding in cheaper), default=0.0), measured)
     findings = advice.of_plan(plan, cheaper)

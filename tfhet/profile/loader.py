@@ -21,12 +21,11 @@ from tfhet.errors import UsageError
 from tfhet.events import Event, Observer, ignore
 from tfhet.planes import Loader
 from tfhet.planes.feed import Over, Production, Shard, Wish, examples_in
-from tfhet.profile.result import Cost, Profile
+from tfhet.profile.result import PYTHON, Cost, Profile
 from tfhet.profile.rounds import Effort
 
 PROBE_CPU_S = 0.1
 """Minimum CPU time of the run that estimates the cost of an example, in seconds."""
-KIND = "Python"
 
 
 @dataclass
@@ -49,7 +48,7 @@ class _Prefix:
     def cost(self) -> Cost:
         sizes, dtype = _bytes_of(next(self.draw()))
         given = (self.name, tuple(self.cumulative_us))
-        return Cost(*given, (), round(sizes / self.examples), dtype, self.examples, KIND)
+        return Cost(*given, (), round(sizes / self.examples), dtype, self.examples, PYTHON)
 
 
 def measure_loader(loader: Loader, effort: Effort, *, observer: Observer = ignore, clock: Clock = SYSTEM) -> Profile:

@@ -9,6 +9,9 @@ from dataclasses import asdict, dataclass
 from tfhet.errors import DataError
 from tfhet.record import Figure, Record, from_json_object, median
 
+PYTHON = "Python"
+"""Kind of the parts of a loader."""
+
 
 @dataclass(frozen=True)
 class Cost:
@@ -39,6 +42,11 @@ class Profile:
     """Costs in order, at least one; the source comes first."""
     examples: int = 0
     """Number of examples in each run."""
+
+    @property
+    def plane(self) -> str:
+        """Name of the data plane that serves such a pipeline."""
+        return "feed" if self.costs[0].kind == PYTHON else "tf_service"
 
     @property
     def whole_us(self) -> float:

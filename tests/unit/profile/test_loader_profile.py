@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tfhet
+from tfhet import advice
 from tfhet.errors import UsageError
 from tfhet.plan.workload import PipelineCost
 from tfhet.profile.handed_over import measure_target
@@ -86,6 +87,9 @@ def test_each_transform_has_its_share_and_the_dataset_keeps_its_own():
     assert found.costs[1].bytes_per_example == 16 * 4 + 8
     assert found.costs[-1].examples == 4 and found.costs[-1].bytes_per_example == 16 * 8 + 8
     assert len(Pictures.transform.transforms) == 2
+    assert found.plane == "feed"
+    (advised,) = advice.of_pipeline(found)
+    assert advised.kind == "dominant_python" and "'Blur' is" in advised.clause
     (cut,) = PipelineCost.of(found).cuts
     assert cut.remote_us.value == pytest.approx(found.whole_us)
 
