@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmarks.chaos.schedule import DISK, Aim
+from benchmarks.chaos.schedule import DISK, SERVERS, Aim
 from tfhet.simulate import Fault
 from tfhet.simulate.fault import CUTS
 
@@ -48,7 +48,7 @@ def _alone(fault: Fault, aim: Aim, silent_s: float, silent: set[str]) -> frozens
     if (fault.kind == "oom" and fault.process != "script") or (fault.kind in DISK and not is_data):
         # A server without memory or disk may refuse a request, which is an error of the rank's.
         return frozenset({GOES_ON, FAILURE})
-    if fault.kind == "kill" and fault.process in ("worker", "dispatcher") and fault.since == "start":
+    if fault.kind == "kill" and fault.process in SERVERS and fault.since == "start":
         return frozenset({GOES_ON, FAILURE, NEVER_JOINED})  # one that was never ready is not started again
     if fault.process == "script":
         return frozenset({GOES_ON if fault.kind == "hang" and fault.for_s is not None else FAILURE})

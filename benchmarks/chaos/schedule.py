@@ -42,6 +42,22 @@ WEIGHTS = {
     ("stranger", ""): 4,
 }
 """Relative frequency of a fault, by kind and process."""
+OF_PLANES = {
+    "tf_service": WEIGHTS,
+    "feed": {
+        ("kill", "feed"): 10,
+        ("hang", "feed"): 7,
+        **{
+            what: weight
+            for what, weight in WEIGHTS.items()
+            if what[1] not in ("worker", "dispatcher")
+            and what[0] not in ("half-checkpoint", "second-job", "same-base", "clock")
+        },
+    },
+}
+"""The same by the data plane of the job. The feed's script has no checkpoint, and ends as it is when it is stopped."""
+SERVERS = ("worker", "dispatcher", "feed")
+"""Kinds of processes that serve."""
 NETWORK_WEIGHTS = {("partition", "group"): 4, ("loss", ""): 3, ("delay", ""): 3, ("rate", ""): 3}
 """More faults, for hosts that have networks of their own."""
 AMOUNTS = {"loss": (0.005, 0.03), "delay": (0.01, 0.1), "rate": (20e6, 200e6), "slow-dns": (0.2, 1.0)}
@@ -76,6 +92,8 @@ class Aim:
     on_data_loss: str = "stop"
     built_in: bool = True
     """Whether the built-in trainer runs, which can train without a data host."""
+    plane: str = "tf_service"
+    """Name of the data plane."""
     data_group: str = ""
     """Name of the data group, where hosts have networks that faults can change; "" elsewhere."""
 
@@ -128,14 +146,13 @@ class Aim:
 def schedule(seed: int, aim: Aim, length_s: float) -> tuple[Fault, ...]:
     """One to three faults, each within `length_s` of its moment. The same for the same arguments."""
     draw = random.Random(f"chaos/{seed}")
-    weights = WEIGHTS | (NETWORK_WEIGHTS if aim.data_group else {})
+    weights = OF_PLANES[aim.plane] | (NETWORK_WEIGHTS if aim.data_group else {})
     if aim.data_group:  # in a container, the witness writes to the disk that would be full
         weights = {what: weight for what, weight in weights.items() if what[0] not in DISK}
     possible = {
         what: weight
         for what, weight in weights.items()
-        if (aim.serving or what[1] not in ("worker", "dispatcher"))
-        and (len(aim.hosts) > 1 or what[0] not in (*CUTS, "late-join"))
+        if (aim.serving or what[1] not in SERVERS) and (len(aim.hosts) > 1 or what[0] not in (*CUTS, "late-join"))
     }
     (count,) = draw.choices((1, 2, 3), (3, 4, 3))
     drawn = draw.choices(list(possible), list(possible.values()), k=count)
@@ -146,7 +163,7 @@ def _fault(draw: random.Random, kind: str, process: str, aim: Aim, length_s: flo
     host, rank = "", None
     if process == "script":
         rank = draw.randrange(aim.ranks)
-    elif process == "worker":
+    elif process in ("worker", "feed"):
         host = draw.choice(aim.serving)
     elif process == "group":
         process, host = "", aim.data_group
@@ -169,7 +186,7 @@ def _fault(draw: random.Random, kind: str, process: str, aim: Aim, length_s: flo
         shortest_s, longest_s = (aim.lease_s * share for share in SILENCES)
         harmless = kind not in (*CUTS, "hang")
         for_s = round(draw.uniform(0.4, length_s) if harmless else draw.uniform(shortest_s, longest_s), 1)
-    elif (kind, process) in (("kill", "worker"), ("stranger", "")) and draw.random() < 0.3:
+    elif (kind, process) in (("kill", "worker"), ("kill", "feed"), ("stranger", "")) and draw.random() < 0.3:
         every_s = round(draw.uniform(5.0, 8.0), 1)
     return Fault(kind, process, host, rank, after_s, every_s, for_s, _amount(draw, kind), since)
 
@@ -177,7 +194,7 @@ def _fault(draw: random.Random, kind: str, process: str, aim: Aim, length_s: flo
 def _moment(draw: random.Random, kind: str, process: str, host: str) -> str:
     """The moment from which a fault counts: one at which it is known what the job may do."""
     possible = dict(MOMENTS)
-    serves = process in ("worker", "dispatcher")
+    serves = process in SERVERS
     if kind in (*ONCE, *DISK):
         return "steps"
     if kind in WHILE_TRAINING or process == "script" or (kind == "hang" and serves):

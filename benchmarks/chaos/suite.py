@@ -39,6 +39,7 @@ from tfhet.launch.settings import LaunchSettings
 from tfhet.record import Figure, Record, RunFolder, RunSummary
 from tfhet.simulate import ClusterFile, Fault
 
+FEED_WITNESS = "benchmarks/job_scripts/feed_witness.py"
 LENGTH_S = 5.0
 """Faults come within so long: about as long as a job trains."""
 MAX_RUN_S = 100.0
@@ -47,8 +48,14 @@ NONE_WHOLE = re.compile(r"none of the \d+ checkpoints in \S+ is whole")
 """What a job says that has lost its only checkpoint."""
 
 
-def arguments(ranks: int) -> list[str]:
+def arguments(ranks: int, plane: str) -> list[str]:
     """The job: about 5 s of training, where nothing disturbs it."""
+    if plane == "feed":
+        return [
+            *f"--data_plane feed --data_host_processes 2 --batch_size {GLOBAL_BATCH // ranks} --step_ms 50".split(),
+            *f"--epochs {EPOCHS} --lease_s {LEASE_S:g} --ready_timeout_s {READY_S:g}".split(),
+            *f"--train_script {FEED_WITNESS}".split(),
+        ]
     return [
         *f"--model emulated --step_ms 50 --batch_size {GLOBAL_BATCH // ranks} --epochs {EPOCHS} --shuffle 0".split(),
         *f"--chain none --validation none --export false --lease_s {LEASE_S:g}".split(),
@@ -66,6 +73,8 @@ class Planned:
     """Kind of hosts."""
     busy: bool = False
     """Whether another process keeps the CPUs busy."""
+    plane: str = "tf_service"
+    """Data plane of the job."""
 
     @property
     def cluster(self) -> ClusterFile:
@@ -85,10 +94,10 @@ class Planned:
     def run(self, launcher: Path, place: Path) -> ChaosOutcome:
         """Runs it in `place`, which must be new."""
         cluster, networks = self.cluster, self.hosts == "namespace"
-        command = [str(launcher), *arguments(Aim.of(cluster, LaunchSettings()).ranks)]
+        command = [str(launcher), *arguments(Aim.of(cluster, LaunchSettings()).ranks, self.plane)]
         settings, _ = LaunchSettings.parse([*cluster.arguments(), *command[1:]])
-        # The script with the witness is the built-in one.
-        aim = replace(Aim.of(cluster, settings, networks=networks), built_in=True)
+        # The script with the witness is the built-in one; that of the feed can do without a data host, too.
+        aim = replace(Aim.of(cluster, settings, networks=networks), built_in=True, plane=self.plane, data_workers=1)
         how: dict[str, Any] = {"hosts": self.hosts, "start": "alone" if networks else "ranks", "max_run_s": MAX_RUN_S}
         faults, before = self.faults(aim), Before.now()
         job = ObservedJob(cluster, command, place, faults=faults, **how)
@@ -97,7 +106,7 @@ class Planned:
         outcome = replace(outcome, left=before.left_by(job, gone))
         if outcome.kind == GOES_ON:
             return replace(outcome, verdict=verdict([job.folder.path], EPOCHS))
-        if outcome.kind != STOP:
+        if outcome.kind != STOP or self.plane == "feed":
             return outcome
         (place / "resumed").mkdir()
         (place / "resumed" / "checkpoints").symlink_to(job.checkpoints)
@@ -127,7 +136,7 @@ def _outcome(
         hosts={place: job.named(place)[0].name for place in aim.hosts},
         odd=tuple(not_refused(events)),
         has_begun=any(e["event"] == "training.started" for e in events),
-        conditions={"hosts": planned.hosts, "busy": planned.busy},
+        conditions={"hosts": planned.hosts, "busy": planned.busy, "plane": planned.plane},
     )
 
 
@@ -143,6 +152,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
         help="namespace: containers, whose networks are harmed, too (needs root); default %(default)s",
     )
     add("--busy", action="store_true", help="another process keeps all CPUs busy meanwhile")
+    add("--plane", choices=("tf_service", "feed"), default="tf_service", help="of the jobs; default %(default)s")
     add("--more", action="store_true", help="run what the record of --json lacks or saw broken, and add it")
     add("--launcher", type=Path, default=Path("scripts/launcher.py"), help="default %(default)s")
     add("--folder", type=Path, metavar="DIR", help="keep the runs that broke a promise here")
@@ -153,7 +163,9 @@ def _planned(options: argparse.Namespace) -> list[Planned]:
     if seeds < 0 or not (seeds or options.regressions):
         raise UsageError(f"--seeds {seeds}: give at least 1")
     names = [*(REGRESSIONS if options.regressions else ()), *range(options.first, options.first + seeds)]
-    return [Planned(name, options.hosts, options.busy) for name in names]
+    if options.regressions and options.plane != "tf_service":
+        raise UsageError("--regressions are of jobs with tf_service")
+    return [Planned(name, options.hosts, options.busy, options.plane) for name in names]
 
 
 def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]) -> Record:
@@ -164,11 +176,11 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
     planned, record = _planned(options), Record.of("chaos", {}, details={"schedules": [], "commands": []})
     if options.more and options.json.exists():
         record = Record.read(options.json)
-    again = {(each.name, each.hosts, each.busy) for each in planned}
+    again = {(each.name, each.hosts, each.busy, each.plane) for each in planned}
     schedules = [job for job in record.details["schedules"] if not (job["breaches"] and _condition(job) in again)]
     commands = [*record.details["commands"], list(command)]
     done = set(map(_condition, schedules))
-    left = [each for each in planned if (each.name, each.hosts, each.busy) not in done]
+    left = [each for each in planned if (each.name, each.hosts, each.busy, each.plane) not in done]
     with new_place("chaos") as place, busy_cpus() if options.busy else contextlib.nullcontext():
         for index, each in enumerate(left):
             outcome = each.run(options.launcher, place / str(each.name))
@@ -185,7 +197,7 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
 
 def _condition(job: Mapping[str, Any]) -> tuple[Any, ...]:
     """Which schedule of a record it is, and under what it ran."""
-    return job["seed"], job["hosts"], job["busy"]
+    return job["seed"], job["hosts"], job["busy"], job.get("plane", "tf_service")
 
 
 def _record(schedules: Sequence[Mapping[str, Any]], commands: Sequence[Any], command: Sequence[str]) -> Record:

@@ -85,3 +85,11 @@ def test_without_a_data_service_and_others_nothing_is_aimed_at_them():
     drawn = [fault for seed in range(200) for fault in schedule(seed, ALONE, 8.0)]
     assert not {"worker", "dispatcher"} & {fault.process for fault in drawn}
     assert not {"partition", "late-join"} & {fault.kind for fault in drawn}
+
+
+def test_a_job_with_a_feed_gets_faults_of_its_own_processes():
+    aim = Aim(data_hosts=2, dnn_hosts=2, ranks=2, plane="feed")
+    drawn = {(fault.kind, fault.process) for seed in range(300) for fault in schedule(seed, aim, 5.0)}
+    assert {("kill", "feed"), ("hang", "feed"), ("kill", "host")} <= drawn
+    assert not {process for _, process in drawn} & {"worker", "dispatcher"}
+    assert "half-checkpoint" not in {kind for kind, _ in drawn}

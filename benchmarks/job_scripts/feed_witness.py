@@ -1,0 +1,67 @@
+"""A script that reads the digits from a feed, with a witness: what each rank trained on, for `benchmarks.judge`.
+
+The logs are those of `witness_train.py`. The data hosts read the TFRecord files; the ranks load no TensorFlow.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import tfhet
+from tfhet.cluster import environment
+from tfhet.strategies import JobContext
+
+
+class Digits:
+    """A map-style dataset of all examples of a channel: pixels, uint8 [bytes], and label, int64."""
+
+    def __init__(self, channel: str):
+        import tensorflow as tf
+
+        features = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
+        files = sorted(str(path) for path in Path(channel).glob("*.tfrecord*"))
+        parsed = [tf.io.parse_single_example(record, features) for record in tf.data.TFRecordDataset(files)]
+        self.examples = [(np.frombuffer(one["image"].numpy(), np.uint8), one["label"].numpy()) for one in parsed]
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    def __getitem__(self, index: int) -> tuple[np.ndarray, np.int64]:
+        return self.examples[index]
+
+
+def make_digits(shard: Any, channel: str) -> Digits:
+    """What the feed serves."""
+    return Digits(channel)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--batch_size", type=int, required=True)
+    parser.add_argument("--epochs", type=int, required=True)
+    parser.add_argument("--step_ms", type=float, required=True)
+    args = parser.parse_args()
+    env, job = environment(), JobContext.from_env(environment())
+    folder = Path(env.get("TFHET_WITNESS") or Path(env["SM_OUTPUT_DATA_DIR"]) / "witness")
+    folder.mkdir(parents=True, exist_ok=True)
+    log = os.open(folder / f"{job.rank}.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    channel = {"channel": env["SM_CHANNEL_TRAINING"]}
+    loader = tfhet.batches(make_digits, arguments=channel, batch_size=args.batch_size, shuffle=True)
+    for epoch in range(args.epochs):
+        for images, labels in loader:
+            pairs = zip(images, labels, strict=True)
+            content = [hashlib.sha256(one.tobytes() + label.tobytes()).hexdigest()[:16] for one, label in pairs]
+            time.sleep(1e-3 * args.step_ms)
+            os.write(log, (json.dumps({"epoch": epoch, "content": content}) + "\n").encode())
+
+
+if __name__ == "__main__":
+    main()
