@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 import numpy as np
-from scipy.ndimage import gaussian_filter
+from scipy.ndimage import gaussian_filter  # type: ignore[import-untyped]
 
 import tfhet
 

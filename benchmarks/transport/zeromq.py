@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import threading
 from itertools import cycle
+from typing import Any
 
 from benchmarks.transport.end import sends
 from benchmarks.transport.raw_socket import WAIT_S, contents
@@ -19,7 +20,7 @@ def send(size: int) -> End:
     """Listens at the `port` that it tells."""
     import zmq
 
-    router = zmq.Context.instance().socket(zmq.ROUTER)
+    router: Any = zmq.Context.instance().socket(zmq.ROUTER)
     router.setsockopt(zmq.SNDHWM, MOST_HELD)
     router.setsockopt(zmq.ROUTER_MANDATORY, 1)  # else what finds no room is dropped
     port = router.bind_to_random_port("tcp://127.0.0.1")
@@ -39,7 +40,7 @@ def receive(port: int, size: int) -> End:
     """Takes batches without a copy of its own: in the memory in which ZeroMQ received them."""
     import zmq
 
-    dealer = zmq.Context.instance().socket(zmq.DEALER)
+    dealer: Any = zmq.Context.instance().socket(zmq.DEALER)
     dealer.setsockopt(zmq.RCVHWM, MOST_HELD)
     dealer.setsockopt(zmq.RCVTIMEO, int(1e3 * WAIT_S))
     dealer.connect(f"tcp://127.0.0.1:{port}")
