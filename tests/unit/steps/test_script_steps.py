@@ -58,7 +58,7 @@ class Played:
 
 @pytest.fixture
 def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ScriptSteps:
-    monkeypatch.setattr(room, "NotedDataset", Played)
+    monkeypatch.setattr("tfhet.steps.noted.NotedDataset", Played)
     folders = {"record_dir": str(tmp_path / "record"), "timeline_dir": str(tmp_path / "record" / "timeline")}
     made = ScriptSteps(JobContext(**{**vars(JOB), **folders}), Sent(), FakeClock(100.0))
     monkeypatch.setattr(ScriptSteps, "_of_process", made)
@@ -159,7 +159,7 @@ def test_the_record_says_why_a_plain_data_set_is_not_counted(steps, tmp_path):
 def test_without_a_compiler_a_pipeline_keeps_its_stages_and_the_record_says_what_is_lacking(
     steps, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(room.native, "ops", lambda name: None)
+    monkeypatch.setattr("tfhet.native.ops", lambda name: None)
     assert not steps.takes_ids(True)
     steps.watch(tf.data.Dataset.range(3), pipeline=pipeline())
     play(steps, *epoch(100.0))

@@ -6,7 +6,7 @@
     reader.close()
 
 Each server has at most `ahead` batches of a rank in work or on the way: one that is slow holds up nothing but its own.
-What a lost server was asked for is asked of another one. Nothing here needs TensorFlow.
+What a lost server was asked for is asked of another one.
 """
 
 from __future__ import annotations
@@ -273,8 +273,7 @@ class FeedReader:
             ask = (int(header["index"]), int(header["number"]), bool(header["is_rest"]))
             epoch = int(header["epoch"])
             value = unpacked(header["tree"], memory) if kind == "batch" else {}
-            batches = int(header["batches"]) if kind == "over" else 0
-            again = int(header["again"]) if kind == "batch" else 0
+            batches, again = int(header.get("batches", 0)), int(header.get("again", 0))
         except (KeyError, TypeError, ValueError) as error:
             raise FrameError(f"an answer that cannot be read: {error}") from None
         with self._changed:
