@@ -16,7 +16,7 @@ from tfhet.simulate import simulate
 from tfhet.simulate.submission import of_job
 from tfhet.submit import read
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.matrix, pytest.mark.timeout(400)]
 
 JOB = """\
 name: alike

@@ -6,7 +6,7 @@ import pytest
 
 from tfhet.simulate import GroupFile
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.matrix, pytest.mark.timeout(300)]
 TWO_HOSTS = {"dnn_group": GroupFile(hosts=2, ranks=2)}
 JOBS = {
     "multi_worker": ("multi_worker_fit", TWO_HOSTS, 1, ()),

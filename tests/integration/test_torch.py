@@ -87,6 +87,7 @@ def test_batches_of_distribute_train_it_as_many_on_every_rank(simulated, script,
 
 
 @pytest.mark.slow
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("how", "faults", "code", "cause"),
     [
