@@ -20,7 +20,7 @@ from tfhet.planes.feed.connection import FeedConnection
 from tfhet.planes.feed.frame import LENGTHS
 from tfhet.planes.feed.server import MOST_UNKNOWN
 
-INPUTS = 5_000 if FULL else 150
+INPUTS = 1_500 if FULL else 150
 
 
 class Numbers:
