@@ -191,6 +191,7 @@ def options(tmp_path: Path, **given) -> argparse.Namespace:
     launcher = tmp_path / "launcher.py"
     launcher.touch()
     usual = {"seeds": 2, "first": 5, "regressions": False, "hosts": "process", "busy": False, "more": False}
+    usual["plane"] = "tf_service"
     return argparse.Namespace(**{**usual, "launcher": launcher, "folder": None, "json": None, **given})
 
 
