@@ -123,6 +123,22 @@ def test_a_member_that_sends_rubbish_ends_its_connection_alone(served):
     assert served.serves()
 
 
+def test_a_stranger_that_sends_a_byte_now_and_then_has_no_more_time_than_others(served, monkeypatch):
+    monkeypatch.setattr("tfhet.planes.feed.connection.PROOF_S", 0.5)
+    with socket.create_connection(("127.0.0.1", served.port), timeout=10) as end:
+        assert len(end.recv(32, socket.MSG_WAITALL)) == 32
+        for _ in range(40):  # 4 s, and each byte within the limit
+            with contextlib.suppress(OSError):
+                end.sendall(b"x")
+            end.settimeout(0.1)
+            with contextlib.suppress(TimeoutError):
+                with contextlib.suppress(ConnectionResetError):
+                    assert end.recv(1) == b""
+                break
+        else:
+            pytest.fail("it was heard for 4 s, of a limit of 0.5 s")
+
+
 def test_connections_that_prove_nothing_hold_up_no_reader_and_the_oldest_are_dropped(served):
     held = [socket.create_connection(("127.0.0.1", served.port), timeout=10) for _ in range(MOST_UNKNOWN + 20)]
     try:

@@ -26,6 +26,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tfhet.clock import SYSTEM
 from tfhet.errors import TfhetError, UsageError
 from tfhet.planes.feed.frame import LENGTHS, MOST_HEADER, FrameError, header_of, joined
 
@@ -54,12 +55,13 @@ class FeedConnection:
         end = socket.create_connection((host.strip("[]"), int(port)), timeout=limit_s)
         try:
             _prepare(end)
-            theirs = _exactly(end, BYTES)
+            until_s = SYSTEM.monotonic() + limit_s
+            theirs = _proved(end, BYTES, until_s)
             mine = secrets.token_bytes(BYTES)
             parts = (bytes(theirs), mine, address.encode())
             end.sendall(mine + _proof(key, b"feed reader", *parts))
             try:
-                answer = _exactly(end, BYTES)
+                answer = _proved(end, BYTES, until_s)
             except ConnectionError:
                 raise Stranger(f"{address} hung up on the proof of the job's key") from None
             if not hmac.compare_digest(answer, _proof(key, b"feed server", *parts)):
@@ -72,11 +74,12 @@ class FeedConnection:
     @classmethod
     def admit(cls, end: socket.socket, address: str, key: bytes, encrypted: bool) -> FeedConnection:
         """The server's side. Raises Stranger, OSError, ssl.SSLError; the caller closes `end` then."""
+        until_s = SYSTEM.monotonic() + PROOF_S
         end.settimeout(PROOF_S)
         _prepare(end)
         mine = secrets.token_bytes(BYTES)
         end.sendall(mine)
-        theirs, proof = _exactly(end, BYTES), _exactly(end, BYTES)
+        theirs, proof = _proved(end, BYTES, until_s), _proved(end, BYTES, until_s)
         parts = (mine, bytes(theirs), address.encode())
         if not hmac.compare_digest(proof, _proof(key, b"feed reader", *parts)):
             raise Stranger("a connection without the job's key")
@@ -135,6 +138,20 @@ def _prepare(end: socket.socket) -> None:
 
 def _proof(key: bytes, *parts: bytes) -> bytes:
     return hmac.new(key, b"\0".join((b"tfhet", *parts)), hashlib.sha256).digest()
+
+
+def _proved(end: socket.socket, size: int, until_s: float) -> bytearray:
+    """The next bytes of a handshake. Raises TimeoutError when they are not all there at `until_s` on the clock, however
+    slowly they come."""
+    found = bytearray()
+    while len(found) < size:
+        end.settimeout(max(1e-3, until_s - SYSTEM.monotonic()))
+        got = end.recv(size - len(found))
+        if not got:
+            raise ConnectionError("the other side has closed the connection")
+        found += got
+    end.settimeout(max(1e-3, until_s - SYSTEM.monotonic()))  # for what follows
+    return found
 
 
 def _exactly(end: socket.socket | _Tls, size: int) -> bytearray:

@@ -61,12 +61,16 @@ class Loader:
         self._job, self._training, self._ahead = job, training, ahead
         self._convert, self._allocate = convert, allocate
         self._epoch, self._taken = 0, frozenset[tuple[int, int]]()
+        self._has_begun = False
+        """Whether an iteration has begun `_epoch`, and has not come to its end."""
         self._says_examples = True
 
     def __iter__(self) -> Iterator[Any]:
         """An epoch, from its beginning or, the first time after `load_state_dict`, from where that stood."""
+        if self._has_begun:  # the last iteration was left early, as by break
+            self._epoch, self._taken = self._epoch + 1, frozenset()
         epoch, taken, noted = self._epoch, self._taken, self._noted
-        self._taken = frozenset()
+        self._taken, self._has_begun = frozenset(), True
         received = self._reader.epoch(epoch, taken, goes_on=self._training)
         for index in itertools.count():
             asked_s = SYSTEM.monotonic()
@@ -83,7 +87,7 @@ class Loader:
             del found
             yield batch
             del batch  # else its memory could not be used for the next one
-        self._epoch = epoch + 1
+        self._epoch, self._has_begun = epoch + 1, False
         if noted is not None:
             noted.add(Note(asked_s, now_s, None, index))
 
@@ -99,7 +103,7 @@ class Loader:
         """Has the next iteration read that epoch; by default each one reads the next. Raises UsageError below 0."""
         if epoch < 0:
             raise UsageError(f"an epoch is 0 or more, not {epoch}")
-        self._epoch, self._taken = epoch, frozenset()
+        self._epoch, self._taken, self._has_begun = epoch, frozenset(), False
 
     def state_dict(self) -> dict[str, Any]:
         """Where this rank stands, in JSON values: the epoch, and what it has delivered of it. Each rank has its own."""
@@ -122,7 +126,7 @@ class Loader:
                 f"the state is of rank {own[0]} of {own[1]} reading {own[2]}; this is rank {job.rank} of {job.size} "
                 f"reading {self.source}: epochs begin anew with another number of ranks (set_epoch)"
             )
-        self._epoch, self._taken = epoch, taken
+        self._epoch, self._taken, self._has_begun = epoch, taken, False
 
     @property
     def counts(self) -> dict[str, int]:

@@ -186,7 +186,7 @@ def _text_of(error: BaseException) -> str:
     return "".join(traceback.format_exception(type(error), error, trace)).rstrip()
 
 
-def _report(stop: threading.Event, server: Server) -> None:
+def _report(stop: threading.Event) -> None:
     channel = inherited(environment())
     while not stop.wait(1.0):
         channel.send(messages.to_json(messages.Alive()))
@@ -209,7 +209,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     family = socket.AF_INET6 if ":" in args.listen else socket.AF_INET
     listener = socket.create_server((args.listen, args.port), family=family, backlog=256)
     server = Server(listener, args.address, key, args.encrypted)
-    threading.Thread(target=_report, args=(stop, server), name="feed-report", daemon=True).start()
+    threading.Thread(target=_report, args=(stop,), name="feed-report", daemon=True).start()
     if args.gives_way:
         os.nice(19)
     channel.send(messages.to_json(messages.Ready(args.port)), limit_s=5.0)

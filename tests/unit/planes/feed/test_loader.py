@@ -94,6 +94,20 @@ def test_it_goes_on_where_its_state_stood(served):
     again.close()
 
 
+def test_an_iteration_that_is_left_early_is_followed_by_the_next_epoch(served):
+    for job in (ALONE, served()):
+        loader = tfhet.batches(fifty, batch_size=8, shuffle=True, job=job)
+        order = dict.fromkeys(range(3))
+        for epoch in order:
+            for _, labels in loader:
+                order[epoch] = tuple(labels.tolist())
+                assert loader.state_dict()["epoch"] == epoch
+                break
+        assert len(set(order.values())) == 3
+        assert sorted(int(one) for _, labels in loader for one in labels) == list(range(50))
+        loader.close()
+
+
 def test_an_iterable_is_read_to_its_end_and_has_no_length(served):
     for job in (ALONE, served()):
         loader = tfhet.batches(numbers, arguments={"until": 13}, job=job)
