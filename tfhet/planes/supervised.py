@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import collections
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tfhet.clock import SYSTEM
-from tfhet.errors import JobFailed
+from tfhet.errors import JobFailed, NotReady
 from tfhet.messages import Channel, MessageError, rank
 from tfhet.messages import server as messages
 from tfhet.process import Child, OnLine, describe_exit
@@ -185,3 +185,37 @@ class Supervised:
             self._serves = True
             self.ready.set()
         self.observe(report)
+
+
+async def first_failure(servers: Iterable[Supervised]) -> JobFailed:
+    """Returns once one of them, at least one, can no longer be kept alive."""
+    waits = {asyncio.create_task(server.failure()) for server in servers}
+    try:
+        done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in waits:
+            task.cancel()
+    return done.pop().result()
+
+
+async def _each_ready(servers: Iterable[Supervised]) -> None:
+    for server in servers:
+        await server.ready.wait()
+
+
+async def all_ready(servers: Sequence[Supervised], among: Iterable[Supervised], deadline_s: float) -> None:
+    """Returns once all of `servers` serve. Raises NotReady after `deadline_s` seconds, and JobFailed when one `among`
+    others fails meanwhile."""
+    failed: asyncio.Future[Any] = asyncio.create_task(first_failure(among))
+    ready: asyncio.Future[Any] = asyncio.create_task(_each_ready(servers))
+    try:
+        done, _ = await asyncio.wait({ready, failed}, timeout=deadline_s, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        ready.cancel()
+        failed.cancel()
+    if failed in done:
+        raise failed.result()
+    if ready not in done:
+        late = [server for server in servers if not server.ready.is_set()]
+        names = ", ".join(server.name for server in late)
+        raise NotReady(f"{late[0].host}: {names} did not serve within {deadline_s:g} s")

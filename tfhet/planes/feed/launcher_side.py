@@ -10,14 +10,14 @@ from dataclasses import replace
 from typing import Any
 
 from tfhet.cluster import Place, claim, without_secrets
-from tfhet.deadline import Deadline, in_thread
-from tfhet.errors import NotReady, shown
+from tfhet.deadline import in_thread
+from tfhet.errors import shown
 from tfhet.messages import RestartLine, link, rank
 from tfhet.planes.feed.order import is_address
 from tfhet.planes.feed.settings import FeedSettings
 from tfhet.planes.plane import LauncherSide, Outlets
 from tfhet.planes.privileges import give_up_capabilities
-from tfhet.planes.supervised import Died, Happening, RestartPolicy, Supervised
+from tfhet.planes.supervised import Died, Happening, RestartPolicy, Supervised, all_ready, first_failure
 from tfhet.telemetry import UP, Metric
 
 SERVER = "tfhet.planes.feed.server"
@@ -63,9 +63,10 @@ class FeedLauncherSide(LauncherSide):
             command += ["--encrypted"] * self._settings.data_plane_encryption
             command += ["--gives_way"] * (place.rank is not None)  # to the training, beside which it runs
             self._start(f"feed-{index}", command, env)
-        await self._all_ready()
+        servers = list(self._servers.values())
+        await all_ready(servers, servers, self._outlets.ready_timeout_s)
         self._outlets.report(link.PlaneReport({"event": "serving", "host": place.host, "servers": where}))
-        raise (await self._first_failure())
+        raise await first_failure(servers)
 
     def _start(self, name: str, command: Sequence[str], env: Mapping[str, str]) -> None:
         def observe(happening: Happening) -> None:
@@ -77,33 +78,6 @@ class FeedLauncherSide(LauncherSide):
         policy = replace(RestartPolicy(), silence_s=SILENCE_S)
         given = (name, self._place.host, command, env, self._outlets.say, observe, policy)
         self._servers[name] = Supervised(*given, key=self._outlets.key, before_exec=give_up_capabilities)
-
-    async def _all_ready(self) -> None:
-        """Raises NotReady at the deadline, and JobFailed for a process that ends before it serves."""
-        failed: asyncio.Future[Any] = asyncio.create_task(self._first_failure())
-        ready: asyncio.Future[Any] = asyncio.gather(*(server.ready.wait() for server in self._servers.values()))
-        try:
-            async with Deadline(self._outlets.ready_timeout_s):
-                await asyncio.wait({failed, ready}, return_when=asyncio.FIRST_COMPLETED)
-        except asyncio.TimeoutError:
-            late = [name for name, server in self._servers.items() if not server.ready.is_set()]
-            limit_s = self._outlets.ready_timeout_s
-            raise NotReady(f"{self._place.host}: {', '.join(late)} did not serve within {limit_s:g} s") from None
-        finally:
-            is_failed = failed.done() and not failed.cancelled()
-            failed.cancel()
-            ready.cancel()
-        if is_failed:
-            raise failed.result()
-
-    async def _first_failure(self) -> Exception:
-        waits = {asyncio.create_task(server.failure()) for server in self._servers.values()}
-        try:
-            done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in waits:
-                task.cancel()
-        return done.pop().result()
 
     async def stop(self, grace_s: float) -> None:
         await asyncio.gather(*(server.stop(grace_s) for server in self._servers.values()))

@@ -11,14 +11,13 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from tfhet.cluster import claim, without_secrets
-from tfhet.errors import JobFailed, NotReady
+from tfhet.errors import JobFailed
 from tfhet.messages import server as messages
 from tfhet.planes.cpus import confine, left_by, usable
 from tfhet.planes.privileges import give_up_capabilities
-from tfhet.planes.supervised import Happening, RestartPolicy, Supervised
+from tfhet.planes.supervised import Happening, RestartPolicy, Supervised, all_ready, first_failure
 from tfhet.planes.tensorflow_process import in_huge_pages
 from tfhet.process import OnLine
 
@@ -152,13 +151,7 @@ class Fleet:
         """Returns once a process of the fleet can no longer be kept alive."""
         while not self._servers:
             await asyncio.sleep(0.1)
-        waits = {asyncio.create_task(server.failure()) for server in self._servers.values()}
-        try:
-            done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in waits:
-                task.cancel()
-        return done.pop().result()
+        return await first_failure(self._servers.values())
 
     async def stop(self, grace_s: float = 2.0) -> None:
         """Ends all its processes, side by side."""
@@ -193,19 +186,4 @@ class Fleet:
         server = self._servers[name] = Supervised(*given, key=self.key, before_exec=give_up_capabilities)
 
     async def _wait_ready(self, names: Sequence[str], deadline_s: float) -> None:
-        failed: asyncio.Future[Any] = asyncio.create_task(self.failure())
-        ready: asyncio.Future[Any] = asyncio.create_task(self._all_ready(names))
-        try:
-            done, _ = await asyncio.wait({ready, failed}, timeout=deadline_s, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            ready.cancel()
-            failed.cancel()
-        if failed in done:
-            raise failed.result()
-        if ready not in done:
-            late = [name for name in names if not self._servers[name].ready.is_set()]
-            raise NotReady(f"{self.host}: {', '.join(late)} did not serve within {deadline_s:g} s")
-
-    async def _all_ready(self, names: Sequence[str]) -> None:
-        for name in names:
-            await self._servers[name].ready.wait()
+        await all_ready([self._servers[name] for name in names], self._servers.values(), deadline_s)
