@@ -6,6 +6,7 @@ from tfhet.cluster.address import (
     check_free,
     claim,
     free_ports,
+    is_address,
     is_loopback,
     keep_free,
     listening,

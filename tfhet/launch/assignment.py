@@ -67,7 +67,7 @@ class Assignment:
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """What this launcher says of itself when it joins."""
+        """Facts about this launcher, which it sends when it joins."""
         ports = [each.getsockname()[1] for each in self.held]
         return {"host": self.place.host, "ranks": self.place.size, "ports": ports}
 

@@ -1,4 +1,4 @@
-"""What a server may do that its launcher may, where that is root's (Linux): open files, listen at any port."""
+"""The capabilities that a server keeps where its launcher is root's (Linux): to open files, to listen at any port."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ _PADDING = bytes(ALIGNMENT)
 
 
 class FrameError(DataError):
-    """What came is no frame of this version: the connection is of no use any more."""
+    """The bytes that came are no frame of this version: the connection is of no use any more."""
 
 
 def packed(value: Any) -> tuple[Any, list[memoryview]]:

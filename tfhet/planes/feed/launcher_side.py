@@ -9,11 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tfhet.cluster import Place, claim, without_secrets
+from tfhet.cluster import Place, claim, is_address, without_secrets
 from tfhet.deadline import in_thread
 from tfhet.errors import shown
 from tfhet.messages import RestartLine, link, rank
-from tfhet.planes.feed.order import is_address
 from tfhet.planes.feed.settings import FeedSettings
 from tfhet.planes.plane import LauncherSide, Outlets
 from tfhet.planes.privileges import give_up_capabilities

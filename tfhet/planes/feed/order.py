@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tfhet.cluster import is_address
 from tfhet.errors import ClusterError, DataError
 from tfhet.record import from_json_object
 
@@ -27,9 +28,3 @@ class Order:
         if not all(map(is_address, found.servers)):
             raise ClusterError(f"feed: order.servers must be a list of HOST:PORT, got {list(found.servers)!r}")
         return found
-
-
-def is_address(text: object) -> bool:
-    """Whether a text is HOST:PORT."""
-    host, _, port = text.rpartition(":") if isinstance(text, str) else ("", "", "")
-    return bool(host) and port.isascii() and port.isdigit() and len(port) <= 5 and 1 <= int(port) <= 65535

@@ -26,11 +26,11 @@ MOST = 1 << 53
 
 @dataclass(frozen=True)
 class Wish:
-    """What a reader asks for: one batch of a shard."""
+    """A request of a reader, for one batch of a shard."""
 
     shard: Shard
     number: int
-    """Of the batch in its shard, from 0."""
+    """Number of the batch in its shard, from 0."""
     first: int
     """The lowest number that this reader still needs of the shard."""
     ranks: int = 1

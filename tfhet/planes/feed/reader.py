@@ -46,7 +46,7 @@ class _Pass:
 
     share: Share
     in_use: list[int]
-    """Of each server, the batches in work, on the way, and ready."""
+    """Number of batches in work, on the way and ready, by server."""
     ready: deque[Received] = field(default_factory=deque)
 
 
@@ -114,7 +114,7 @@ class FeedReader:
             self._passes.pop(epoch, None)
 
     def taken(self, epoch: int) -> frozenset[Key]:
-        """What `epoch` has delivered of an epoch that is not over."""
+        """The batches that `epoch` has delivered of an epoch that is not over."""
         with self._changed:
             return frozenset(self._passes[epoch].share.taken) if epoch in self._passes else frozenset()
 

@@ -1,4 +1,4 @@
-"""What a reader of a feed gets: a batch, or the error that the user's code raised in place of it."""
+"""Deliveries of a feed to its reader: a batch, or the error that the user's code raised in place of it."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ Ask = tuple[int, int, bool]
 
 @dataclass(eq=False)
 class _Part:
-    """What a rank knows of one shard."""
+    """A shard, as far as a rank knows it."""
 
     server: int
     """The server that is asked for it."""
@@ -45,14 +45,14 @@ class Share:
     is_equal: bool = True
     """Whether all ranks get the same number of batches; otherwise none is left over."""
     taken: set[Key] = field(default_factory=set)
-    """What was delivered to the script, also in an earlier run."""
+    """Batches that were delivered to the script, also in an earlier run."""
 
     def __post_init__(self) -> None:
         self._parts = [_Part(index) for index in range(1 if self.is_map else self.servers)]
         self._again: list[Ask] = []
-        """What a lost server was asked for."""
+        """Batches that a lost server was asked for."""
         self._asked: dict[Ask, int] = {}
-        """What has been asked for and has not come, with the server."""
+        """Batches that have been asked for and have not come, with the server."""
         self._rest: list[Key] | None = None
         self._living = set(range(self.servers))
 
@@ -88,7 +88,7 @@ class Share:
         return self.is_map or self._parts[index].server == server
 
     def _rest_of_all(self) -> list[Key]:
-        """What this rank gets of the batches that fill no round, once all shards are over."""
+        """Share of this rank in the batches that fill no round, once all shards are over."""
         if self._rest is None:
             if not self._is_known:
                 return []
@@ -164,8 +164,8 @@ class Share:
 
 
 def compact(taken: Collection[Key], rank: int, size: int) -> list[list[int]]:
-    """What a rank has taken, in JSON: for each shard its index, the number of rounds taken from the first on, and the
-    numbers taken beyond them."""
+    """Batches that a rank has taken, in JSON: for each shard its index, the number of rounds taken from the first on,
+    and the numbers taken beyond them."""
     found = []
     for index in sorted({index for index, _ in taken}):
         numbers, rounds = {number for one, number in taken if one == index}, 0

@@ -1,4 +1,4 @@
-"""What a feed serves: a function of the user's, called on the hosts that serve, by its name.
+"""The source of a feed: a function of the user's, called on the hosts that serve, by its name.
 
     def make_loader(shard, root):            # in train.py, or in a module beside it
         files = sorted(Path(root).glob("*.tar"))[shard.index :: shard.count]

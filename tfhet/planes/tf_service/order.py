@@ -6,19 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+from tfhet.cluster import is_address
 from tfhet.errors import ClusterError, DataError
 from tfhet.messages import Count
 from tfhet.record import Check, from_json_object
 
 
-def _is_address(text: str) -> bool:
-    host, _, port = text.rpartition(":")
-    return bool(host) and port.isascii() and port.isdigit() and len(port) <= 5 and 1 <= int(port) <= 65535
-
-
 @dataclass(frozen=True)
 class Order:
-    dispatcher: Annotated[str, Check("host:port", _is_address)]
+    dispatcher: Annotated[str, Check("host:port", is_address)]
     workers: Count = 0
     """Number of workers in the whole job."""
     data_hosts: tuple[str, ...] = ()

@@ -54,7 +54,7 @@ class MultiWorker(Strategy):
             signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM) or signal.SIG_DFL)
 
     def undivided(self, data: tf.data.Dataset, size: int) -> tf.data.Dataset:
-        """Of several workers each splits every batch into as many as there are workers, takes one in a step, and trains
+        """Each of several workers splits every batch into as many as there are workers, takes one in a step, and trains
         on all of them. But Keras' `fit` counts the batches before the split, and would end the epoch after the first
         part of the data (Keras 2.15): so the data set does not know its number of batches."""
         import tensorflow as tf
