@@ -53,7 +53,7 @@ class ClusterCase:
     variants: Sequence[Variant]
     """The first is homogeneous: what the others are compared with."""
     ratios: Mapping[str, tuple[str, str]]
-    """Figures: of which variant the step is divided by that of which. Without any, the case is a sweep: data hosts."""
+    """Figures: of which variant the step is divided by that of which."""
     savings: Mapping[str, tuple[str, str]]
     """Figures: against which variant which one saves money."""
     kept: Mapping[str, tuple[float, float]]
@@ -164,23 +164,6 @@ CASES: Mapping[str, ClusterCase] = {
                 "tfhet_saving_pct": ("tfhet_homogeneous", "tfhet_heterogeneous"),
             },
             kept={"example_speedup": (2.0, 2.5), "tfhet_homogeneous_vs_example_heterogeneous": (1.0, math.inf)},
-        ),
-        ClusterCase(
-            name="imagenet-224",
-            chain="imagenet-train",
-            batch_size=128,
-            dnn_type=_P4D,
-            data_type=_C5,
-            cpus_per_vcpu=0.0045,
-            busy=_BUSY,
-            why_busy=f"taken over from {_WHY}; nobody published such a run",
-            variants=(
-                *(Variant(f"data_hosts_{n}", f"p4d.24xlarge + {n} c5.18xlarge", "own", n) for n in range(5)),
-                Variant("ceiling", "p4d.24xlarge, from memory", "own", in_memory=True),
-            ),
-            ratios={},
-            savings={},
-            kept={"data_group_speedup": (1.0, math.inf), "pays_until_data_hosts": (1.0, math.inf)},
         ),
     )
 }
