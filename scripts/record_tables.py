@@ -43,11 +43,16 @@ FUNCTIONS: Mapping[str, Callable[[Any], Any]] = {"count": len, "median": median,
 
 @cache
 def read(name: str) -> dict[str, Any]:
-    """The JSON of a record, by its path in the repository."""
+    """The JSON of a record, by its path in the repository, with the intervals that it gives its figures."""
+    from tfhet.record import Record, json_value
+
     try:
-        return json.loads((ROOT / name).read_text(encoding="utf-8"))
+        content = json.loads((ROOT / name).read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"{name} cannot be read: {error.strerror}") from None
+    if "figures" in content:
+        content["figures"] = json_value(Record.from_json(content, name).figures)
+    return content
 
 
 def value(record: Mapping[str, Any], query: str) -> str:
@@ -294,6 +299,20 @@ def _published(source: str) -> str:
     return _markdown(["run", "what", "predicted", "published"], rows)
 
 
+def _records(source: str) -> str:
+    """Every benchmark record of the folder, when it was made, on which machine, and whether its code has changed."""
+    import records
+
+    rows = [
+        [
+            f"[{each.path.stem}](../{each.path.relative_to(ROOT)})",
+            *(each.record.created[:10], each.commit, value(read(f"{source}/{each.path.name}"), "machine"), each.words),
+        ]
+        for each in records.aged(ROOT)
+    ]
+    return _markdown(["record", "made", "commit", "machine", "its code"], rows)
+
+
 KINDS: Mapping[str, Callable[..., str]] = {
     "figures": _figures,
     "run": _run,
@@ -304,4 +323,5 @@ KINDS: Mapping[str, Callable[..., str]] = {
     "fields": _attributes,
     "chains": _chains,
     "published": _published,
+    "records": _records,
 }

@@ -17,7 +17,7 @@ from typing import Any
 
 from benchmarks import child_environment
 from tfhet.bench.harness import in_rounds
-from tfhet.bench.suite import Suite
+from tfhet.bench.suite import JOB, Suite
 from tfhet.errors import JobFailed, UsageError
 from tfhet.events import Observer
 from tfhet.record import Figure, Record
@@ -130,6 +130,7 @@ def _notes(record: Record) -> list[str]:
 SUITE = Suite(
     name="audit",
     does="CPU and memory of the account of which examples were seen",
+    measures=(*JOB, "benchmarks/audit"),
     options=_options,
     run=_run,
     notes=_notes,

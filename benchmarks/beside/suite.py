@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks import child_environment
 from tfhet.bench.child_process import AnsweringProcess
 from tfhet.bench.harness import in_rounds
-from tfhet.bench.suite import Suite
+from tfhet.bench.suite import JOB, Suite
 from tfhet.clock import SYSTEM, Clock, cpu_of
 from tfhet.errors import JobFailed, UsageError
 from tfhet.events import Observer
@@ -159,6 +159,7 @@ def _broken(record: Record) -> list[str]:
 SUITE = Suite(
     name="beside",
     does="what workers on a host cost the training on it",
+    measures=(*JOB, "benchmarks/beside"),
     options=_options,
     run=_run,
     notes=_notes,

@@ -32,7 +32,7 @@ from benchmarks.cluster_runs.second_jobs import not_refused
 from benchmarks.faults.case import EPOCHS, LEASE_S, READY_S, WITNESS
 from benchmarks.judge.runs_of_a_job import verdict
 from tfhet.bench.harness import report
-from tfhet.bench.suite import Suite
+from tfhet.bench.suite import JOB, Suite
 from tfhet.errors import UsageError
 from tfhet.events import Observer
 from tfhet.launch.settings import LaunchSettings
@@ -253,6 +253,7 @@ def _is_kept(record: Record) -> bool:
 SUITE = Suite(
     name="chaos",
     does="jobs to which faults are done at random: whether each ended as it should, and lost nothing in silence",
+    measures=(*JOB, "benchmarks/chaos", "benchmarks/judge"),
     options=_options,
     run=_run,
     notes=_notes,

@@ -1,4 +1,4 @@
-"""What the runs of `benchmarks.cluster` come to: step times, what they cost, and where data hosts stop paying.
+"""What the runs of `benchmarks.cluster` come to: step times, and what they cost.
 
 Money is that of the whole instances. A simulated host has a small part of its type's CPUs, and its accelerator is as
 much slower; a whole one does the same in as much less time.
@@ -50,8 +50,6 @@ def figures_of(case: ClusterCase, points: Points) -> dict[str, Figure]:
         found[name] = Figure.ratio(ms[slow], ms[fast], against=variants[slow].words)
     for name, (before, after) in case.savings.items():
         found[name] = saving_pct(usd[before], usd[after], variants[before].words)
-    if not case.ratios:
-        found |= _sweep(case, points)
     for key, variant in variants.items():
         found[f"{key}.step_ms"] = Figure.of(ms[key], unit="ms")
         found[f"{key}.usd_per_million_examples"] = Figure.of(usd[key], unit="USD")
@@ -65,38 +63,8 @@ def saving_pct(before: Sequence[float], after: Sequence[float], against: str) ->
     """How much less is paid, in per cent; negative where it is more."""
     part = Figure.ratio(after, before)
     value, low, high = (100.0 * (1.0 - end) for end in (part.value, part.high, part.low))
-    return Figure(value, low, high, "%", part.n, against, tuple(100.0 * (1.0 - one) for one in part.samples))
-
-
-def pays_until(usd: Mapping[int, float]) -> int:
-    """Up to how many data hosts each one more makes an example cheaper. usd: price of an example by data hosts."""
-    numbers = sorted(usd)
-    for fewer, more in zip(numbers, numbers[1:], strict=False):
-        if usd[more] >= usd[fewer]:
-            return fewer
-    return numbers[-1]
-
-
-def _sweep(case: ClusterCase, points: Points) -> dict[str, Figure]:
-    """The cheapest number of data hosts, and what it brings against none."""
-    served = {variant.data_hosts: variant for variant in case.variants if not variant.in_memory}
-    rounds = min(len(some) for some in points.values())
-    until = [
-        pays_until({n: median(usd_per_million(case, one, [points[one.key][turn]])) for n, one in served.items()})
-        for turn in range(rounds)
-    ]
-    usd = {n: usd_per_million(case, one, points[one.key]) for n, one in served.items()}
-    best = sorted(until)[(len(until) - 1) // 2]
-    alone, with_it, words = points[served[0].key], points[served[best].key], served[0].words
-    # The middle one of the rounds, the lower of two: a number between two is none of hosts.
-    pays = Figure(
-        float(best), float(min(until)), float(max(until)), "data hosts", len(until), None, tuple(map(float, until))
-    )
-    return {
-        "data_group_speedup": Figure.ratio(windows_ms(alone), windows_ms(with_it), against=words),
-        "data_group_saving_pct": saving_pct(usd[0], usd[best], words),
-        "pays_until_data_hosts": pays,
-    }
+    samples = tuple(100.0 * (1.0 - one) for one in part.samples)
+    return Figure(value, low, high, "%", part.n, against, samples, part.level)
 
 
 def rows(case: ClusterCase, points: Points) -> list[dict[str, object]]:

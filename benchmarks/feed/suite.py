@@ -22,7 +22,7 @@ from benchmarks.cluster_runs.awake_cpus import awake
 from benchmarks.cluster_runs.observed_job import ObservedJob, new_place
 from benchmarks.cluster_runs.point import MODE
 from tfhet.bench.harness import in_rounds
-from tfhet.bench.suite import Suite
+from tfhet.bench.suite import JOB, Suite
 from tfhet.container import kernel
 from tfhet.errors import JobFailed
 from tfhet.events import Observer
@@ -150,6 +150,7 @@ def figures_of(taken: Mapping[str, Sequence[float]]) -> dict[str, Figure]:
 SUITE = Suite(
     name="feed",
     does="steps of AWS's PyTorch example with its batches made where it trains, and on data hosts",
+    measures=(*JOB, "benchmarks/feed"),
     options=_options,
     run=_run,
 )

@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks.cluster_runs.observed_job import new_place
 from tfhet.bench.harness import report
-from tfhet.bench.suite import Suite
+from tfhet.bench.suite import JOB, Suite
 from tfhet.clock import SYSTEM
 from tfhet.errors import JobFailed, UsageError
 from tfhet.events import Observer
@@ -202,6 +202,7 @@ def _is_kept(record: Record) -> bool:
 SUITE = Suite(
     name="files",
     does="what many and large files cost at the start and after a loss, and the gap between epochs",
+    measures=(*JOB, "benchmarks/files"),
     options=_options,
     run=_run,
     notes=_notes,

@@ -17,7 +17,7 @@ from typing import Any
 
 from benchmarks import ROOT, child_environment
 from tfhet.bench.harness import in_rounds
-from tfhet.bench.suite import Suite
+from tfhet.bench.suite import JOB, Suite
 from tfhet.errors import JobFailed
 from tfhet.events import Observer
 from tfhet.record import Figure, Record
@@ -121,6 +121,7 @@ def figures_of(samples: Mapping[str, Sequence[Mapping[str, float]]]) -> dict[str
 SUITE = Suite(
     name="first_batch",
     does="the first batch from a wheel without a compiler and a cache, against one with a warm cache",
+    measures=(*JOB, "benchmarks/first_batch"),
     options=_options,
     run=_run,
     is_kept=lambda record: record.figures["first_batch.ratio"].value <= MOST_RATIO,

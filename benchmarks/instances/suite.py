@@ -26,7 +26,7 @@ from benchmarks.instances.run import InstanceRun, measured
 from benchmarks.instances.table import best, draw, figures_of, rows
 from tfhet import catalogue
 from tfhet.bench.harness import in_rounds
-from tfhet.bench.suite import Suite
+from tfhet.bench.suite import JOB, Suite
 from tfhet.container import kernel
 from tfhet.errors import UsageError
 from tfhet.events import Observer
@@ -136,6 +136,7 @@ SUITE = drawn(
     Suite(
         name="instances",
         does="which instance type is best for a job, by what binds it: time, cost and use of each, simulated (root)",
+        measures=(*JOB, "benchmarks/instances"),
         options=_options,
         run=_run,
         notes=_notes,

@@ -232,6 +232,7 @@ def _is_kept(record: Record) -> bool:
 SUITE = Suite(
     name="limits",
     does="whether a simulated host gets the CPU and the bandwidth that it is said to have (needs root)",
+    measures=("tfhet/container", "tfhet/simulate", "benchmarks/limits"),
     options=_options,
     run=_run,
     notes=_notes,

@@ -11,6 +11,7 @@ from tfhet.errors import unknown
 __all__ = ["Job", "Peer", "get", "names"]
 
 _MODULES = {
+    "tf-batched": "benchmarks.peers.tf_batched",
     "opencv": "benchmarks.peers.opencv",
     "albumentations": "benchmarks.peers.albumentations",
     "pillow": "benchmarks.peers.pillow",

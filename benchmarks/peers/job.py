@@ -19,6 +19,10 @@ LINEAR, ANTIALIAS = "linear", "antialias"
 pictures differ, so each way is compared only with itself."""
 AS_WRITTEN, COMPOSED = "as-written", "composed"
 """Each geometric step by itself, or all of them as one sampling."""
+STACKED = "stacked"
+"""Composed, and before that all images of a batch as the channels of few."""
+BATCHED, XLA = "batched", "xla"
+"""Composed, on whole batches; compiled by XLA."""
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """ImageNet's, with 1 as the brightest level."""
 
@@ -30,7 +34,7 @@ class Job:
     chain: str
     """The name of the chain."""
     way: str
-    """One of the four ways above that the peer said it knows for this chain."""
+    """One of the ways above that the peer said it knows for this chain."""
     dtype: str
     """`float32`: the whole chain; `uint8`: without what makes it float (normalize, rescale)."""
     files: tuple[str, ...]

@@ -30,5 +30,7 @@ class Peer:
     """Whether pip adds what the packages ask for; False where that would bring a second TensorFlow."""
     dtypes: tuple[str, ...] = ("uint8", "float32")
     """What it can give."""
+    on_one_thread: tuple[str, ...] = ()
+    """Chains that it does on one thread, however many a job has: its throughput is that of one core."""
     differs: str = ""
     """Where its result is knowingly not that of tfhet; empty when only rounding and resampling differ."""

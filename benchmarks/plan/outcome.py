@@ -127,11 +127,10 @@ def figures_of(outcomes: Sequence[PlanOutcome], frozen: Frozen) -> dict[str, Fig
         return figures
     for prefix, corrected in (("plan", True), ("plan.as_frozen", False)):
         errors = [abs(one.error_pct(frozen, corrected)) for one in outcomes]
-        right = [100.0 * one.is_right(frozen, corrected) for one in outcomes]
-        share = sum(right) / len(right)
+        right = sum(one.is_right(frozen, corrected) for one in outcomes)
         figures |= {
             f"{prefix}.error_median_pct": Figure.of(errors, unit="%", against="the simulated step"),
             f"{prefix}.error_p95_pct": Figure.single(percentile(errors, 95), unit="%", against="the simulated step"),
-            f"{prefix}.binding_right_pct": Figure(share, share, share, "%", len(right), samples=tuple(right)),
+            f"{prefix}.binding_right_pct": Figure.share(right, len(outcomes)),
         }
     return figures

@@ -121,13 +121,12 @@ def figures_of(outcomes: Sequence[PlanRunOutcome]) -> dict[str, Figure]:
     if not outcomes:
         return figures
     errors = [abs(one.error_pct) for one in outcomes]
-    holds = [100.0 * one.holds for one in outcomes]
-    share = sum(holds) / len(holds)
+    holds = sum(one.holds for one in outcomes)
     against = "the simulated step"
     return figures | {
         "plan_runs.error_median_pct": Figure.of(errors, unit="%", against=against),
         "plan_runs.error_p95_pct": Figure.single(percentile(errors, 95), unit="%", against=against),
         "plan_runs.error_most_pct": Figure.single(max(errors), unit="%", against=against),
         "plan_runs.drift_most_pct": Figure.single(max(one.drift_pct for one in outcomes), unit="%"),
-        "plan_runs.interval_holds_pct": Figure(share, share, share, "%", len(holds), samples=tuple(holds)),
+        "plan_runs.interval_holds_pct": Figure.share(holds, len(outcomes)),
     }

@@ -28,7 +28,7 @@ from benchmarks.cluster_runs.point import Point, measured
 from benchmarks.cluster_runs.stopped import Stopped
 from benchmarks.scaling.alone import Alone
 from tfhet.bench.harness import report
-from tfhet.bench.suite import Suite
+from tfhet.bench.suite import JOB, Suite
 from tfhet.container import Limits, kernel
 from tfhet.errors import JobFailed, UsageError
 from tfhet.events import Observer
@@ -338,6 +338,7 @@ SUITE = drawn(
     Suite(
         name="scaling",
         does="step time by number of data hosts, against what their CPUs allow at best (emulated accelerator; root)",
+        measures=(*JOB, "benchmarks/scaling", "benchmarks/cluster_runs"),
         options=_options,
         run=_run,
         notes=_notes,

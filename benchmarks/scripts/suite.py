@@ -185,6 +185,7 @@ def _notes(record: Record) -> list[str]:
 SUITE = Suite(
     name="scripts",
     does="scripts that were not written for tfhet: their steps and waits, against a stopwatch in their loops",
+    measures=("tfhet/steps", "tfhet/planes", "benchmarks/scripts"),
     options=_options,
     run=_run,
     notes=_notes,

@@ -19,6 +19,7 @@ from benchmarks.stages.forms import WAYS, Form
 from benchmarks.stages.peer_cases import Entry
 from tfhet.bench import Measurement, Suite, chain, harness, stages
 from tfhet.bench.chain import Course
+from tfhet.bench.suite import CHAIN
 from tfhet.events import Observer
 from tfhet.record import Figure, Record
 
@@ -118,7 +119,8 @@ def figures_of(
     table: dict[str, Figure] = {}
     for entry, ratio in peers:
         table[f"{prefix}.{entry.key}.us_per_image"] = taken[entry.case.name].figure()
-        table[f"{prefix}.{entry.key}.examples_per_s_core"] = chain.rate(taken[entry.case.name], course.cores)
+        cores = 1 if course.name in entry.peer.on_one_thread else course.cores
+        table[f"{prefix}.{entry.key}.examples_per_s_core"] = chain.rate(taken[entry.case.name], cores)
         table[f"{prefix}.{entry.key}.ratio"] = ratio
     if CROP in taken:
         table[f"{prefix}.crop_decode_us"] = taken[CROP].figure()
@@ -161,6 +163,7 @@ SUITE = drawn_bars(
     Suite(
         name="stages",
         does="CPU per image of a chain of stages, against other libraries, and of each stage",
+        measures=(*CHAIN, "benchmarks/stages", "benchmarks/peers", "benchmarks/job_scripts"),
         options=_options,
         run=_run,
         notes=_notes,

@@ -126,6 +126,7 @@ def _broken(record: Record) -> list[str]:
 SUITE = Suite(
     name="steps",
     does="the cost of noting a script's deliveries, and its steps against a stopwatch",
+    measures=("tfhet/steps", "tfhet/planes", "benchmarks/steps"),
     options=_options,
     run=_run,
     notes=lambda record: [f"not kept: {name}" for name in _broken(record)],

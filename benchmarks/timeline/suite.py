@@ -17,7 +17,7 @@ from typing import Any
 
 from benchmarks.cluster_runs.observed_job import new_place
 from tfhet.bench.harness import report
-from tfhet.bench.suite import Suite
+from tfhet.bench.suite import JOB, Suite
 from tfhet.clock import SYSTEM
 from tfhet.errors import JobFailed, UsageError
 from tfhet.events import Observer
@@ -161,7 +161,7 @@ def _more(with_notes: Sequence[float], without: Sequence[float], against: str) -
     ratio = Figure.ratio(with_notes, without)
     low, value, high = (100.0 * (each - 1.0) for each in (ratio.low, ratio.value, ratio.high))
     samples = tuple(100.0 * (each - 1.0) for each in ratio.samples)
-    return Figure(value, low, high, "%", ratio.n, against, samples)
+    return Figure(value, low, high, "%", ratio.n, against, samples, ratio.level)
 
 
 def row(index: int, pair: tuple[NotedRun, NotedRun]) -> dict[str, Any]:
@@ -192,6 +192,7 @@ def _notes(record: Record) -> list[str]:
 SUITE = Suite(
     name="timeline",
     does="CPU that a job spends on noting where its time goes; containers, so it needs root",
+    measures=(*JOB, "tfhet/telemetry", "benchmarks/timeline"),
     options=_options,
     run=_run,
     notes=_notes,

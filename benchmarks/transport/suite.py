@@ -133,6 +133,7 @@ SUITE = drawn_bars(
     Suite(
         name=PREFIX,
         does="tf.data service's CPU per GB, and GB/s, against a socket, gRPC and other loaders, by allocator",
+        measures=("tfhet/native", "tfhet/planes", "tfhet/bench", "benchmarks/transport"),
         options=_options,
         run=_run,
         notes=_notes,

@@ -5,8 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tfhet.bench import harness
+from tfhet.bench.code import Code
+from tfhet.bench.conditions import Conditions
 from tfhet.bench.suite import NAMES, Suite, suite_named
 from tfhet.command_line import Parser, add_examples, add_output, json_for_pipe, number
 from tfhet.errors import TfhetError
@@ -41,7 +44,10 @@ def run_suite(suite: Suite, argv: Sequence[str], program: str) -> int:
 def _run(suite: Suite, argv: list[str], program: str) -> int:
     options = parser(suite, program).parse_args(argv)
     with json_for_pipe(options):
+        begun = Conditions.now()
         record = suite.run(options, show_progress, (*program.split(), *argv))
+        code = Code.of(suite.measures).to_json() if suite.measures else {}
+        record = replace(record, code=code, conditions=begun.until(Conditions.now()))
         show(figure_table(record.figures, title=record.name), wide=options.wide)
         for note in suite.notes(record):
             print(note)

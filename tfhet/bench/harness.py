@@ -1,4 +1,6 @@
-"""The harness: cases measured in rounds, A B C A B C, with warm-up kept apart and every raw sample kept.
+"""The harness: cases measured in rounds, A B C B C A, with warm-up kept apart and every raw sample kept.
+
+Each round begins with another case, so none always follows the same one.
 
 A machine that becomes slower for a while slows all cases of a round, so the i-th samples of two cases form a pair.
 """
@@ -18,7 +20,7 @@ from tfhet.errors import UsageError
 from tfhet.events import Event, Observer, ignore
 from tfhet.report import number
 
-REPEATS, WARMUP = 5, 1
+REPEATS, WARMUP = 10, 2
 T = TypeVar("T")
 
 
@@ -38,9 +40,11 @@ def in_rounds(
     taken: dict[str, list[T]] = {name: [] for name in cases}
     for index in range(rounds):
         gc.collect()  # no case pays for the garbage of all
-        for name, run in cases.items():
+        names = list(cases)
+        first = index % len(names)
+        for name in names[first:] + names[:first]:
             begun_s = clock.monotonic()
-            result = run(index)
+            result = cases[name](index)
             if index >= warmup:
                 taken[name].append(result)
             report(observer, name, index + 1, rounds, [describe(name, result)], clock.monotonic() - begun_s, clock)

@@ -19,14 +19,14 @@ from tfhet.arguments import check_positive
 from tfhet.bench import chain
 from tfhet.bench.case import Case, Measurement
 from tfhet.bench.harness import measure
-from tfhet.bench.suite import Suite
+from tfhet.bench.suite import CHAIN, Suite
 from tfhet.events import Observer
 from tfhet.record import Record
 
 if TYPE_CHECKING:
     from tfhet.stages import Stage
 
-PHOTO_EXAMPLES, SMALL_EXAMPLES = 512, 4096
+PHOTO_EXAMPLES, SMALL_EXAMPLES = 1024, 32768
 PHOTO_BATCH, SMALL_BATCH = 64, 256
 OWN_CHAIN = "chain"
 """Name, in figures, of a chain that is written out."""
@@ -112,5 +112,9 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
 
 
 SUITE = Suite(
-    name="stages", does="CPU per image of a chain of stages, and of each stage", options=options_of_a_chain, run=_run
+    name="stages",
+    does="CPU per image of a chain of stages, and of each stage",
+    measures=CHAIN,
+    options=options_of_a_chain,
+    run=_run,
 )

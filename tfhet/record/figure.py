@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from tfhet.record.statistics import bootstrap_median, bootstrap_ratio, median, percentile
+from tfhet.record.statistics import LEVEL, median, median_interval, percentile, ratios, share_interval
 
 
 @dataclass(frozen=True)
@@ -14,11 +14,11 @@ class Figure:
     """One number of a record or a table, with its interval and the raw samples that it follows from."""
 
     value: float
-    """Median of the samples, or ratio of two medians."""
+    """Median of the samples; of a ratio, that of the ratios of the pairs."""
     low: float
-    """Lower end of the 95 % bootstrap interval."""
+    """Lower end of the interval (`tfhet.record.statistics`)."""
     high: float
-    """Upper end of the 95 % bootstrap interval."""
+    """Upper end of the interval."""
     unit: str
     """Unit of `value`, `low`, `high` and `samples`: `us`, `ms`, `x`, `%`, ..."""
     n: int
@@ -26,27 +26,47 @@ class Figure:
     """The other side of a ratio or difference, in words; None for an absolute number."""
     samples: tuple[float, ...] = ()
     """Raw samples in the order in which they were taken; of a ratio, the ratio of each pair."""
+    level: float | None = None
+    """Probability with which the interval holds the true value, at least; None where none can be given: of a number
+    that was measured once, or predicted, and of figures of records that were made before this was noted."""
 
     @classmethod
     def of(cls, samples: Sequence[float], *, unit: str, against: str | None = None) -> Figure:
-        """The median of `samples` with its bootstrap interval. Raises UsageError without samples."""
-        return cls(median(samples), *bootstrap_median(samples), unit, len(samples), against, tuple(map(float, samples)))
+        """The median of `samples` with its interval. Raises UsageError without samples."""
+        low, high, level = median_interval(samples)
+        taken = tuple(map(float, samples))
+        return cls(median(samples), low, high, unit, len(samples), against, taken, level or None)
 
     @classmethod
     def ratio(
         cls, numerator: Sequence[float], denominator: Sequence[float], *, unit: str = "x", against: str | None = None
     ) -> Figure:
-        """The ratio of the medians of two series whose i-th samples were measured next to each other. How many times
-        cheaper b is than a is `Figure.ratio(a, b)`. Raises UsageError for unequal lengths, no samples, or a denominator
-        that is not positive."""
-        low, high = bootstrap_ratio(numerator, denominator)
-        pairs = tuple(float(above) / float(below) for above, below in zip(numerator, denominator, strict=True))
-        return cls(median(numerator) / median(denominator), low, high, unit, len(pairs), against, pairs)
+        """The ratio of two series whose i-th samples were measured next to each other: the median of the ratios of the
+        pairs. How many times cheaper b is than a is `Figure.ratio(a, b)`. Raises UsageError for unequal lengths, no
+        samples, or a denominator that is not positive."""
+        return cls.of(ratios(numerator, denominator), unit=unit, against=against)
+
+    @classmethod
+    def share(cls, hits: int, count: int) -> Figure:
+        """The percentage of `count` independent cases in which something held, `hits` times. Raises UsageError for no
+        case, or more hits than cases."""
+        low, high = (100.0 * end for end in share_interval(hits, count))
+        return cls(100.0 * hits / count, low, high, "%", count, level=LEVEL)
 
     @classmethod
     def single(cls, value: float, *, unit: str, against: str | None = None) -> Figure:
         """A number that was measured once: its interval is the number itself."""
         return cls(float(value), float(value), float(value), unit, 1, against, (float(value),))
+
+    def with_level(self) -> Figure:
+        """The figure with the interval that its samples give, where it has one without a level: records of before
+        26 November 2026 hold bootstrap intervals, which of few samples are too narrow. Only of medians."""
+        middle = median(self.samples) if self.samples else 0.0
+        is_median = self.low < self.high and abs(self.value - middle) <= 0.05 * abs(middle)
+        if self.level is not None or len(self.samples) != self.n or self.n < 2 or not is_median:
+            return self
+        low, high, level = median_interval(self.samples)
+        return replace(self, low=min(low, self.value), high=max(high, self.value), level=level)
 
     def to_json(self) -> dict[str, Any]:
         return {**vars(self), "samples": list(self.samples)}

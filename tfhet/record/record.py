@@ -6,7 +6,7 @@ import contextlib
 import os
 import platform
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from tfhet.versions import versions
 
 SCHEMA = 1
 KIND = "benchmark record"
+CPU_FEATURES = ("avx", "avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile", "asimd", "sve")
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,10 @@ class Record:
     """`record.machine()` of the machine that measured."""
     versions: Mapping[str, str] = field(default_factory=dict)
     """`record.versions()`: version by package."""
+    code: Mapping[str, Any] = field(default_factory=dict)
+    """The code that was measured, as `tfhet.bench.code.Code` writes it; empty in records of before 26 November 2026."""
+    conditions: Mapping[str, Any] = field(default_factory=dict)
+    """What else went on: `tfhet.bench.conditions`."""
     created: str = ""
     """Time at which the record was made: UTC, ISO 8601."""
 
@@ -53,10 +58,11 @@ class Record:
     ) -> Record:
         """A record that is made now, on this machine."""
         created = datetime.fromtimestamp(clock.wall(), timezone.utc).isoformat(timespec="seconds")
-        return cls(name, dict(figures), dict(details or {}), tuple(command), machine(), versions(), created)
+        facts = dict(figures), dict(details or {}), tuple(command), machine(), versions()
+        return cls(name, *facts, created=created)
 
     def to_json(self) -> dict[str, Any]:
-        names = ("name", "created", "machine", "versions", "command", "figures", "details")
+        names = ("name", "created", "machine", "versions", "code", "conditions", "command", "figures", "details")
         return {"schema": SCHEMA, **{name: json_value(getattr(self, name)) for name in names}}
 
     @classmethod
@@ -66,7 +72,8 @@ class Record:
         check_schema(content, KIND, SCHEMA, where)
         if not isinstance(content.get("figures"), Mapping):
             raise DataError(f"{KIND} {where}: `figures` (an object) is missing", where or None)
-        return from_json_object(cls, content, KIND, where)
+        made = from_json_object(cls, content, KIND, where)
+        return replace(made, figures={name: figure.with_level() for name, figure in made.figures.items()})
 
     def write(self, path: Path | str) -> Path:
         """Writes the record as JSON, whole or not at all; makes the folder."""
@@ -79,11 +86,14 @@ class Record:
 
 
 def machine(proc: Path = Path("/proc")) -> dict[str, Any]:
-    """The machine as JSON values: cpu, cores (logical), cores_usable, memory_bytes, gpus, kernel, system, python."""
+    """The machine as JSON values: cpu, cpu_features (those that kernels of TensorFlow and tfhet choose between), cores
+    (logical), cores_usable, memory_bytes, gpus, kernel, system, python."""
+    flags = next((value.split() for key, value in _facts(proc / "cpuinfo") if key in ("flags", "Features")), [])
     names = (value for key, value in _facts(proc / "cpuinfo") if key in ("model name", "Model", "Hardware") and value)
     gpus = (_facts(path) for path in sorted(proc.glob("driver/nvidia/gpus/*/information")))
     return {
         "cpu": next(names, platform.processor() or platform.machine()),
+        "cpu_features": [flag for flag in CPU_FEATURES if flag in flags],
         "cores": os.cpu_count() or 1,
         "cores_usable": usable_cores(),
         "memory_bytes": int(psutil.virtual_memory().total),

@@ -42,13 +42,14 @@ def bar_chart(
     if len(shown) < len(figures):
         notes.append(f"{len(figures) - len(shown)} without a finite value left out")
     if any(low < high for low, high in map(ends, shown.values())):
-        notes.append("whiskers: 95 % interval of the median")
+        notes.append("whiskers: interval of the median")
     return BarChart(title, shown, limits, axis, axis.ticks(ticked), "; ".join(notes))
 
 
 def in_words(figure: Figure, name: str) -> str:
     """A figure in one line: value, interval, samples."""
-    interval = f", 95 % interval {numbers.interval(figure)}" if figure.low != figure.high else ""
+    words = f"{numbers.level(figure)} interval".lstrip()
+    interval = f", {words} {numbers.interval(figure)}" if figure.low != figure.high else ""
     samples = f"{figure.n} sample{'s' * (figure.n != 1)}"
     return f"{name}: {numbers.number(figure.value, unit=figure.unit)}{interval}, {samples}"
 

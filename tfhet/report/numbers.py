@@ -87,6 +87,11 @@ def interval(figure: Figure) -> str:
     return f"{number(figure.low)} to {number(figure.high)}"
 
 
+def level(figure: Figure) -> str:
+    """Probability with which the interval of a figure holds the true value: `95 %`; "" where none is known."""
+    return "" if figure.level is None else f"{math.floor(100 * figure.level)} %"
+
+
 def exit_code(code: int | None) -> str:
     """An exit code in words: 0, 3, `signal 9`, or that the process was not seen to end."""
     if code is None:

@@ -66,13 +66,16 @@ def _is_number(value: object) -> bool:
 
 
 def figure_table(figures: Mapping[str, Figure], *, title: str | None = None) -> FittedTable:
-    """One line per figure: name, value with unit, 95 % interval, number of samples, what it is against."""
+    """One line per figure: name, value with unit, interval and its level, number of samples, what it is against."""
     rows = [
-        [name, numbers.number(figure.value), figure.unit, numbers.interval(figure), figure.n, figure.against or ""]
+        [
+            *(name, numbers.number(figure.value), figure.unit, numbers.interval(figure), numbers.level(figure)),
+            *(figure.n, figure.against or ""),
+        ]
         for name, figure in figures.items()
     ]
-    columns = ["figure", "value", "unit", "95 % interval", "n", "against"]
-    shown = 6 if any(figure.against for figure in figures.values()) else 5
+    columns = ["figure", "value", "unit", "interval", "level", "n", "against"]
+    shown = 7 if any(figure.against for figure in figures.values()) else 6
     made = table([row[:shown] for row in rows], columns=columns[:shown], title=title, extras=shown - 3)
     made.columns[1].justify = "right"
     return made

@@ -22,8 +22,8 @@ def test_cases_take_turns_and_the_warm_up_is_told_and_does_not_count() -> None:
         cases, lambda name, given: f"{name}{given}", warmup=1, repeats=2, observer=told.append, clock=clock
     )
     assert taken == {"a": [1, 2], "b": [10, 20]}
-    assert [event.fields["said"] for event in told] == [["a0"], ["b0"], ["a1"], ["b10"], ["a2"], ["b20"]]
-    assert [event.fields["seconds"] for event in told] == [2.0, 0.0] * 3
+    assert [event.fields["said"] for event in told] == [["a0"], ["b0"], ["b10"], ["a1"], ["a2"], ["b20"]]
+    assert [event.fields["seconds"] for event in told] == [2.0, 0.0, 0.0, 2.0, 2.0, 0.0]
     assert (told[-1].fields["round"], told[-1].fields["rounds"]) == (3, 3)
 
 

@@ -36,7 +36,7 @@ def test_the_suite_runs_small_and_leaves_its_record(
     assert record.figures["stages.digits.us_per_image"].n == 2
     assert any(name.endswith("random_zoom_us") for name in record.figures)
     assert len(record.details["cases"]["tfhet"]["samples"]) == 2
-    assert len(record.details["cases"]["tfhet"]["warmup"]) == 1
+    assert len(record.details["cases"]["tfhet"]["warmup"]) == 2
     assert record.details["explained"][0].startswith("source: ")
 
 

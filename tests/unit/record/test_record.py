@@ -24,7 +24,9 @@ def test_a_record_survives_its_file(tmp_path: Path) -> None:
 
 def test_the_file_is_the_flat_table_beside_machine_versions_and_details(tmp_path: Path) -> None:
     held = json.loads(record().write(tmp_path / "r.json").read_text())
-    assert list(held) == ["schema", "name", "created", "machine", "versions", "command", "figures", "details"]
+    assert list(held) == [
+        *("schema", "name", "created", "machine", "versions", "code", "conditions", "command", "figures", "details")
+    ]
     assert held["schema"] == 1
     assert held["created"] == "1970-01-01T00:01:00+00:00"
     assert held["figures"]["stages.x.vs_example"]["against"] == "the example as written"

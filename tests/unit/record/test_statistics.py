@@ -1,6 +1,8 @@
-"""record/statistics.py: order statistics and bootstrap intervals."""
+"""record/statistics.py: order statistics and their intervals."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfhet.errors import UsageError
-from tfhet.record.statistics import bootstrap_median, bootstrap_ratio, median, percentile
+from tfhet.record.statistics import median, median_interval, percentile, ratios, share_interval
 
 positive = st.floats(min_value=1e-3, max_value=1e6)
 
@@ -20,38 +22,46 @@ def test_median_and_percentiles_interpolate_between_neighbours() -> None:
 
 @given(st.lists(positive, min_size=1, max_size=12))
 def test_the_interval_of_the_median_holds_it_and_lies_within_the_samples(samples: list[float]) -> None:
-    low, high = bootstrap_median(samples)
-    assert min(samples) <= low <= high <= max(samples)
-    assert low <= median(samples) <= high
+    low, high, level = median_interval(samples)
+    assert min(samples) <= low <= median(samples) <= high <= max(samples)
+    assert 0.0 <= level < 1.0
 
 
-def test_the_same_samples_give_the_same_interval() -> None:
-    samples = list(np.random.default_rng(1).normal(10, 1, 50))
-    assert bootstrap_median(samples) == bootstrap_median(samples)
+@pytest.mark.parametrize(
+    ("count", "left_out", "level"),
+    # Conover, table A3: the binomial with one half.
+    [(1, 0, 0.0), (2, 0, 0.5), (3, 0, 0.75), (5, 0, 0.9375), (6, 0, 0.96875), (10, 1, 0.978515625), (25, 7, 0.9567)],
+)
+def test_the_level_is_that_of_the_binomial(count: int, left_out: int, level: float) -> None:
+    low, high, found = median_interval([float(index) for index in range(count)])
+    assert (low, high) == (left_out, count - 1 - left_out)
+    assert found == pytest.approx(level, abs=5e-5)
 
 
-def test_the_interval_covers_the_true_median_about_as_often_as_it_says() -> None:
-    generator = np.random.default_rng(3)
-    hits = 0
-    for _ in range(200):
-        low, high = bootstrap_median(generator.normal(0, 1, 25).tolist())
-        hits += low <= 0 <= high
-    assert 0.88 <= hits / 200 <= 1.0
+@pytest.mark.parametrize("count", [3, 5, 10, 1200])
+def test_the_interval_covers_the_true_median_as_often_as_it_says(count: int) -> None:
+    generator, trials = np.random.default_rng(3), 2000
+    hits, level = 0, 0.0
+    for _ in range(trials):
+        low, high, level = median_interval(generator.exponential(1.0, count).tolist())
+        hits += low <= math.log(2.0) <= high
+    spread = 4.0 * math.sqrt(level * (1.0 - level) / trials)
+    assert hits / trials == pytest.approx(level, abs=spread)
 
 
 def test_a_drift_that_touches_both_of_a_pair_does_not_widen_the_ratio() -> None:
     drift = np.linspace(1, 4, 9)
-    low, high = bootstrap_ratio((10 * drift).tolist(), drift.tolist())
-    assert low == pytest.approx(10) and high == pytest.approx(10)
+    assert ratios((10 * drift).tolist(), drift.tolist()) == pytest.approx([10.0] * 9)
 
 
-def test_one_sample_is_its_own_interval() -> None:
-    assert bootstrap_median([3.0]) == (3.0, 3.0)
-    assert bootstrap_ratio([6.0], [2.0]) == (3.0, 3.0)
+def test_the_share_of_all_cases_is_not_said_to_be_certain() -> None:
+    assert share_interval(39, 40) == pytest.approx((0.8712, 0.9956), abs=1e-4)
+    assert share_interval(40, 40) == pytest.approx((0.9124, 1.0), abs=1e-4)
+    assert share_interval(0, 200) == pytest.approx((0.0, 0.0188), abs=1e-4)
 
 
 def test_very_many_samples_stay_affordable() -> None:
-    low, high = bootstrap_median([float(value) for value in range(20_001)])
+    low, high, _ = median_interval([float(value) for value in range(20_001)])
     assert low < 10_000 < high
 
 
@@ -59,8 +69,9 @@ def test_very_many_samples_stay_affordable() -> None:
     ("call", "words"),
     [
         (lambda: median([]), "at least one number"),
-        (lambda: bootstrap_ratio([1.0], [1.0, 2.0]), "differ in number: 1 and 2"),
-        (lambda: bootstrap_ratio([1.0, 1.0], [1.0, 0.0]), "not positive"),
+        (lambda: ratios([1.0], [1.0, 2.0]), "differ in number: 1 and 2"),
+        (lambda: share_interval(3, 2), "got 3 of 2"),
+        (lambda: ratios([1.0, 1.0], [1.0, 0.0]), "not positive"),
     ],
 )
 def test_what_has_no_answer_is_wrong_use(call: object, words: str) -> None:

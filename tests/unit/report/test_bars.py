@@ -28,8 +28,8 @@ def test_a_bar_is_as_long_as_its_value_and_its_whisker_as_its_interval() -> None
     assert chart.axis.at(0) == 0.0 and places(chart) == [50.0, 100.0]
     assert [chart.axis.at(end) for end in ends(a)] == [40.0, 80.0] and ends(b) == (10.0, 10.0)
     assert [tick.label for tick in chart.ticks] == ["0", "5", "10"]
-    assert in_words(a, "a") == "a: 5.00 us, 95 % interval 4.00 to 8.00, 5 samples"
-    assert chart.note == "whiskers: 95 % interval of the median"
+    assert in_words(a, "a") == "a: 5.00 us, interval 4.00 to 8.00, 5 samples"
+    assert chart.note == "whiskers: interval of the median"
 
 
 def test_a_value_below_zero_goes_to_the_left_of_it() -> None:
