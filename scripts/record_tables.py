@@ -313,6 +313,14 @@ def _records(source: str) -> str:
     return _markdown(["record", "made", "commit", "machine", "its code"], rows)
 
 
+def _worth(source: str, side: int = 0) -> str:
+    """What published trainings ask of a host, from the records in a folder; with `side`, a line for each training."""
+    from benchmarks.worth import answer
+
+    head, rows = answer.by_training(side, ROOT / source) if side else (list(answer.HEAD), answer.rows(ROOT / source))
+    return _markdown(head, rows)
+
+
 KINDS: Mapping[str, Callable[..., str]] = {
     "figures": _figures,
     "run": _run,
@@ -324,4 +332,5 @@ KINDS: Mapping[str, Callable[..., str]] = {
     "chains": _chains,
     "published": _published,
     "records": _records,
+    "worth": _worth,
 }

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tfhet.catalogue.catalogue import AWS_POST, REGION, Catalogue, default, shipped
     from tfhet.catalogue.instance_type import EC2, MARKETS, TRAINING, Instance, InstanceGroup, Price
     from tfhet.catalogue.price_list import refresh
+    from tfhet.catalogue.training_rate import TrainingRate, training_rates
 
 
 lazy.names_on_demand(__name__)

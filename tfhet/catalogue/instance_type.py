@@ -12,7 +12,7 @@ TRAINING, EC2 = "sagemaker training", "ec2"
 MARKETS = (TRAINING, EC2)
 """Markets: an instance in a training job, or the same machine without SageMaker. The first is preferred."""
 POSITIVE = number(1e-6, 1e6, "a number above 0, up to a million")
-_WORDS = Kind(
+WORDS = Kind(
     str, "1 to 200 characters on one line", lambda text: text.strip() and len(text) <= 200 and text.isprintable()
 )
 
@@ -26,7 +26,7 @@ class Instance:
     vcpus: Annotated[int, whole(1, 1_000_000)]
     memory_gib: Annotated[float, POSITIVE]
     gpus: Annotated[int, whole(0, 1_000_000)] = 0
-    gpu_kind: Annotated[str | None, _WORDS] = None
+    gpu_kind: Annotated[str | None, WORDS] = None
     """Model of its GPUs (`V100`); None without GPUs."""
     gpu_memory_gib: Annotated[float | None, POSITIVE] = None
     """Memory of each GPU."""
@@ -55,7 +55,7 @@ class Price:
     """More than 0."""
     region: Annotated[str, REGION_NAME]
     market: Annotated[str, one_of(MARKETS)]
-    source: Annotated[str, _WORDS]
+    source: Annotated[str, WORDS]
     date: Annotated[datetime.date, Kind(datetime.date.fromisoformat, "a day, like 2026-07-20")]
 
 

@@ -1,0 +1,44 @@
+"""How many images a second published trainings read: what an accelerator asks of an input pipeline."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from tfhet.catalogue.instance_type import POSITIVE, WORDS
+from tfhet.yaml_file import Kind, Node, read_text, whole
+
+_RATES = Path(__file__).with_name("training_rates.yaml")
+
+
+@dataclass(frozen=True)
+class TrainingRate:
+    """One published training, by others."""
+
+    model: Annotated[str, WORDS]
+    gpu_kind: Annotated[str, WORDS]
+    """Model of its GPUs (`A100`), as instance types name it."""
+    gpus: Annotated[int, whole(1, 1024)]
+    images_per_s: Annotated[float, POSITIVE]
+    """Of all GPUs together."""
+    side: Annotated[int, whole(1, 100_000)]
+    """Rows and columns of an image that the network is given."""
+    precision: Annotated[str, WORDS]
+    source: Annotated[str, WORDS]
+    date: Annotated[datetime.date, Kind(datetime.date.fromisoformat, "a day, like 2026-07-20")]
+    """Day of its publication, or on which it was read where it gives none."""
+
+    def on(self, gpus: int) -> float:
+        """Images a second of this number of GPUs, if each of them is as fast as one was: an assumption where the number
+        differs."""
+        return self.images_per_s * gpus / self.gpus
+
+
+@functools.cache
+def training_rates() -> tuple[TrainingRate, ...]:
+    """Returns the published trainings that come with the package. Raises UsageError for a file with faults."""
+    top = Node.parse(read_text(_RATES, "file of training rates"), _RATES.name)
+    return tuple(node.made(TrainingRate) for node in top.mapping(("rates",))["rates"].items()) if top else ()
