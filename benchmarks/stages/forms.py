@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING
 from benchmarks.job_scripts import plain
 from benchmarks.peers.job import ANTIALIAS, LINEAR
 from tfhet.bench import Case, Measurement
-from tfhet.bench.chain import PASSES, PHOTO_PASSES, TFHET, Course, dataset_case, part_figures, pipeline_case, rate
+from tfhet.bench.chain import (
+    PASSES,
+    PHOTO_PASSES,
+    TFHET,
+    Course,
+    dataset_case,
+    part_figures,
+    pipeline_case,
+    rate,
+    work_of,
+)
 from tfhet.record import Figure
 
 if TYPE_CHECKING:
@@ -22,6 +32,8 @@ if TYPE_CHECKING:
     from tfhet.placement import Pipeline
     from tfhet.stages import Stage
 
+IN_MEMORY = f"{TFHET} in memory"
+"""Name of the case of a chain of small images that lie decoded in memory, as peers get them."""
 PLAIN = "example"
 """Name of the case of the chain as plain TensorFlow writes it, as AWS's example does."""
 WAYS = (LINEAR, ANTIALIAS)
@@ -85,10 +97,38 @@ def whole_cases(course: Course) -> list[Case]:
     """The chain as plain TensorFlow where it can be written so, and tfhet in every form."""
     passes, shapes = PASSES if course.small else PHOTO_PASSES, forms(course.pipeline)
     cases = [pipeline_case(course, form.case, shaped(course.pipeline, form), passes) for form in shapes]
+    if course.small:
+        cases.append(in_memory_case(course))
     if plain.knows(course.pipeline.stages):
         written = shaped(course.pipeline, plain_form(shapes))
         cases.insert(0, dataset_case(course, PLAIN, 1, lambda: _plain(written), lambda element: element[0]))
     return cases
+
+
+def in_memory_case(course: Course) -> Case:
+    """The chain on images that lie decoded in memory, batch by batch."""
+    import tensorflow as tf
+
+    from tfhet.placement import one_epoch, steps
+
+    pipeline, threads = course.pipeline, course.threads or course.cores
+    read = list(one_epoch(pipeline.with_stages(())))
+    images, ids = (tf.concat([element[name] for element in read], 0) for name in ("image", "id"))
+    works = [work_of(pipeline, step) for step in steps(pipeline)]
+    size = pipeline.batch_size
+
+    def batch(begin: tf.Tensor) -> tf.Tensor:
+        made = images[begin : begin + size]
+        for work in works:
+            made = work(made, ids[begin : begin + size])
+        return made
+
+    def build() -> tf.data.Dataset:
+        parts = tf.data.Dataset.range(0, course.examples, size).repeat(PASSES)
+        unconverted = tf.autograph.experimental.do_not_convert(batch)
+        return parts.map(unconverted, num_parallel_calls=threads).prefetch(2)
+
+    return dataset_case(course, IN_MEMORY, PASSES, build, lambda made: made)
 
 
 def _plain(pipeline: Pipeline) -> tf.data.Dataset:
@@ -103,6 +143,8 @@ def figures_of(
     prefix, figures = f"stages.{course.name}", dict[str, Figure]()
     if PLAIN in taken:
         figures[f"{prefix}.vs_example"] = taken[plain_form(shapes).case].cheaper_than(taken[PLAIN], plain.AGAINST)
+    if IN_MEMORY in taken:
+        figures[f"{prefix}.in_memory_us_per_image"] = taken[IN_MEMORY].figure()
     for form in shapes:
         figures[".".join(filter(None, (prefix, form.key, "us_per_image")))] = taken[form.case].figure()
     for form in shapes:

@@ -101,7 +101,8 @@ def figures_of(
 ) -> dict[str, Figure]:
     """The figures `own` of the chain, with those of the peers and of the crops; ratios first."""
     prefix = f"stages.{course.name}"
-    ours = {form: taken[form.case] for form in shapes}
+    # Peers get small images decoded, so they are compared with the chain on such.
+    ours = {form: taken[forms.IN_MEMORY if forms.IN_MEMORY in taken else form.case] for form in shapes}
     peers = [
         (entry, ours[entry.form].cheaper_than(taken[entry.case.name], entry.words))
         for entry in entries

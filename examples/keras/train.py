@@ -21,7 +21,7 @@ def parse(record):
 files = tf.data.Dataset.from_tensor_slices(sorted(tf.io.gfile.glob(f"{directory}/*.tfrecord*")))
 ds = files.interleave(tf.data.TFRecordDataset, num_parallel_calls=tf.data.AUTOTUNE)
 ds = ds.shuffle(1000).map(parse, num_parallel_calls=tf.data.AUTOTUNE).batch(batch_size)
-ds = tfhet.distribute(ds, steps_per_epoch=examples // batch_size // hvd.size())  # the one line
+ds = tfhet.distribute(ds, steps_per_epoch=examples // batch_size // hvd.size())  # tfhet's line
 
 model = tf.keras.Sequential(
     [

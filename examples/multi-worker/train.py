@@ -22,7 +22,7 @@ def parse(record):
 files = tf.data.Dataset.from_tensor_slices(sorted(tf.io.gfile.glob(f"{directory}/*.tfrecord*")))
 ds = files.interleave(tf.data.TFRecordDataset, num_parallel_calls=tf.data.AUTOTUNE)
 ds = ds.shuffle(1000).map(parse, num_parallel_calls=tf.data.AUTOTUNE).batch(batch_size, drop_remainder=True)
-ds = tfhet.distribute(ds, steps_per_epoch=1437 // batch_size // strategy.num_replicas_in_sync)  # the one line
+ds = tfhet.distribute(ds, steps_per_epoch=1437 // batch_size // strategy.num_replicas_in_sync)  # tfhet's line
 
 with strategy.scope():
     model = tf.keras.Sequential(

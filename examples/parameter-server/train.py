@@ -25,7 +25,7 @@ def dataset_fn(context):
     files = tf.data.Dataset.from_tensor_slices(sorted(tf.io.gfile.glob(f"{directory}/*.tfrecord*")))
     ds = files.interleave(tf.data.TFRecordDataset, num_parallel_calls=tf.data.AUTOTUNE)
     ds = ds.shuffle(1000).map(parse, num_parallel_calls=tf.data.AUTOTUNE).batch(batch_size)
-    return tfhet.distribute(ds)  # the one line
+    return tfhet.distribute(ds)  # tfhet's line
 
 
 with strategy.scope():

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from tfhet.placement import Pipeline
+    from tfhet.stages import Step
 
 TFHET, DECODE = "tfhet", "decode"
 """Names of cases: the chain; reading and batching alone."""
@@ -68,21 +69,13 @@ def pipeline_case(course: Course, name: str, pipeline: Pipeline, passes: int) ->
 def step_cases(course: Course) -> dict[str, Case]:
     """Returns a case for each step, by stage names joined with a plus, on one batch that the steps before it made."""
     from tfhet.placement import one_epoch, steps
-    from tfhet.stages import randomness
 
     pipeline = course.pipeline
     element = next(iter(one_epoch(pipeline.with_stages(())).take(1)))
     images, ids = element["image"], element["id"]
     cases: dict[str, Case] = {}
     for step in steps(pipeline):
-
-        def work(images: tf.Tensor, ids: tf.Tensor, step: Any = step) -> tf.Tensor:
-            drawn = []
-            for placed, spec in zip(step.stages, step.inputs, strict=True):
-                keys = randomness.keys(pipeline.seed, placed.stage.name, placed.declared, 0, ids)
-                drawn.append(placed.stage.parameters(keys, spec) if placed.stage.random else {})
-            return step.run(images, drawn)
-
+        work = work_of(pipeline, step)
         name = words = "+".join(placed.stage.name for placed in step.stages)
         count = 2
         while name in cases:
@@ -90,6 +83,20 @@ def step_cases(course: Course) -> dict[str, Case]:
         cases[name] = _alone(course, f"{name} alone", work, images, ids)
         images = work(images, ids)
     return cases
+
+
+def work_of(pipeline: Pipeline, step: Step) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
+    """Returns what a step does in epoch 0 as a function of a batch of images and their ids, int64 [batch]."""
+    from tfhet.stages import randomness
+
+    def work(images: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+        drawn = []
+        for placed, spec in zip(step.stages, step.inputs, strict=True):
+            keys = randomness.keys(pipeline.seed, placed.stage.name, placed.declared, 0, ids)
+            drawn.append(placed.stage.parameters(keys, spec) if placed.stage.random else {})
+        return step.run(images, drawn)
+
+    return work
 
 
 def _alone(course: Course, name: str, work: Callable[..., Any], images: tf.Tensor, ids: tf.Tensor) -> Case:

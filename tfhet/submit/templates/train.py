@@ -13,7 +13,7 @@ def file(number):  # stands for a file of yours: 160 noisy images of ten classes
 
 
 ds = tf.data.Dataset.range(16).interleave(file, num_parallel_calls=tf.data.AUTOTUNE).shuffle(1000).batch(32)
-ds = tfhet.distribute(ds, steps_per_epoch=80)  # the one line
+ds = tfhet.distribute(ds, steps_per_epoch=80)  # tfhet's line
 
 layers = [tf.keras.layers.GlobalAveragePooling2D(), tf.keras.layers.Dense(10)]
 model = tf.keras.Sequential([tf.keras.layers.Input([32, 32, 3]), *layers])
