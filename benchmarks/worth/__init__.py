@@ -1,1 +1,1 @@
-"""Which published trainings are input-bound, and where a data group is worth its price."""
+"""Which published training runs are input-bound, and where a data group is worth its price."""

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.worth`: which published trainings are input-bound, and where a data group pays."""
+"""`python -m benchmarks.worth`: which published training runs are input-bound, and where a data group pays."""
 
 from benchmarks.worth.answer import HEAD, rows
 from tfhet.report import show, table

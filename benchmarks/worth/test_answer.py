@@ -1,4 +1,4 @@
-"""What published trainings ask of a host: the arithmetic, and what the plan says of it."""
+"""What published training runs ask of a host: the arithmetic, and what the plan says of it."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _NO_CODE = {".md", ".pyc", ".so", ".html", ".css", ".json"}
 
 
 @dataclass(frozen=True)
-class Code:
+class MeasuredCode:
     """The code of one record."""
 
     commit: str
@@ -34,7 +34,7 @@ class Code:
     """Digest of each part, by its path below ROOT."""
 
     @classmethod
-    def of(cls, parts: Sequence[str], root: Path = ROOT) -> Code:
+    def of(cls, parts: Sequence[str], root: Path = ROOT) -> MeasuredCode:
         """The code as it is now. Raises OSError for a part that is not there."""
         commit = _git(root, "rev-parse", "HEAD").strip()
         changed = _git(root, "status", "--porcelain", "--", *parts).strip()

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tfhet.bench import harness
-from tfhet.bench.code import Code
+from tfhet.bench.code import MeasuredCode
 from tfhet.bench.conditions import Conditions
 from tfhet.bench.suite import NAMES, Suite, suite_named
 from tfhet.command_line import Parser, add_examples, add_output, json_for_pipe, number
@@ -46,7 +46,7 @@ def _run(suite: Suite, argv: list[str], program: str) -> int:
     with json_for_pipe(options):
         begun = Conditions.now()
         record = suite.run(options, show_progress, (*program.split(), *argv))
-        code = Code.of(suite.measures).to_json() if suite.measures else {}
+        code = MeasuredCode.of(suite.measures).to_json() if suite.measures else {}
         record = replace(record, code=code, conditions=begun.until(Conditions.now()))
         show(figure_table(record.figures, title=record.name), wide=options.wide)
         for note in suite.notes(record):

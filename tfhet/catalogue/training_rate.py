@@ -1,4 +1,4 @@
-"""How many images a second published trainings read: what an accelerator asks of an input pipeline."""
+"""How many images a second published training runs read: what an accelerator asks of an input pipeline."""
 
 from __future__ import annotations
 
@@ -39,6 +39,6 @@ class TrainingRate:
 
 @functools.cache
 def training_rates() -> tuple[TrainingRate, ...]:
-    """Returns the published trainings that come with the package. Raises UsageError for a file with faults."""
+    """Returns the published training runs that come with the package. Raises UsageError for a file with faults."""
     top = Node.parse(read_text(_RATES, "file of training rates"), _RATES.name)
     return tuple(node.made(TrainingRate) for node in top.mapping(("rates",))["rates"].items()) if top else ()

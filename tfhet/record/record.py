@@ -40,7 +40,7 @@ class Record:
     versions: Mapping[str, str] = field(default_factory=dict)
     """`record.versions()`: version by package."""
     code: Mapping[str, Any] = field(default_factory=dict)
-    """The code that was measured, as `tfhet.bench.code.Code` writes it; empty in records of before 26 November 2026."""
+    """The code that was measured, as `tfhet.bench.code.MeasuredCode` writes it; empty in records of before 26 November 2026."""
     conditions: Mapping[str, Any] = field(default_factory=dict)
     """What else went on: `tfhet.bench.conditions`."""
     created: str = ""
@@ -86,7 +86,7 @@ class Record:
 
 
 def machine(proc: Path = Path("/proc")) -> dict[str, Any]:
-    """The machine as JSON values: cpu, cpu_features (those that kernels of TensorFlow and tfhet choose between), cores
+    """The machine as JSON values: cpu, cpu_features (those between which kernels choose), cores
     (logical), cores_usable, memory_bytes, gpus, kernel, system, python."""
     flags = next((value.split() for key, value in _facts(proc / "cpuinfo") if key in ("flags", "Features")), [])
     names = (value for key, value in _facts(proc / "cpuinfo") if key in ("model name", "Model", "Hardware") and value)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tfhet.bench.code import Code, changed, digest
+from tfhet.bench.code import MeasuredCode, changed, digest
 
 BEFORE = '"""A module."""\n\n\ndef two():\n    """Returns 2."""\n    return 1 + 1  # so far\n'
 
@@ -49,7 +49,7 @@ def test_a_module_of_another_name_is_another_part(part: Path) -> None:
 def test_the_parts_that_have_changed_since_are_named(part: Path) -> None:
     root = part.parent
     (root / "one.py").write_text("ONE = 1\n")
-    noted = Code.of(["part", "one.py"], root).to_json()
+    noted = MeasuredCode.of(["part", "one.py"], root).to_json()
     assert changed(noted, root) == []
     (root / "one.py").write_text("ONE = 2\n")
     assert changed(noted, root) == ["one.py"]
@@ -62,7 +62,10 @@ def test_the_parts_that_have_changed_since_are_named(part: Path) -> None:
 
 def test_the_commit_is_clean_until_a_part_is_edited(part: Path) -> None:
     root = part.parent
-    assert (Code.of(["part"], root).commit, Code.of(["part"], root).is_clean) == ("", False)  # no repository
+    assert (MeasuredCode.of(["part"], root).commit, MeasuredCode.of(["part"], root).is_clean) == (
+        "",
+        False,
+    )  # no repository
 
     def git(*words: str) -> str:
         identity = ("-c", "user.name=a", "-c", "user.email=a@b")
@@ -73,12 +76,12 @@ def test_the_commit_is_clean_until_a_part_is_edited(part: Path) -> None:
     git("add", ".")
     git("commit", "-q", "-m", "all")
     (root / "beside.py").write_text("")  # not measured
-    made = Code.of(["part"], root)
+    made = MeasuredCode.of(["part"], root)
     assert (made.commit, made.is_clean) == (git("rev-parse", "HEAD"), True)
     (part / "two.py").write_text(BEFORE + "\n")
-    assert not Code.of(["part"], root).is_clean
+    assert not MeasuredCode.of(["part"], root).is_clean
 
 
 def test_a_part_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="nowhere: there is no such part"):
-        Code.of(["nowhere"], tmp_path)
+        MeasuredCode.of(["nowhere"], tmp_path)
