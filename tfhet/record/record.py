@@ -40,7 +40,7 @@ class Record:
     versions: Mapping[str, str] = field(default_factory=dict)
     """`record.versions()`: version by package."""
     code: Mapping[str, Any] = field(default_factory=dict)
-    """The code that was measured, as `tfhet.bench.code.MeasuredCode` writes it; empty in records of before 26 November 2026."""
+    """The code that was measured (`tfhet.bench.code`); empty in records of before 26 November 2026."""
     conditions: Mapping[str, Any] = field(default_factory=dict)
     """What else went on: `tfhet.bench.conditions`."""
     created: str = ""
