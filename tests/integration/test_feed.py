@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -63,3 +64,28 @@ def test_the_loss_of_the_only_data_host_ends_the_job_and_is_the_cause(simulated,
     run = simulated(*FEED, *words, data=1, ranks=1, channels={}, faults=("kill:host@data-1:from=scripts:after=1",))
     assert run.summary.exit_code == 1
     assert "was lost" in (run.summary.cause or "")
+
+
+def test_python_in_a_tf_data_pipeline_runs_on_the_data_hosts(simulated, script):
+    run = simulated(*FEED, "--train_script", script("feed_tf_reads"), data=2, ranks=1, channels={})
+    found = read(run)
+    for epoch in (*found["epochs"], found["held_out"]):
+        assert sorted(number for number, _ in epoch) == list(range(240))
+        assert {place.split("/")[0] for _, place in epoch} == {"algo-1", "algo-3"}
+        assert len({place for _, place in epoch}) == 4, "all processes that serve"
+    assert [number for number, _ in found["epochs"][0]] != [number for number, _ in found["epochs"][1]]
+    assert found["fits"] == 2
+    assert run.summary.batch_size == 8 and [epoch["examples"] for epoch in run.summary.epochs[:2]] == [240, 240]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("plane", "says"),
+    [
+        ("feed", r"give tfhet.distribute a function at the top level of its module that takes a shard"),
+        ("tf_service", r"runs Python code \(from_generator, tf.numpy_function\).*--data_plane feed"),
+    ],
+)
+def test_a_data_set_with_python_that_cannot_be_served_says_how_it_could(simulated, script, plane, says):
+    run = simulated("--data_plane", plane, "--train_script", script("feed_tf_reads"), "dataset", ranks=1, channels={})
+    assert run.summary.exit_code == 1 and re.search(says, run.summary.cause or "")

@@ -44,7 +44,9 @@ class Loader:
         job: JobContext,
         convert: Callable[[Any], Any] = lambda batch: batch,
         allocate: Callable[[int], np.ndarray] | None = None,
+        is_noted: bool = True,
     ):
+        """is_noted: whether the steps of the script are those that this loader delivers to."""
         if batch_size < 0 or (not batch_size and (shuffle or drop_last or collate is not None)):
             raise UsageError(
                 "shuffle, drop_last and collate are for map-style datasets, of which batch_size makes batches"
@@ -59,7 +61,7 @@ class Loader:
         options: dict[str, Any] = {"batch_size": batch_size, "shuffle": shuffle, "drop_last": drop_last}
         self.source = FeedSource.of(make, arguments, collate=collate, ordinal=next(_ordinals), **options)
         self._job, self._training, self._ahead = job, training, ahead
-        self._convert, self._allocate = convert, allocate
+        self._convert, self._allocate, self._is_noted = convert, allocate, is_noted
         self._epoch, self._taken = 0, frozenset[tuple[int, int]]()
         self._has_begun = False
         """Whether an iteration has begun `_epoch`, and has not come to its end."""
@@ -136,7 +138,8 @@ class Loader:
 
     def close(self) -> None:
         """Ends the connections to the servers; a script that ends need not call it."""
-        self._reader.close()
+        if "_reader" in vars(self):
+            self._reader.close()
 
     @functools.cached_property
     def _batches(self) -> int:
@@ -154,6 +157,8 @@ class Loader:
 
     @functools.cached_property
     def _noted(self) -> NotedLoader | None:
+        if not self._is_noted:
+            return None
         inherited(environment()).send(rank.to_json(rank.Reading(endless=False)), limit_s=1.0)
         steps = ScriptSteps.of_process(self._job)
         return None if steps is None else steps.watch_loader(self._training, bool(self.source.batch_size))
