@@ -82,7 +82,7 @@ def test_python_in_a_tf_data_pipeline_runs_on_the_data_hosts(simulated, script):
 @pytest.mark.parametrize(
     ("plane", "says"),
     [
-        ("feed", r"give tfhet.distribute a function at the top level of its module that takes a shard"),
+        ("feed", r"give tfhet.distribute a function at the top level of its module, which takes a shard"),
         ("tf_service", r"runs Python code \(from_generator, tf.numpy_function\).*--data_plane feed"),
     ],
 )
