@@ -34,6 +34,18 @@ def test_a_script_reads_every_example_once_without_tensorflow_though_a_process_a
     assert run.summary.steps and run.summary.wait_pct is not None and run.summary.batch_size == 8
 
 
+def test_a_frozen_host_is_given_up_by_every_rank_once_its_lease_is_over(simulated, script):
+    words = ("--strategy", "torch", "--train_script", script("feed_reads"), "--epochs", 4)
+    faults = ("hang:host@data-2:from=scripts:after=1.5",)
+    run = simulated(*FEED, *words, data=2, ranks=2, channels={}, faults=faults)
+    assert run.summary.exit_code == 0, run.summary.cause
+    assert list(run.summary.lost_hosts) == ["algo-3"]
+    given_up = run.found(r"the feed has lost \S+ \(its host was lost\); others make what it had( \(2 ranks\))?")
+    assert sum(2 if both else 1 for (both,) in given_up) == 4, "two processes, by each of two ranks"
+    for epoch in run.summary.epochs[:4]:
+        assert (epoch["once"], epoch["missing"], epoch["repeated"]) == (EXAMPLES, 0, 0)
+
+
 @pytest.mark.slow
 def test_an_encrypted_feed_on_the_hosts_that_train_reads_alike(simulated, script):
     words = ("--dnn_host_processes", 1, "--data_plane_encryption", "true", "--train_script", script("feed_reads"))
