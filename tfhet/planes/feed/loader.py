@@ -112,6 +112,11 @@ class Loader:
             raise UsageError(f"an epoch is 0 or more, not {epoch}")
         self._epoch, self._taken, self._has_begun = epoch, frozenset(), False
 
+    @property
+    def sampler(self) -> Loader:
+        """Itself: scripts say `loader.sampler.set_epoch(epoch)`."""
+        return self
+
     def state_dict(self) -> dict[str, Any]:
         """Where this rank stands, in JSON values: the epoch, and what it has delivered of it. Each rank has its own."""
         job, taken = self._job, self._reader.taken(self._epoch) or self._taken
