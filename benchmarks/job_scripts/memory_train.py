@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import psutil
 
+import tfhet
+
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 EVERY = 100
 """Steps between two looks."""
@@ -59,11 +61,10 @@ def main() -> None:
     if HAS_TORCH:
         import torch  # before TensorFlow
 
-        from tfhet.torch import loader as load
+        import tfhet.torch
 
         torch.set_num_threads(1)
-    else:
-        from tfhet import batches as load
+    load: Any = tfhet.torch.loader if HAS_TORCH else tfhet.batches
     if args.way == "feed":
         loader = load(make_pictures, arguments=given, batch_size=args.batch_size, shuffle=True)
     else:

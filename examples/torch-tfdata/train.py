@@ -54,7 +54,7 @@ def main() -> None:
     torch.manual_seed(0)
     model = DistributedDataParallel(torch.nn.Linear(WINDOW * PIXELS, 10).to(device))
     optimizer = torch.optim.SGD(model.parameters(), 0.05)
-    for step, batch in zip(range(args.steps), loader):
+    for step, batch in zip(range(args.steps), loader, strict=False):
         images = batch["observation"]["image"].to(device, non_blocking=True).flatten(1).float() / 255
         loss = torch.nn.functional.cross_entropy(model(images), batch["action"][:, -1].to(device))
         optimizer.zero_grad()
