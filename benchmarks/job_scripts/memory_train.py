@@ -16,8 +16,6 @@ from typing import Any
 import numpy as np
 import psutil
 
-import tfhet
-
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 EVERY = 100
 """Steps between two looks."""
