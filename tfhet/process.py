@@ -93,21 +93,21 @@ def stack_of_last_thread() -> str:
     """Name and stack, as `faulthandler` prints them, of a thread for which this process waits at its end; empty before,
     and where there is none."""
     main = threading.main_thread()
-    outermost = _stack(main)[-1:]
+    outermost = stack_of(main.ident)[-1:]
     if [(code.co_filename, code.co_name) for code, _ in outermost] != [(threading.__file__, "_shutdown")]:
         return ""
     for thread in threading.enumerate():
-        if thread is not main and not thread.daemon and (stack := _stack(thread)):
+        if thread is not main and not thread.daemon and (stack := stack_of(thread.ident)):
             lines = [f'  File "{code.co_filename}", line {line} in {code.co_name}' for code, line in stack]
             return "\n".join([f"thread {thread.name} (most recent call first):", *lines])
     return ""
 
 
-def _stack(thread: threading.Thread) -> list[tuple[CodeType, int]]:
+def stack_of(thread: int | None) -> list[tuple[CodeType, int]]:
     """Code and line, the innermost first; empty for a thread that has ended. No frame is kept, nor the frames of all
     threads, of which this is one: objects that refer to themselves stay until Python ends, with all that the frames
     know. If that is an iterator whose elements a Python function makes, TensorFlow then waits for that for ever."""
-    frame = sys._current_frames().get(thread.ident or 0)
+    frame = sys._current_frames().get(thread or 0)
     return [(each.f_code, line) for each, line in traceback.walk_stack(frame)] if frame else []
 
 

@@ -26,16 +26,16 @@ def send(size: int) -> End:
     return _send(encrypted=False)
 
 
-def receive(port: int, size: int) -> End:
-    return _receive(port, size, encrypted=False)
+def receive(ports: list[int], size: int, rank: int, ranks: int) -> End:
+    return _receive(ports, size, rank, ranks, encrypted=False)
 
 
 def send_encrypted(size: int) -> End:
     return _send(encrypted=True)
 
 
-def receive_encrypted(port: int, size: int) -> End:
-    return _receive(port, size, encrypted=True)
+def receive_encrypted(ports: list[int], size: int, rank: int, ranks: int) -> End:
+    return _receive(ports, size, rank, ranks, encrypted=True)
 
 
 def _send(encrypted: bool) -> End:
@@ -47,9 +47,10 @@ def _send(encrypted: bool) -> End:
     return sends({"port": port})
 
 
-def _receive(port: int, size: int, encrypted: bool) -> End:
+def _receive(ports: list[int], size: int, rank: int, ranks: int, encrypted: bool) -> End:
     source = FeedSource.of(endless, {"size": size})
-    reader = FeedReader([f"127.0.0.1:{port}"], KEY, source, encrypted=encrypted)
+    servers = [f"127.0.0.1:{port}" for port in ports]
+    reader = FeedReader(servers, KEY, source, rank=rank, size=ranks, encrypted=encrypted)
     batches = reader.epoch(0)
 
     def pull(count: int) -> None:
@@ -57,4 +58,4 @@ def _receive(port: int, size: int, encrypted: bool) -> End:
             if (got := next(batches).batch.nbytes) != size:
                 raise AssertionError(f"{got} bytes came instead of {size}")
 
-    return End(pull, {"ahead": 2}, reader.close)
+    return End(pull, {"ahead": 2 * len(ports)}, reader.close)

@@ -11,7 +11,7 @@ from benchmarks.transport.raw_socket import WAIT_S, contents
 from tfhet.bench.wire.end import End
 
 METHOD = ("tfhet.Wire", "Next")
-_OPTIONS = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
+OPTIONS = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
 
 
 def send(size: int) -> End:
@@ -28,23 +28,27 @@ def send(size: int) -> End:
 
     service, method = METHOD
     handlers = {method: grpc.unary_unary_rpc_method_handler(next_batch)}
-    server = grpc.server(ThreadPoolExecutor(1), options=_OPTIONS)
+    server = grpc.server(ThreadPoolExecutor(1), options=OPTIONS)
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
-    _SERVERS.append(server)
+    keep(server)
     return sends({"port": port})
 
 
 _SERVERS: list[Any] = []
-"""A server stops when nobody holds it."""
+
+
+def keep(server: Any) -> None:
+    """Holds a server, which would stop with the last reference to it, until this process ends."""
+    _SERVERS.append(server)
 
 
 def receive(port: int, size: int) -> End:
     """Connects to the sender."""
     import grpc
 
-    channel = grpc.insecure_channel(f"127.0.0.1:{port}", options=_OPTIONS)
+    channel = grpc.insecure_channel(f"127.0.0.1:{port}", options=OPTIONS)
     call = channel.unary_unary("/{}/{}".format(*METHOD))
 
     def pull(count: int) -> None:

@@ -9,6 +9,7 @@ import contextlib
 import socket
 import struct
 import threading
+from collections.abc import Callable
 
 import numpy as np
 
@@ -29,8 +30,8 @@ def contents(size: int) -> list[bytearray]:
     return [bytearray(draw.bytes(size)) for _ in range(held_count(size))]
 
 
-def send(size: int) -> End:
-    """Listens at the `port` that it tells, and serves one connection."""
+def send(size: int, wrap: Callable[[socket.socket], socket.socket] = lambda one: one) -> End:
+    """Listens at the `port` that it tells, and serves one connection. wrap: encrypts it."""
     server = socket.create_server(("127.0.0.1", 0))
     server.settimeout(WAIT_S)
     batches = contents(size)
@@ -38,10 +39,10 @@ def send(size: int) -> End:
     def serve() -> None:
         with server, contextlib.suppress(OSError):
             connection, _ = server.accept()
-            with connection:
-                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            with wrap(connection) as connection:
                 at = 0
-                while asked := connection.recv(_COUNT.size, socket.MSG_WAITALL):
+                while asked := connection.recv(_COUNT.size):
                     for _ in range(_COUNT.unpack(asked)[0]):
                         connection.sendall(batches[at % len(batches)])
                         at += 1
@@ -50,9 +51,9 @@ def send(size: int) -> End:
     return sends({"port": server.getsockname()[1]})
 
 
-def receive(port: int, size: int) -> End:
+def receive(port: int, size: int, wrap: Callable[[socket.socket], socket.socket] = lambda one: one) -> End:
     """Connects to the sender."""
-    connection = socket.create_connection(("127.0.0.1", port), timeout=WAIT_S)
+    connection = wrap(socket.create_connection(("127.0.0.1", port), timeout=WAIT_S))
     place = memoryview(bytearray(size))
 
     def pull(count: int) -> None:

@@ -104,13 +104,16 @@ def figures_of_rivals(
     figures: dict[str, Figure] = {}
     for rival in others:
         for size in dict.fromkeys(load.size for load in loads):
-            figures |= costs_of(f"{rival.name}.{size}", turns[f"{rival.name}.{size}"])
+            for shape in ways.shapes(rival, [load for load in loads if load.size == size]):
+                key = f"{rival.name}.{size}{ways.suffix(*shape)}"
+                figures |= costs_of(key, turns[key])
     of_tfhet = [rival.name for rival in others if rival.name.startswith((SERVICE, FEED))]
     for name, words in AGAINST.items():
         for load in loads if name in [rival.name for rival in others] else ():
             for key in (load.key, *(f"{one}.{load.size}" for one in of_tfhet if one != name)):
-                ratio = times(turns[key], turns[f"{name}.{load.size}"], words)
-                figures[f"{PREFIX}.vs_{name}.{key}"] = ratio
+                if key in turns:  # a rival may have been measured with several senders only
+                    ratio = times(turns[key], turns[f"{name}.{load.size}"], words)
+                    figures[f"{PREFIX}.vs_{name}.{key}"] = ratio
     return figures
 
 

@@ -42,6 +42,15 @@ def test_each_way_of_the_service_is_held_against_open_grpc_and_a_socket():
     }
 
 
+def test_a_feed_has_as_many_senders_and_receivers_as_a_load_has_workers_and_ranks():
+    loads = [Load("uint8", "19MB", workers=workers, ranks=ranks) for workers in (1, 3) for ranks in (1, 2)]
+    feed, socket = ways.rivals("feed,raw_socket")
+    assert ways.shapes(feed, loads) == [(1, 1), (1, 2), (3, 1), (3, 2)] and ways.shapes(socket, loads) == [(1, 1)]
+    keys = ("feed.19MB", "feed.19MB.ranks_2", "feed.19MB.workers_3", "feed.19MB.workers_3.ranks_2")
+    figures = figures_of_rivals(loads, [feed], {key: turns(0.5, 0.25) for key in keys})
+    assert {f"transport.{key}.client_cpu_s_per_gb" for key in keys} <= set(figures)
+
+
 def test_words_choose_by_the_parts_of_a_name():
     assert {load.size for load in only(SELECTION, ["19MB"])} == {"19MB"}
     assert {load.key for load in only(SELECTION, ["uint8.snappy", "workers_4"])} == {
@@ -60,7 +69,7 @@ def test_a_peer_that_is_not_installed_says_what_is_missing_and_an_unknown_one_is
     assert apart.missing() == "ModuleNotFoundError: No module named 'no_such_module'"
     assert not Place.of(apart).installed
     assert ways.rivals("none") == () and ways.rivals("") == ways.rivals("install") == ways.RIVALS
-    with pytest.raises(UsageError, match="unknown peer 'dali'; known: feed, feed_encrypted, raw_grpc, raw_socket"):
+    with pytest.raises(UsageError, match="unknown peer 'dali'; known: feed, feed_encrypted, grpc_stream, raw_grpc, raw_socket"):
         ways.rivals("raw_socket,dali")
 
 
@@ -92,18 +101,19 @@ def ended(kind: str) -> AnsweringProcess:
     return AnsweringProcess(kind, [sys.executable, "-m", "benchmarks.transport.end", kind], child_environment(), 60.0)
 
 
-def test_a_socket_moves_as_many_batches_as_are_asked_for():
-    (socket,) = ways.rivals("raw_socket")
+@pytest.mark.parametrize("name", ["raw_socket", "tls_socket"])
+def test_a_socket_moves_as_many_batches_as_are_asked_for(name):
+    (socket,) = ways.rivals(name)
     sender, receiver = ended(str(socket.sender)), ended(socket.receiver)
     try:
         port = sender.ask({"open": {"size": 1000}})["port"]
         assert receiver.ask({"open": {"size": 1000, "port": port}}) == {}
         assert receiver.ask({"ahead": 0, "count": 3})["seconds"] > 0
         assert receiver.ask({"ahead": 2, "count": 1})["seconds"] > 0
-        with pytest.raises(TfhetError, match="raw_socket:send: UsageError: this end sends"):
+        with pytest.raises(TfhetError, match=f"{name}:send: UsageError: this end sends"):
             sender.ask({"ahead": 0, "count": 1})
         sender.close()
-        with pytest.raises(TfhetError, match="raw_socket:receive: (Connection|BrokenPipe)"):
+        with pytest.raises(TfhetError, match=f"{name}:receive: (Connection|BrokenPipe|SSLEOF|SSLZero)"):
             receiver.ask({"ahead": 0, "count": 1})
     finally:
         sender.close()

@@ -21,7 +21,7 @@ from tfhet.bench.wire.ways import GRACE_S, Ways, quiet
 from tfhet.cluster import environment
 from tfhet.errors import UsageError, unknown
 from tfhet.planes import in_huge_pages
-from tfhet.planes.tf_service import Moved
+from tfhet.planes.tf_service import PLAIN, Moved
 
 RAW_SOCKET, RAW_GRPC = "raw_socket", "raw_grpc"
 SERVICE, FEED = "service_", "feed"
@@ -45,6 +45,8 @@ class Rival:
     """Packages that `--peers install` puts into a folder of its own; () for those of this environment."""
     dependencies: bool = True
     """Whether that includes what the packages ask for."""
+    scales: bool = False
+    """Whether several senders and receivers can take part, as many as workers and ranks of a load."""
     huge_pages: bool = False
     """Whether its processes have pages of 2 MiB, as those of a job."""
 
@@ -70,10 +72,18 @@ RIVALS = (
         for way in ("open", "encrypted", "shared")
     ),
     Rival(RAW_SOCKET, (), f"{_HERE}.raw_socket:receive", f"{_HERE}.raw_socket:send"),
-    Rival(FEED, (), f"{_HERE}.feed:receive", f"{_HERE}.feed:send"),
-    Rival(f"{FEED}_encrypted", ("cryptography",), f"{_HERE}.feed:receive_encrypted", f"{_HERE}.feed:send_encrypted"),
+    Rival("tls_socket", ("cryptography",), f"{_HERE}.tls_socket:receive", f"{_HERE}.tls_socket:send"),
+    Rival(FEED, (), f"{_HERE}.feed:receive", f"{_HERE}.feed:send", scales=True),
+    Rival(
+        f"{FEED}_encrypted",
+        ("cryptography",),
+        f"{_HERE}.feed:receive_encrypted",
+        f"{_HERE}.feed:send_encrypted",
+        scales=True,
+    ),
     Rival("zeromq", ("zmq",), f"{_HERE}.zeromq:receive", f"{_HERE}.zeromq:send"),
     Rival(RAW_GRPC, ("grpc",), f"{_HERE}.raw_grpc:receive", f"{_HERE}.raw_grpc:send"),
+    Rival("grpc_stream", ("grpc",), f"{_HERE}.grpc_stream:receive", f"{_HERE}.grpc_stream:send"),
     Rival("torch", ("torch",), f"{_HERE}.torch_loader:read"),
     Rival("ray", ("ray.data",), f"{_HERE}.ray_data:read", requires=("ray[data]==2.60.0",)),
 )
@@ -94,6 +104,17 @@ def rivals(option: str) -> tuple[Rival, ...]:
     return tuple(known[name] for name in dict.fromkeys(names))
 
 
+def shapes(rival: Rival, loads: Sequence[Load]) -> list[tuple[int, int]]:
+    """Numbers of senders and receivers with which a rival is measured beside these loads."""
+    found = {(load.workers, load.ranks): None for load in loads if load.compression == PLAIN}
+    return [*found] if rival.scales and found else [(1, 1)]
+
+
+def suffix(workers: int, ranks: int) -> str:
+    """Last part of a figure's name."""
+    return "".join(f".{name}_{count}" for name, count in (("workers", workers), ("ranks", ranks)) if count > 1)
+
+
 class PeerWays(Ways):
     """Lanes of tf.data service, and one of each rival for the same size."""
 
@@ -104,7 +125,8 @@ class PeerWays(Ways):
 
     async def open(self, loads: Sequence[Load], size: str) -> list[Lane]:
         lanes = await super().open(loads, size)
-        return [*lanes, *[await self._rival(rival, size) for rival in self._others]]
+        asked = [(rival, shape) for rival in self._others for shape in shapes(rival, loads)]
+        return [*lanes, *[await self._rival(rival, size, *shape) for rival, shape in asked]]
 
     def environment(self, load: Load) -> Mapping[str, str]:
         """The environment with the load's allocator. Raises UsageError where that is not installed."""
@@ -132,15 +154,20 @@ class PeerWays(Ways):
                 child.kill()
         psutil.wait_procs(below, timeout=GRACE_S)
 
-    async def _rival(self, rival: Rival, size: str) -> Lane:
-        count = Moved("uint8", size).bytes
-        where, workers = {}, []
-        env = quiet(rival.environment())
-        if rival.sender is not None:
-            sender = self.end(env, END, rival.sender)
-            where = await asyncio.to_thread(sender.ask, {"open": {"size": count}})
-            workers = [sender.pid]
-        receiver = self.end(env, END, rival.receiver)
-        told = await asyncio.to_thread(receiver.ask, {"open": {"size": count, **where}})
-        sides = {CLIENTS: [receiver.pid], WORKERS: told.get("workers", workers)}
-        return Lane(f"{rival.name}.{size}", count, [receiver], sides, ahead=int(told.get("ahead", 0)))
+    async def _rival(self, rival: Rival, size: str, workers: int, ranks: int) -> Lane:
+        count, env = Moved("uint8", size).bytes, quiet(rival.environment())
+        senders = [] if rival.sender is None else [self.end(env, END, rival.sender) for _ in range(workers)]
+        told = [await asyncio.to_thread(sender.ask, {"open": {"size": count}}) for sender in senders]
+        where = (
+            {"ports": [one["port"] for one in told], "ranks": ranks} if rival.scales else {**told[0]} if told else {}
+        )
+        receivers = [self.end(env, END, rival.receiver) for _ in range(ranks)]
+        for rank, receiver in enumerate(receivers):
+            own = {"rank": rank} if rival.scales else {}
+            found = await asyncio.to_thread(receiver.ask, {"open": {"size": count, **where, **own}})
+        sides = {
+            CLIENTS: [receiver.pid for receiver in receivers],
+            WORKERS: found.get("workers", [sender.pid for sender in senders]),
+        }
+        key = f"{rival.name}.{size}{suffix(workers, ranks)}"
+        return Lane(key, count, receivers, sides, ahead=int(found.get("ahead", 0)))

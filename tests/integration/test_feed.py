@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -31,6 +32,18 @@ def test_a_script_reads_every_example_once_without_tensorflow_though_a_process_a
     for epoch in run.summary.epochs[:4]:
         assert (epoch["expected"], epoch["once"], epoch["missing"], epoch["repeated"]) == (EXAMPLES, EXAMPLES, 0, 0)
     assert run.summary.steps and run.summary.wait_pct is not None and run.summary.batch_size == 8
+
+
+def test_a_frozen_host_is_given_up_by_every_rank_once_its_lease_is_over(simulated, script):
+    words = ("--strategy", "torch", "--train_script", script("feed_reads"), "--epochs", 4)
+    faults = ("hang:host@data-2:from=scripts:after=1.5",)
+    run = simulated(*FEED, *words, data=2, ranks=2, channels={}, faults=faults)
+    assert run.summary.exit_code == 0, run.summary.cause
+    assert list(run.summary.lost_hosts) == ["algo-3"]
+    given_up = run.found(r"the feed has lost \S+ \(its host was lost\); others make what it had( \(2 ranks\))?")
+    assert sum(2 if both else 1 for (both,) in given_up) == 4, "two processes, by each of two ranks"
+    for epoch in run.summary.epochs[:4]:
+        assert (epoch["once"], epoch["missing"], epoch["repeated"]) == (EXAMPLES, 0, 0)
 
 
 @pytest.mark.slow
@@ -63,3 +76,28 @@ def test_the_loss_of_the_only_data_host_ends_the_job_and_is_the_cause(simulated,
     run = simulated(*FEED, *words, data=1, ranks=1, channels={}, faults=("kill:host@data-1:from=scripts:after=1",))
     assert run.summary.exit_code == 1
     assert "was lost" in (run.summary.cause or "")
+
+
+def test_python_in_a_tf_data_pipeline_runs_on_the_data_hosts(simulated, script):
+    run = simulated(*FEED, "--train_script", script("feed_tf_reads"), data=2, ranks=1, channels={})
+    found = read(run)
+    for epoch in (*found["epochs"], found["held_out"]):
+        assert sorted(number for number, _ in epoch) == list(range(240))
+        assert {place.split("/")[0] for _, place in epoch} == {"algo-1", "algo-3"}
+        assert len({place for _, place in epoch}) == 4, "all processes that serve"
+    assert [number for number, _ in found["epochs"][0]] != [number for number, _ in found["epochs"][1]]
+    assert found["fits"] == 2
+    assert run.summary.batch_size == 8 and [epoch["examples"] for epoch in run.summary.epochs[:2]] == [240, 240]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("plane", "says"),
+    [
+        ("feed", r"give tfhet.distribute a function at the top level of its module, which takes a shard"),
+        ("tf_service", r"runs Python code \(from_generator, tf.numpy_function\).*--data_plane feed"),
+    ],
+)
+def test_a_data_set_with_python_that_cannot_be_served_says_how_it_could(simulated, script, plane, says):
+    run = simulated("--data_plane", plane, "--train_script", script("feed_tf_reads"), "dataset", ranks=1, channels={})
+    assert run.summary.exit_code == 1 and re.search(says, run.summary.cause or "")

@@ -62,6 +62,17 @@ def test_pictures_that_any_python_prepares_on_a_data_host_train_it_alike_on_all_
     assert not any("tensorflow" in line.lower() for line in run.lines), "none of its processes loads it"
 
 
+def test_episodes_that_tf_data_reads_on_a_data_host_train_it_alike_on_all_ranks(simulated, repository):
+    run = simulated(*TORCH, "--train_script", repository / "examples" / "torch-tfdata" / "train.py", data=1, ranks=2)
+    assert run.summary.exit_code == 0, run.summary.cause
+    found = run.found(r"rank=(\d) steps=(\d+) windows=(.*) weights=(\w+)")
+    assert sorted((rank, steps, windows) for rank, steps, windows, _ in found) == [
+        (rank, "40", "(32, 2, 3072)") for rank in ("0", "1")
+    ]
+    assert len({weights for *_, weights in found}) == 1
+    assert run.summary.wait_pct is not None
+
+
 def test_tensors_of_a_loader_share_the_memory_of_what_came():
     import torch
 

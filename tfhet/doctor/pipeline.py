@@ -86,7 +86,7 @@ def builds(facts: PipelineFacts) -> RuleAnswer:
 @_graph_rule("Python code", "tf.data service runs TensorFlow operations only", "tensorflow/tensorflow#50252")
 def python_code(facts: PipelineFacts) -> RuleAnswer:
     found = ", ".join(facts.graph.python_functions)
-    what = "write it with TensorFlow operations, or move it after tfhet.distribute"
+    what = "write it with TensorFlow operations, move it after tfhet.distribute, or have --data_plane feed run it"
     return (limited if facts.workers == 0 else wrong)(found, what, when=found, otherwise="none")
 
 

@@ -16,11 +16,18 @@ from tfhet.messages import MessageError, UnknownKind, link
 
 
 class Follower:
-    def __init__(self, assignment: Assignment, *, on_stop: Callable[[], None] = lambda: None):
-        """on_stop: called when the script of this host has to stop."""
+    def __init__(
+        self,
+        assignment: Assignment,
+        *,
+        on_stop: Callable[[], None] = lambda: None,
+        on_host_lost: Callable[[str], None] = lambda host: None,
+    ):
+        """on_stop: called when the script of this host has to stop. on_host_lost: called with a host that serves no
+        more, when the job goes on without it."""
         place, settings = assignment.place, assignment.settings
         self._assignment, self._place, self._settings = assignment, place, settings
-        self._on_stop = on_stop
+        self._on_stop, self._on_host_lost = on_stop, on_host_lost
         loop = asyncio.get_running_loop()
         self._start: asyncio.Future[link.Start] = loop.create_future()
         self._result: asyncio.Future[JobResult] = loop.create_future()
@@ -73,6 +80,8 @@ class Follower:
             return
         if isinstance(order, link.Stop):
             self._on_stop()
+        elif isinstance(order, link.HostLost):
+            self._on_host_lost(order.host)
         elif not self._start.done():
             self._start.set_result(order)
 

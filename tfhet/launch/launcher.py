@@ -84,7 +84,7 @@ class Launcher:
                 progress=lambda: self._hearing.news if self._has_read else None,
             )
         else:
-            link = Follower(self.assignment, on_stop=on_stop)
+            link = Follower(self.assignment, on_stop=on_stop, on_host_lost=self._side.gone)
         self._link = link
         beside = [
             asyncio.create_task(self._watch_source(stopped), name="source of ranks"),
@@ -193,6 +193,7 @@ class Launcher:
         assert isinstance(leader, Leader)
         left = ", ".join(leader.serving) or "no host"
         self.say(f"{host} was lost: {leader.lost_hosts[host]}; training goes on, {left} serves data")
+        self._side.gone(host)
 
     async def _sample(self, link: Link) -> None:
         """Records the usage of this launcher's processes, and of the host where this launcher leads it."""

@@ -116,6 +116,11 @@ class ProcessChannel:
             end.setblocking(False)
             end.set_inheritable(False)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether a launcher may still be there."""
+        return self._end is not None
+
     def send(self, values: Mapping[str, Any], limit_s: float = 0.0) -> bool:
         """Sends a message; waits at most `limit_s` for room. False when it was dropped, or without a launcher. Raises
         MessageError for what is not a message."""

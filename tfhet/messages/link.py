@@ -88,17 +88,24 @@ class Stop:
     """The order to ask the scripts to stop."""
 
 
+@dataclass(frozen=True)
+class HostLost:
+    """The job goes on without a host that served data."""
+
+    host: Text
+
+
 Report = PlaneReport | Restarted | ScriptReport | RankResult | Failed | StopWish
-Order = Start | Stop
+Order = Start | Stop | HostLost
 
 REPORTS: Grammar[Report] = Grammar(
     {"plane": PlaneReport, "restarted": Restarted, "script": ScriptReport, "result": RankResult}
     | {"failed": Failed, "stop": StopWish}
 )
-ORDERS: Grammar[Order] = Grammar({"start": Start, "stop": Stop})
+ORDERS: Grammar[Order] = Grammar({"start": Start, "stop": Stop, "host_lost": HostLost})
 parse_report, parse_order = REPORTS.parse, ORDERS.parse
 
 
 def to_json(message: Report | Order) -> dict[str, Any]:
     """The body of a message of the link."""
-    return ORDERS.to_json(message) if isinstance(message, (Start, Stop)) else REPORTS.to_json(message)
+    return ORDERS.to_json(message) if isinstance(message, Order) else REPORTS.to_json(message)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -18,6 +19,7 @@ from tfhet.errors import UsageError
 from tfhet.messages import inherited, rank
 from tfhet.placement import Pipeline, inspect, without_autotune, without_last_assertion
 from tfhet.planes import private
+from tfhet.planes.feed import Shard
 from tfhet.planes.handed_over import hand_over
 from tfhet.planes.registry import get
 from tfhet.steps import ScriptSteps
@@ -28,8 +30,9 @@ _ordinals = itertools.count()
 
 
 def distribute(
-    data: tf.data.Dataset | Pipeline,
+    data: tf.data.Dataset | Pipeline | Callable[..., tf.data.Dataset],
     *,
+    arguments: Mapping[str, Any] | None = None,
     steps_per_epoch: int | None = None,
     training: bool = True,
     sharding: str = "auto",
@@ -49,12 +52,18 @@ def distribute(
     `model.fit` and `model.evaluate` expect it. Ranks may get different numbers of batches, so that the steps of such a
     pass must not wait for other ranks; nothing in Keras' evaluation does.
 
+    `data` may be a function at the top level of a module, which returns a data set of batches when it is called as
+    `data(shard, **arguments)` (`arguments`: JSON values). With `--data_plane feed` the data hosts call it, each process
+    for its own part of the data (`shard.index` of `shard.count`), so its data set may run any Python. Elsewhere it is
+    called here, for all data.
+
     All ranks must call this in the same order. `sharding`: "dynamic" (each file, or other source element, goes to one
     worker, once), "off" (every worker delivers everything), or "auto". `transport`: settings of the data plane's wire;
     its own defaults otherwise. `job`: for tests; the environment otherwise.
-    Raises UsageError for what the data plane cannot run (Python functions), for less than one batch per rank, and for
-    validation data that never end or would come more than once.
+    Raises UsageError for what the data plane cannot run (Python code in tf.data service), for less than one batch per
+    rank, and for validation data that never end or would come more than once.
     """
+    make, data = _made(data, arguments)
     if training:
         hand_over(data)
     if steps_per_epoch is not None and steps_per_epoch < 1:
@@ -73,11 +82,25 @@ def distribute(
         share = _pipeline(pipeline, ids, steps_per_epoch, training, transport, job, ordinal)
     elif not isinstance(data, tf.data.Dataset):
         raise UsageError(f"tfhet.distribute takes a tf.data.Dataset or a tfhet.Pipeline, not {type(data).__name__}")
+    elif make is not None and (called := _called(make, arguments or {}, data, job, training)) is not None:
+        share = called if steps_per_epoch is None else _passes(called.repeat(), steps_per_epoch)
     elif training:
         share = _plain(data, steps_per_epoch, sharding, transport, job, ordinal)
     else:
         share = _validation(data, transport, job, ordinal)
     return strategy.undivided(share if steps is None else steps.watch(share, training, pipeline), job.size)
+
+
+def _made(data: Any, arguments: Mapping[str, Any] | None) -> tuple[Callable[..., Any] | None, Any]:
+    """The function that was given, if it was one, and the data set that it returns for all data."""
+    if isinstance(data, (tf.data.Dataset, Pipeline)) or not callable(data):
+        if arguments is not None:
+            raise UsageError("arguments are for a function, which returns the data set")
+        return None, data
+    made = data(Shard(0, 1), **(arguments or {}))
+    if not isinstance(made, tf.data.Dataset):
+        raise UsageError(f"{data.__name__} returned {type(made).__name__}, and has to return a tf.data.Dataset")
+    return data, made
 
 
 def _for_reader(data: Any, number: Any, count: int, training: bool, job: JobContext) -> tf.data.Dataset:
@@ -87,6 +110,15 @@ def _for_reader(data: Any, number: Any, count: int, training: bool, job: JobCont
         raise UsageError(f"the strategy {job.strategy!r} {what}")
     share = private.auto_shard(data, count, number)
     return share.repeat() if training else share
+
+
+def _called(
+    make: Callable[..., Any], arguments: Mapping[str, Any], data: tf.data.Dataset, job: JobContext, training: bool
+) -> tf.data.Dataset | None:
+    share = get(job.plane).rank_side().called(make, arguments, data.element_spec, job, training)
+    if share is not None:
+        _say_reading(data)
+    return share
 
 
 def _plain(

@@ -81,6 +81,9 @@ class LauncherSide:
     def reads(self, endlessly: bool) -> None:
         """Called when the script begins to read a data set. endlessly: whether that has no end."""
 
+    def gone(self, host: str) -> None:
+        """Called in every launcher when `host`, which served, is lost and the job goes on without it."""
+
     # In the leader
 
     def heard(self, facts: Mapping[str, Any]) -> str | None:

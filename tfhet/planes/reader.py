@@ -66,6 +66,18 @@ class RankSide:
         """This rank's share of a plain data set. ordinal: the number of the data set in its script."""
         return _share(data, job) if job.size > 1 else data
 
+    def called(
+        self,
+        make: Callable[..., Any],
+        arguments: Mapping[str, Any],
+        spec: Any,
+        job: JobContext,
+        training: bool,
+    ) -> tf.data.Dataset | None:
+        """This rank's share of the data sets that `make(shard, **arguments)` returns on the hosts that serve; None for
+        a plane whose hosts do not call it, so that `plain` takes what it returns here. spec: of the elements."""
+        return None
+
     def declared(
         self, pipeline: Pipeline, job: JobContext, ordinal: int, transport: Any, epoch: int | None = None
     ) -> tf.data.Dataset:

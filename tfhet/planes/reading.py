@@ -17,6 +17,7 @@ from tfhet.cluster import environment
 from tfhet.errors import UsageError
 from tfhet.planes.feed.loader import Loader
 from tfhet.planes.feed.reader import AHEAD
+from tfhet.planes.feed.work import MAKE_LIMIT_S
 from tfhet.planes.handed_over import hand_over
 from tfhet.strategies import JobContext
 
@@ -31,6 +32,7 @@ def batches(
     collate: Callable[..., Any] | None = None,
     training: bool = True,
     ahead: int = AHEAD,
+    make_limit_s: float = MAKE_LIMIT_S,
     job: JobContext | None = None,
     convert: Callable[[Any], Any] | None = None,
     allocate: Callable[[int], np.ndarray] | None = None,
@@ -49,12 +51,15 @@ def batches(
 
     training: all ranks get the same number of batches, and fewer batches than there are ranks are left over in an
     epoch; False: each batch comes once, to one of the ranks. ahead: batches of this rank that each server has in work.
-    convert, allocate: see tfhet.torch. Raises UsageError for a function that other hosts cannot find or call."""
+    make_limit_s: maximum number of seconds that the function, or what it returned, may take for one batch, with all
+    that it loads before the first. convert, allocate: see tfhet.torch. Raises UsageError for a function that other
+    hosts cannot find or call."""
     job = job or JobContext.from_env(environment())
     if callable(data) and not hasattr(data, "element_spec"):
         options: dict[str, Any] = {"batch_size": batch_size, "shuffle": shuffle, "drop_last": drop_last}
         options |= {"convert": convert} if convert is not None else {}
         given: dict[str, Any] = {"collate": collate, "training": training, "ahead": ahead, "allocate": allocate}
+        given |= {"make_limit_s": make_limit_s}
         loader = Loader(data, arguments or {}, job=job, **options, **given)
         if training:
             hand_over(loader)

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import psutil
+
 from tfhet.clock import SYSTEM
 from tfhet.errors import JobFailed, NotReady
 from tfhet.messages import Channel, MessageError, rank
@@ -32,6 +34,8 @@ class RestartPolicy:
     longest_backoff_s: float = 2.0
     silence_s: float = 10.0
     """Seconds of silence after which a process that serves, and so reports every second, is killed."""
+    stopped_s: float = 10.0
+    """The same of one that is stopped (SIGSTOP), which surely does nothing."""
     start_s: float = 120.0
     """Seconds of silence allowed before it serves for the first time."""
     restart_s: float = 30.0
@@ -137,7 +141,7 @@ class Supervised:
                 continue
             end = f"ended by itself ({describe_exit(code, self._child.tail)})"
             if silent.done() and not silent.cancelled():
-                end = f"said nothing for {self._longest_silence_s:g} s and was killed"
+                end = f"said nothing for {silent.result():g} s and was killed"
             now_s = SYSTEM.monotonic()
             self._deaths.append(now_s)
             while self._deaths[0] < now_s - self.policy.window_s:
@@ -158,16 +162,19 @@ class Supervised:
             return self.policy.silence_s
         return self.policy.restart_s if self.ready.is_set() else self.policy.start_s
 
-    async def _silence(self, child: Child) -> None:
-        """Kills the process and returns once it has been silent for too long."""
-        looked_s = SYSTEM.monotonic()
-        while looked_s - self._heard_s < self._longest_silence_s:
-            await asyncio.sleep(min(0.5, self.policy.silence_s / 4))
+    async def _silence(self, child: Child) -> float:
+        """Kills the process once it has been silent for too long, and returns for how many seconds."""
+        looked_s, shortest_s = SYSTEM.monotonic(), min(self.policy.silence_s, self.policy.stopped_s)
+        while looked_s - self._heard_s < (limit_s := self._longest_silence_s):
+            if self._serves and looked_s - self._heard_s >= (limit_s := shortest_s) and _is_stopped(child.pid):
+                break
+            await asyncio.sleep(min(0.5, shortest_s / 4))
             now_s = SYSTEM.monotonic()
-            if now_s - looked_s > self.policy.silence_s / 2:  # this process was stopped, and has reports yet to read
+            if now_s - looked_s > shortest_s / 2:  # this process was stopped, and has reports yet to read
                 self._heard_s = now_s
             looked_s = now_s
         child.kill()
+        return limit_s
 
     def _heard(self, line: str) -> None:
         self._heard_s = SYSTEM.monotonic()
@@ -185,6 +192,13 @@ class Supervised:
             self._serves = True
             self.ready.set()
         self.observe(report)
+
+
+def _is_stopped(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_STOPPED
+    except psutil.Error:  # it has ended
+        return False
 
 
 async def first_failure(servers: Iterable[Supervised]) -> JobFailed:

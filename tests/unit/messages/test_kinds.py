@@ -33,7 +33,9 @@ MESSAGES: Mapping[Any, st.SearchStrategy[Any]] = {
         st.builds(link.Failed, codes, texts),
         st.builds(link.StopWish, codes, texts),
     ),
-    link.ORDERS: st.builds(link.Start, texts.filter(bool), objects, objects) | st.just(link.Stop()),
+    link.ORDERS: st.builds(link.Start, texts.filter(bool), objects, objects)
+    | st.just(link.Stop())
+    | st.builds(link.HostLost, texts.filter(bool)),
     rank.REPORTS: st.one_of(
         st.builds(rank.Progress, *(st.none() | each for each in (counts, amounts, amounts, amounts))),
         st.builds(rank.Reading, st.booleans()),
@@ -171,7 +173,7 @@ def test_what_is_wrong_with_a_report_is_said(values: object, reason: str) -> Non
 
 def test_a_later_version_may_say_more() -> None:
     assert link.parse_order({"type": "stop", "something": "new"}) == link.Stop()
-    with pytest.raises(UnknownKind, match="known: start, stop"):
+    with pytest.raises(UnknownKind, match="known: host_lost, start, stop"):
         link.parse_order({"type": "pause"})
 
 

@@ -172,7 +172,7 @@ def _fill(end: socket.socket | _Tls, memory: memoryview) -> None:
 
 
 def _encrypted(end: socket.socket, key: bytes, server: bool) -> _Tls:
-    return _Tls(_context(key, server).wrap_socket(end, server_side=server))
+    return _Tls(tls_context(key, server).wrap_socket(end, server_side=server))
 
 
 class _Tls:
@@ -222,7 +222,7 @@ class _Tls:
 
 
 @functools.lru_cache(maxsize=2)
-def _context(key: bytes, server: bool) -> ssl.SSLContext:
+def tls_context(key: bytes, server: bool) -> ssl.SSLContext:
     """TLS 1.3 with the certificate of the job on both sides: each trusts that one alone."""
     try:
         from cryptography import x509

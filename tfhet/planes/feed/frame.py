@@ -58,6 +58,8 @@ def _packed(value: Any, where: str, buffers: list[memoryview]) -> Any:
     array = _array(value, where)
     if array.dtype.hasobject or not array.dtype.itemsize:  # the second: texts without a letter
         return _packed(array.tolist(), where, buffers)
+    if array.dtype.kind == "V":
+        raise DataError(f"{where} is of the dtype {array.dtype}, which a feed does not send: give each field by itself")
     array = np.ascontiguousarray(array).reshape(array.shape)  # the first makes an array of a scalar
     if array.size:
         buffers.append(array.reshape(-1).view(np.uint8).data)

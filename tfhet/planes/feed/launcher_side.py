@@ -36,6 +36,7 @@ class FeedLauncherSide(LauncherSide):
         self._servers: dict[str, Supervised] = {}
         self._ports: list[socket.socket] = []
         self._addresses: dict[str, list[str]] = {}
+        self._gone: set[str] = set()
         self._lost: set[str] = set()
 
     @property
@@ -103,6 +104,11 @@ class FeedLauncherSide(LauncherSide):
     async def beside(self, pid: int) -> None:
         self._outlets.tell_script(rank.Key(self._outlets.key.hex()))
 
+    def gone(self, host: str) -> None:
+        """Lets the reader of this launcher's rank give the host up, which may only have fallen silent for it."""
+        self._gone.add(host)
+        self._outlets.tell_script(rank.ServingHosts(tuple(one for one in self._hosts if one not in self._gone)))
+
     def heard(self, facts: Mapping[str, Any]) -> str | None:
         host, servers = facts.get("host"), facts.get("servers")
         if facts.get("event") != "serving":
@@ -119,10 +125,11 @@ class FeedLauncherSide(LauncherSide):
         return f"no feed on {', '.join(silent)}" if silent else None
 
     def order(self) -> Mapping[str, Any]:
-        servers = [address for host in self._hosts for address in self._addresses[host]]
-        return {"servers": servers, "encrypted": self._settings.data_plane_encryption}
+        servers = [(address, host) for host in self._hosts for address in self._addresses[host]]
+        named = {"servers": [address for address, _ in servers], "hosts": [host for _, host in servers]}
+        return {**named, "encrypted": self._settings.data_plane_encryption}
 
     def lost(self, host: str) -> bool:
-        """Readers notice it themselves, and ask the hosts that are left."""
+        """Readers ask the hosts that are left, once they notice it or learn of it by `gone`."""
         self._lost.add(host)
         return bool(set(self._hosts) - self._lost)

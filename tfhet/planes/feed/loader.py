@@ -15,10 +15,12 @@ from tfhet.errors import UsageError
 from tfhet.messages import inherited, rank
 from tfhet.planes.feed.alone import AloneReader
 from tfhet.planes.feed.frame import examples_in
+from tfhet.planes.feed.host_news import HostNews
 from tfhet.planes.feed.order import Order
 from tfhet.planes.feed.reader import AHEAD, FeedReader
 from tfhet.planes.feed.share import compact, expanded
 from tfhet.planes.feed.source import FeedSource
+from tfhet.planes.feed.work import MAKE_LIMIT_S
 from tfhet.planes.key import key_from
 from tfhet.steps import Note, NotedLoader, ScriptSteps
 from tfhet.strategies import LOCAL_PLANE, JobContext
@@ -41,10 +43,13 @@ class Loader:
         collate: Callable[..., Any] | None = None,
         training: bool = True,
         ahead: int = AHEAD,
+        make_limit_s: float = MAKE_LIMIT_S,
         job: JobContext,
         convert: Callable[[Any], Any] = lambda batch: batch,
         allocate: Callable[[int], np.ndarray] | None = None,
+        is_noted: bool = True,
     ):
+        """is_noted: whether the steps of the script are those that this loader delivers to."""
         if batch_size < 0 or (not batch_size and (shuffle or drop_last or collate is not None)):
             raise UsageError(
                 "shuffle, drop_last and collate are for map-style datasets, of which batch_size makes batches"
@@ -58,8 +63,10 @@ class Loader:
             )
         options: dict[str, Any] = {"batch_size": batch_size, "shuffle": shuffle, "drop_last": drop_last}
         self.source = FeedSource.of(make, arguments, collate=collate, ordinal=next(_ordinals), **options)
-        self._job, self._training, self._ahead = job, training, ahead
-        self._convert, self._allocate = convert, allocate
+        if not make_limit_s > 0:
+            raise UsageError(f"make_limit_s must be positive, not {make_limit_s}")
+        self._job, self._training, self._ahead, self._make_limit_s = job, training, ahead, make_limit_s
+        self._convert, self._allocate, self._is_noted = convert, allocate, is_noted
         self._epoch, self._taken = 0, frozenset[tuple[int, int]]()
         self._has_begun = False
         """Whether an iteration has begun `_epoch`, and has not come to its end."""
@@ -105,6 +112,11 @@ class Loader:
             raise UsageError(f"an epoch is 0 or more, not {epoch}")
         self._epoch, self._taken, self._has_begun = epoch, frozenset(), False
 
+    @property
+    def sampler(self) -> Loader:
+        """Itself: scripts say `loader.sampler.set_epoch(epoch)`."""
+        return self
+
     def state_dict(self) -> dict[str, Any]:
         """Where this rank stands, in JSON values: the epoch, and what it has delivered of it. Each rank has its own."""
         job, taken = self._job, self._reader.taken(self._epoch) or self._taken
@@ -136,7 +148,8 @@ class Loader:
 
     def close(self) -> None:
         """Ends the connections to the servers; a script that ends need not call it."""
-        self._reader.close()
+        if "_reader" in vars(self):
+            self._reader.close()
 
     @functools.cached_property
     def _batches(self) -> int:
@@ -150,13 +163,24 @@ class Loader:
         if order is None or not order.servers:
             return AloneReader(self.source, **given)
         given |= {"encrypted": order.encrypted, "ahead": self._ahead, "allocate": self._allocate, "say": _say}
-        return FeedReader(order.servers, key_from(environment()), self.source, **given)
+        given |= {"hosts": order.hosts, "make_limit_s": self._make_limit_s}
+        reader = FeedReader(order.servers, key_from(environment()), self.source, **given)
+        _host_news().pass_to(reader.serve_only)
+        return reader
 
     @functools.cached_property
     def _noted(self) -> NotedLoader | None:
+        if not self._is_noted:
+            return None
         inherited(environment()).send(rank.to_json(rank.Reading(endless=False)), limit_s=1.0)
         steps = ScriptSteps.of_process(self._job)
         return None if steps is None else steps.watch_loader(self._training, bool(self.source.batch_size))
+
+
+@functools.cache
+def _host_news() -> HostNews:
+    """Of this process."""
+    return HostNews(inherited(environment()))
 
 
 def _say(line: str) -> None:

@@ -15,6 +15,8 @@ from tfhet.record import from_json_object
 class Order:
     servers: tuple[str, ...]
     """HOST:PORT of every process that serves, the same for all ranks, in one order; none: ranks make their batches."""
+    hosts: tuple[str, ...] = ()
+    """Name of the host of each of them."""
     encrypted: bool = False
     """Whether batches are encrypted."""
 
@@ -27,4 +29,6 @@ class Order:
             raise ClusterError(f"feed: {error}") from None
         if not all(map(is_address, found.servers)):
             raise ClusterError(f"feed: order.servers must be a list of HOST:PORT, got {list(found.servers)!r}")
+        if len(found.hosts) != len(found.servers):
+            raise ClusterError(f"feed: order.hosts names {len(found.hosts)} hosts for {len(found.servers)} servers")
         return found

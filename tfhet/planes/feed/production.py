@@ -168,6 +168,7 @@ class Production:
         """The shard's iterable from its beginning; those of epochs that are over are given up."""
         for key in [key for key in self._streams if key[0] < shard.epoch - 1 or key == (shard.epoch, shard.index)]:
             self._streams.pop(key).close()
+        self.source.load()  # before: what it loads has random numbers of its own
         random = Randomness(self._seed, shard.epoch, shard.index, leaves_trace=self._is_alone)
         with random:
             made = self.source.make(shard)

@@ -1,4 +1,4 @@
-"""The global random numbers of Python, NumPy and PyTorch, while the user's code makes what a feed serves."""
+"""Global random numbers of Python, NumPy, PyTorch and TensorFlow, while the user's code makes what a feed serves."""
 
 from __future__ import annotations
 
@@ -41,6 +41,8 @@ class Randomness:
         np.random.seed(third)
         if (torch := _torch()) is not None:
             torch.manual_seed(fourth)
+        if self._leaves_trace and (tensorflow := sys.modules.get("tensorflow")) is not None:
+            tensorflow.random.set_seed(fourth)  # of the data sets that are made from now on; it cannot be put back
         return self
 
     def __exit__(

@@ -24,12 +24,13 @@ from tfhet.clock import SYSTEM
 from tfhet.errors import NotReady, UsageError
 from tfhet.planes.feed.connection import FeedConnection, Stranger
 from tfhet.planes.feed.frame import FrameError, unpacked
+from tfhet.planes.feed.length import length
 from tfhet.planes.feed.memory import Pool
 from tfhet.planes.feed.message import SILENT_S, wanted
-from tfhet.planes.feed.production import MOST, Wish
 from tfhet.planes.feed.received import Received, SourceError
 from tfhet.planes.feed.share import Key, Share
-from tfhet.planes.feed.source import FeedSource, Shard
+from tfhet.planes.feed.source import FeedSource
+from tfhet.planes.feed.work import MAKE_LIMIT_S, Watch
 
 AHEAD = 2
 """Batches of a rank that each server has in work, or on the way."""
@@ -63,11 +64,14 @@ class FeedReader:
         encrypted: bool = False,
         ahead: int = AHEAD,
         is_equal: bool = True,
+        hosts: Sequence[str] = (),
+        make_limit_s: float = MAKE_LIMIT_S,
         allocate: Callable[[int], np.ndarray] | None = None,
         say: Callable[[str], None] = print,
     ):
-        """servers: HOST:PORT of each. allocate: returns memory, uint8 [n], for a batch; None: ordinary memory, which is
-        used again. say: writes a line to the log. Raises UsageError for `ahead` below 1."""
+        """servers: HOST:PORT of each; hosts: the names of their hosts. make_limit_s: see `Watch`. allocate: returns
+        memory, uint8 [n], for a batch; None: ordinary memory, which is used again. say: writes a line to the log.
+        Raises UsageError for `ahead` below 1."""
         if ahead < 1:
             raise UsageError(f"ahead must be at least 1, not {ahead}")
         self._servers, self._key, self._encrypted, self._source = tuple(servers), key, encrypted, source
@@ -82,6 +86,7 @@ class FeedReader:
         self._named: dict[int, bool] = {}
         self._lost: dict[int, str] = {}
         """Servers that do not answer, and why."""
+        self._hosts, self._given_up, self._make_limit_s = tuple(hosts), set[int](), make_limit_s
         self._alone_s: float | None = None
         """Since when no server answers."""
         self._failure: Exception | None = None
@@ -119,28 +124,19 @@ class FeedReader:
             return frozenset(self._passes[epoch].share.taken) if epoch in self._passes else frozenset()
 
     def batches(self) -> int:
-        """Number of batches in an epoch of a map-style dataset, as one of the servers says. Raises SourceError, and
-        NotReady where none answers."""
-        why = "there is none"
-        for address in self._servers:
-            try:
-                end = FeedConnection.dial(address, self._key, self._encrypted)
-            except (OSError, Stranger) as error:
-                why = f"{address}: {error}"
-                continue
-            try:
-                end.silent_after(SILENT_S)
-                end.send(wanted(Wish(Shard(0, 1, 0, self._seed), MOST, 0), self._source, is_new=True))
-                while (header := end.receive()[0]).get("type") == "alive":
-                    pass
-                if header.get("type") == "over":
-                    return int(header["batches"])
-                raise SourceError(f"{self._source} raised on {address}:\n{header.get('text')}")
-            except (OSError, FrameError) as error:
-                why = f"{address}: {error}"
-            finally:
-                end.close()
-        raise NotReady(f"no server of the feed answers: {why}")
+        """Number of batches in an epoch of a map-style dataset, as one of the servers says. Raises SourceError and
+        NotReady."""
+        given = (self._key, self._encrypted, self._source, self._seed, self._make_limit_s)
+        return length([one for at, one in enumerate(self._servers) if at not in self._given_up], *given)
+
+    def serve_only(self, hosts: Sequence[str]) -> None:
+        """Gives the servers of all other hosts up for good, which the launchers have lost."""
+        with self._changed:
+            gone = {at for at, host in enumerate(self._hosts) if host not in hosts} - self._given_up
+            self._given_up |= gone
+            ends = [self._ends[at] for at in gone if at in self._ends]
+        for end in ends:
+            end.close()  # its thread notices
 
     def close(self) -> None:
         """Ends all connections. Safe to call again."""
@@ -209,7 +205,7 @@ class FeedReader:
     # In the thread of a connection
 
     def _live(self, server: int) -> None:
-        while not self._is_closed:
+        while not (self._is_closed or server in self._given_up):
             try:
                 end = FeedConnection.dial(self._servers[server], self._key, self._encrypted)
             except (OSError, Stranger) as error:
@@ -247,6 +243,7 @@ class FeedReader:
             if self._is_closed:
                 return
             if was_there:
+                why = "its host was lost" if server in self._given_up else why
                 self._say(f"[tfhet] the feed has lost {self._servers[server]} ({why}); others make what it had")
             self._lost[server] = why
             for each in self._passes.values():
@@ -258,6 +255,7 @@ class FeedReader:
         self._ask()
 
     def _receive(self, server: int, end: FeedConnection) -> None:
+        watch = Watch(self._servers[server], self._make_limit_s)
         while True:
             header, size = end.receive()
             memory = self._allocate(size) if size else np.empty(0, np.uint8)
@@ -266,6 +264,8 @@ class FeedReader:
             kind = header.get("type")
             if kind != "alive":
                 self._heard(server, header, kind, memory)
+            elif line := watch.heard(header):
+                self._say(line)
             del memory
 
     def _heard(self, server: int, header: Mapping[str, Any], kind: Any, memory: np.ndarray) -> None:

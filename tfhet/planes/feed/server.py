@@ -30,6 +30,7 @@ from tfhet.planes.feed.frame import MOST_REQUEST, packed
 from tfhet.planes.feed.message import ALIVE_S, Want
 from tfhet.planes.feed.production import Over, Production
 from tfhet.planes.feed.source import FeedSource
+from tfhet.planes.feed.work import Work
 from tfhet.planes.key import key_from
 
 SERVER = "tfhet.planes.feed.server"
@@ -43,8 +44,8 @@ _LOOK_S = 0.05
 class _Client:
     """A reader's connection, with the frames that wait to be sent."""
 
-    def __init__(self, connection: FeedConnection, wishes: queue.SimpleQueue[tuple[_Client, Want | None]]):
-        self.connection, self._wishes = connection, wishes
+    def __init__(self, connection: FeedConnection, wishes: queue.SimpleQueue[tuple[_Client, Want | None]], work: Work):
+        self.connection, self._wishes, self._work = connection, wishes, work
         self.sources: dict[str, FeedSource] = {}
         self.reads: set[tuple[str, int]] = set()
         """The ids of sources, and the rank that reads them."""
@@ -64,7 +65,10 @@ class _Client:
                 if rest:
                     return
                 if want.named is not None:
-                    self.sources[want.source] = FeedSource.from_json(want.named)
+                    named = FeedSource.from_json(want.named)
+                    if named.id != want.source:  # whose batches other readers would get for theirs
+                        return
+                    self.sources[want.source] = named
                 self._wishes.put((self, want))
         except (OSError, TfhetError):
             return
@@ -79,7 +83,7 @@ class _Client:
                 try:
                     header, buffers = self._outbox.get(timeout=ALIVE_S)
                 except queue.Empty:
-                    header, buffers = {"type": "alive"}, []
+                    header, buffers = {"type": "alive", **self._work.said()}, []
                 self.connection.send(header, buffers)
                 del buffers
         self.is_gone = True
@@ -93,6 +97,7 @@ class Server:
         self._listener, self._given = listener, (address, key, encrypted)
         self._wishes: queue.SimpleQueue[tuple[_Client, Want | None]] = queue.SimpleQueue()
         self._later: collections.deque[tuple[_Client, Want | None]] = collections.deque()
+        self._work = Work()
         self._productions: dict[str, Production] = {}
         self._clients: set[_Client] = set()
         threading.Thread(target=self._listen, name="feed-listen", daemon=True).start()
@@ -126,7 +131,8 @@ class Server:
         try:
             production = self._production(client, want)
             client.reads.add((want.source, wish.rank))
-            found = production.batch(wish)
+            with self._work.on(str(production.source)):
+                found = production.batch(wish)
             if found is None:
                 self._later.append((client, want))
                 return
@@ -164,7 +170,7 @@ class Server:
     def _admit(self, end: socket.socket, unknown: collections.deque[socket.socket]) -> None:
         client = None
         try:
-            client = _Client(FeedConnection.admit(end, *self._given), self._wishes)
+            client = _Client(FeedConnection.admit(end, *self._given), self._wishes, self._work)
         except (OSError, TfhetError):
             end.close()
         finally:

@@ -103,6 +103,10 @@ class FeedSource:
     def __str__(self) -> str:
         return f"{self.module or Path(self.file).name}:{self.function}"
 
+    def load(self) -> None:
+        """Imports the function's module. Raises UsageError where it is not here, and what the module raises."""
+        _found(self.module, self.file, self.function)
+
     def make(self, shard: Shard) -> Any:
         """Calls the function, which this process imports first."""
         return _found(self.module, self.file, self.function)(shard, **self.arguments)

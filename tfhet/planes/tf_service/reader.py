@@ -207,7 +207,9 @@ def _sharding(found: Inspection, asked: str, workers: int) -> str:
     if found.python_functions:
         raise UsageError(
             f"the data set runs Python code ({', '.join(found.python_functions)}), which other hosts cannot: "
-            "tf.data service takes TensorFlow operations only. Replace it, or call tfhet.distribute before it"
+            "tf.data service takes TensorFlow operations only. Replace it, or call tfhet.distribute before it, or have "
+            "the data hosts run it: give tfhet.distribute a function that returns the data set, and the launcher "
+            "--data_plane feed (docs/feed.md)"
         )
     if asked == "auto":
         asked = "dynamic" if found.roots == 1 else "off"

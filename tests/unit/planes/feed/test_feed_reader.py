@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import gc
 import itertools
+import json
 import os
+import queue
+import re
 import socket
 import threading
 import time
@@ -17,8 +20,11 @@ import pytest
 from own_key import KEY
 
 from tfhet.errors import NotReady, UsageError
+from tfhet.messages import ProcessChannel, rank
 from tfhet.planes.feed import reader as reader_module
+from tfhet.planes.feed import work
 from tfhet.planes.feed.connection import FeedConnection
+from tfhet.planes.feed.host_news import HostNews
 from tfhet.planes.feed.reader import FeedReader
 from tfhet.planes.feed.received import SourceError
 from tfhet.planes.feed.source import FeedSource
@@ -47,6 +53,18 @@ def hundred(shard):
 def upside_down(shard):
     yield np.zeros(3)
     raise ValueError("the picture is upside down")
+
+
+freed = threading.Event()
+
+
+def stuck():
+    freed.wait(30)
+
+
+def hangs(shard):
+    stuck()
+    return Hundred()
 
 
 def no_batches(shard):
@@ -207,6 +225,84 @@ def test_a_server_that_falls_silent_in_the_middle_of_a_batch_is_lost(serve, read
         one.close()
     assert Counter(int(each) for delivery in found for each in delivery.ids) == Counter(range(103))
     assert any("has lost" in line for line in said)
+
+
+@pytest.mark.parametrize("do", [lambda one: next(one.epoch(0)), lambda one: one.batches()], ids=["batch", "length"])
+def test_code_that_hangs_while_it_loads_is_named_with_the_place_where_it_stands(serve, read, monkeypatch, do):
+    monkeypatch.setattr(work, "SLOW_S", 0.5)
+    freed.clear()
+    said: list[str] = []
+    one = read(serve(1), FeedSource.of(hangs, {}, batch_size=8), make_limit_s=1.5, say=said.append)
+    try:
+        with pytest.raises(NotReady) as raised:
+            do(one)
+    finally:
+        freed.set()
+    words = r"\S*test_feed_reader:hangs on 127.0.0.1:\d+ has been making one batch for \d s; it is in "
+    words += r".*stuck \(test_feed_reader.py, line \d+\), called by hangs \(test_feed_reader.py, line \d+\)"
+    assert re.search(words + r"; at most 1.5 s are allowed \(make_limit_s\)", str(raised.value))
+    (line,) = said
+    assert re.fullmatch(r"\[tfhet\] " + words, line)
+
+
+def silent_server() -> tuple[str, threading.Thread]:
+    """One that proves the key and then says nothing, as if it were frozen, until its reader hangs up."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    address = f"127.0.0.1:{listener.getsockname()[1]}"
+
+    def live() -> None:
+        connection = FeedConnection.admit(listener.accept()[0], address, KEY, False)
+        listener.close()
+        with contextlib.suppress(ConnectionError):
+            while True:
+                connection.receive()
+
+    thread = threading.Thread(target=live, daemon=True)
+    thread.start()
+    return address, thread
+
+
+def test_a_server_whose_host_the_launchers_have_lost_is_given_up_at_once(serve):
+    address, thread = silent_server()
+    (good,) = serve(1)
+    said: list[str] = []
+    source, hosts = FeedSource.of(hundred, {}, batch_size=8), ["algo-1", "algo-2"]
+    one = FeedReader([address, good.address], KEY, source, hosts=hosts, say=said.append)
+    try:
+        deliveries = one.epoch(0)
+        found = [next(deliveries)]
+        one.serve_only(["algo-2"])
+        found += deliveries
+        assert one.batches() == 13, "asked of the other one"
+    finally:
+        one.close()
+    thread.join(10)
+    assert Counter(int(each) for delivery in found for each in delivery.ids) == Counter(range(103))
+    assert said == [f"[tfhet] the feed has lost {address} (its host was lost); others make what it had"]
+
+
+def test_readers_of_a_process_hear_of_lost_hosts_as_long_as_they_live():
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    hosts = HostNews(ProcessChannel(theirs))
+
+    class Reader:
+        def __init__(self):
+            self.heard = queue.SimpleQueue()
+
+        def serve_only(self, names):
+            self.heard.put(names)
+
+    lives, gone = Reader(), Reader()
+    for one in (lives, gone):
+        hosts.pass_to(one.serve_only)
+    left = gone.heard
+    del gone, one
+    gc.collect()
+    ours.send(b'{"type": "of a later version"}')
+    ours.send(json.dumps(rank.to_json(rank.ServingHosts(("algo-2",)))).encode())
+    assert lives.heard.get(timeout=10) == ("algo-2",)
+    assert left.empty()
+    ours.close()
 
 
 def test_memory_is_used_again_once_nothing_refers_to_a_batch(serve, read):

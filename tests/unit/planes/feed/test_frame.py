@@ -71,6 +71,7 @@ def test_arrays_of_texts_are_lists_and_numbers_that_json_lacks_survive():
         ({"a": [1, object()]}, r"batch\['a'\]\[1\] is of type builtins.object"),
         ({1: np.ones(2)}, r"batch has the key 1"),
         ([{"x": {1, 2}}], r"batch\[0\]\['x'\] is of type builtins.set"),
+        ([np.zeros(2, [("x", "f4")])], r"batch\[0\] is of the dtype .*: give each field by itself"),
     ],
 )
 def test_what_cannot_be_sent_is_named(value, where):

@@ -43,7 +43,7 @@ def served(serve, monkeypatch):
     monkeypatch.setattr(loader_module, "key_from", lambda env: KEY)
 
     def job(rank: int = 0, size: int = 1) -> JobContext:
-        order = {"servers": servers, "encrypted": False}
+        order = {"servers": servers, "hosts": ["algo-1", "algo-2"], "encrypted": False}
         return JobContext("job", "heterogeneous", rank, size, rank, size, plane="feed", order=order)
 
     return job

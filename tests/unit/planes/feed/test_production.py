@@ -51,6 +51,15 @@ def wish(number, index=0, first=0, ranks=1, epoch=0, is_rest=False) -> Wish:
     return Wish(Shard(index, 2, epoch), number, first, ranks, is_rest)
 
 
+def test_what_the_module_draws_while_it_is_imported_is_not_the_shards(tmp_path):
+    file = tmp_path / "draws_at_import.py"
+    body = "import random\nrandom.random()\ndef make(shard):\n    yield random.random()\n"
+    file.write_text(body)
+    source = FeedSource("draws_at_import", str(file), "make")
+    first, again = (value(Production(source, 3, is_alone=False).batch(wish(0))) for _ in range(2))
+    assert first == again, "whether this process had imported it or not"
+
+
 def test_random_numbers_belong_to_the_shard_whatever_is_made_beside_it_and_again():
     alone = [value(production().batch(wish(4)))] + [None]
     mixed = production()

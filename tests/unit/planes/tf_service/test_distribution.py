@@ -339,8 +339,23 @@ def from_generator() -> tf.data.Dataset:
 
 @pytest.mark.parametrize(("make", "name"), [(python_function, "tf.numpy_function"), (from_generator, "from_generator")])
 def test_python_code_cannot_be_served_and_is_named(served, make, name):
-    with pytest.raises(UsageError, match=rf"Python code \(.*{name}.*call tfhet.distribute before it"):
+    with pytest.raises(
+        UsageError, match=rf"Python code \(.*{name}.*call tfhet.distribute before it.*--data_plane feed"
+    ):
         distribute(make(), job=served.job())
+
+
+def of_shard(shard, count):
+    return tf.data.Dataset.range(count).shard(shard.count, shard.index).batch(3)
+
+
+def test_a_function_is_called_here_for_all_data_where_the_hosts_that_serve_do_not(served, each_rank):
+    (data,) = each_rank([served.job()], lambda: of_shard, arguments={"count": 39}, training=False)
+    assert sorted(values(data)) == list(range(39))
+    with pytest.raises(UsageError, match="repr returned str, and has to return a tf.data.Dataset"):
+        distribute(repr, job=served.job())
+    with pytest.raises(UsageError, match="arguments are for a function"):
+        distribute(tensors(), arguments={"count": 39}, job=served.job())
 
 
 @pytest.mark.parametrize("jobs", ["served", "homogeneous"])

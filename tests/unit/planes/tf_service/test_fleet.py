@@ -308,6 +308,23 @@ def test_a_process_that_falls_silent_is_killed_and_started_again(server):
     assert died["cause"] == "dispatcher on algo-1 said nothing for 0.3 s and was killed"
 
 
+def test_a_process_that_is_stopped_is_killed_sooner_than_one_that_may_be_busy(server):
+    server(READY + "kill -STOP $$\n")
+    heard = Heard()
+
+    async def scenario() -> None:
+        fleet = heard.fleet(policy=RestartPolicy(silence_s=300, stopped_s=0.3, backoff_s=0.01))
+        try:
+            await fleet.start_dispatcher(free_ports(1)[0], 30)
+            await _until(lambda: len([1 for event, _ in heard.events if event == "Started"]) == 2)
+        finally:
+            await fleet.stop()
+
+    run(scenario())
+    (died,) = [fields for event, fields in heard.events if event == "Died"][:1]
+    assert died["cause"] == "dispatcher on algo-1 said nothing for 0.3 s and was killed"
+
+
 def test_a_process_that_falls_silent_while_it_starts_again_is_killed_sooner_than_at_its_first_start(server, tmp_path):
     served = tmp_path / "served"
     server(f"[ -e {served} ] && exec sleep 60\n{READY}touch {served}\nexit 3\n")

@@ -1,0 +1,36 @@
+"""What the launcher says of the hosts that serve: a rank learns by it that one is lost, before it notices itself."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+
+from tfhet.messages import MessageError, ProcessChannel, rank
+
+_WAIT_S = 5.0
+
+Heard = Callable[[Sequence[str]], None]
+
+
+class HostNews:
+    """Passes each message on to all readers of this process: one thread takes what comes over the channel."""
+
+    def __init__(self, channel: ProcessChannel):
+        self._channel = channel
+        self._readers: list[weakref.WeakMethod[Heard]] = []
+        threading.Thread(target=self._run, name="tfhet-serving", daemon=True).start()
+
+    def pass_to(self, reader: Heard) -> None:
+        """From now on calls a method with the names of the hosts that serve, as long as its object lives."""
+        self._readers.append(weakref.WeakMethod(reader))
+
+    def _run(self) -> None:
+        while self._channel.is_open:
+            values = self._channel.receive(_WAIT_S)
+            with contextlib.suppress(MessageError):  # of a later version
+                if values is not None and isinstance(order := rank.parse_order(values), rank.ServingHosts):
+                    for each in self._readers:
+                        if (reader := each()) is not None:
+                            reader(order.hosts)
