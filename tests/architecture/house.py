@@ -42,6 +42,7 @@ TENSORFLOW_WHEN_CALLED = {"bench"}
 ONLY_IN: Mapping[str, tuple[str, ...]] = {
     "horovod": ("tfhet/strategies/horovod/",),
     "torch": ("tfhet/strategies/torch/", "tfhet/torch.py"),
+    "ray": ("tfhet/planes/ray/", "tfhet/ray.py"),
     "tensorflow_addons": ("tfhet/stages/",),
     "sagemaker_training": ("tfhet/cluster/",),
     "boto3": ("tfhet/aws.py",),
@@ -414,7 +415,9 @@ def files_of(repository: Path) -> list[str]:
 
 NEUTRAL_ROOMS = ("record", "cluster", "control", "launch", "telemetry", "plan")
 """Rooms that name no data plane and no strategy in code, docstrings or comments: another plane changes none of them."""
-TENANTS = re.compile(r"worker|dispatcher|tf[._]data|horovod|tensorflow|\bmpi|mpirun|torch|gloo|nccl", re.IGNORECASE)
+TENANTS = re.compile(
+    r"worker|dispatcher|tf[._]data|horovod|tensorflow|\bmpi|mpirun|torch|gloo|nccl|\bray\b", re.IGNORECASE
+)
 """Words of the planes and strategies that tfhet ships."""
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tfhet.cluster.identity import Cluster, Group, Identity
 from tfhet.errors import ClusterError
@@ -63,6 +63,15 @@ class Roles:
     def hosts(self, role: str) -> tuple[str, ...]:
         """Names of the hosts of a role; empty where no group has it."""
         return self.groups[role].hosts if role in self.groups else ()
+
+    def led_by_first(self, host: str, others: Role | None) -> Roles:
+        """The roles as `host` sees them, where only the first dnn host trains, and the others of its group have the
+        role `others`; None: all of them train."""
+        first, rest = self.dnn_hosts[:1], self.dnn_hosts[1:]
+        if others is None or not rest:
+            return self
+        parts = {DNN.name: replace(self.dnn, hosts=first), others.name: replace(self.dnn, hosts=rest)}
+        return Roles({**self.groups, **parts}, others if host in rest else self.current)
 
     def role_of(self, group: str) -> str | None:
         """Name of the role of a group; None where it has none."""

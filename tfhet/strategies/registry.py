@@ -22,6 +22,7 @@ SHIPPED = {
     "multi_worker": "tfhet.strategies.tensorflow:MULTI_WORKER",
     "mirrored": "tfhet.strategies.tensorflow:MIRRORED",
     "parameter_server": "tfhet.strategies.tensorflow:PARAMETER_SERVER",
+    "ray": "tfhet.strategies.ray:RAY",
 }
 STRATEGIES: Registry[Strategy] = Registry("strategy", "tfhet.strategies", SHIPPED, (AUTO,))
 names, get = STRATEGIES.names, STRATEGIES.get
