@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tfhet.cluster import environment
 from tfhet.container.netns import NetworkNamespace
-from tfhet.container.tool import compiled
+from tfhet.native import compiled
 from tfhet.errors import TfhetError
 
 ANSWER_LIMIT_S = 10.0

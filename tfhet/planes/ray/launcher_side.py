@@ -16,13 +16,14 @@ from dataclasses import replace
 from ipaddress import ip_address
 from typing import Any
 
-from tfhet.cluster import Place, claim, without_secrets
+from tfhet.cluster import LISTEN_VARIABLE, Place, claim, without_secrets
 from tfhet.deadline import in_thread
 from tfhet.errors import NotReady, UsageError, shown
 from tfhet.messages import RestartLine, link, rank
 from tfhet.planes.plane import LauncherSide, Outlets
 from tfhet.planes.ray.capacity import Capacity
 from tfhet.planes.ray.leftovers import end_marked, mark
+from tfhet.planes.ray.listen import listening_at
 from tfhet.planes.ray.settings import RaySettings
 from tfhet.planes.ray.start import DASHBOARD, DASHBOARD_HOST, NODE, NodeStart, variables
 from tfhet.planes.ray.token import token_variables
@@ -46,6 +47,7 @@ class RayLauncherSide(LauncherSide):
         self._node: Supervised | None = None
         self._folder = ""
         self._claims: list[socket.socket] = []
+        self._listening: Mapping[str, str] = {}
         self._nodes: dict[str, str] = {}
         self._preparing: set[str] = set()
 
@@ -76,6 +78,8 @@ class RayLauncherSide(LauncherSide):
         command = [sys.executable, "-m", NODE, "--head_at", within, "--ip", ip, "--port", str(ports[0])]
         command += ["--wait_s", str(self._outlets.ready_timeout_s), "--", *start.words()]
         env = {**variables(without_secrets(place.env), self._token), **mark(self._folder)}
+        self._listening = await in_thread(self._listening_at, ip)
+        env |= self._listening
         policy = replace(RestartPolicy(), silence_s=SILENCE_S, **({"limit": 0} if place.is_leader else {}))
         given = ("ray", place.host, command, env, self._outlets.say, self._happened, policy)
         self._node = node = Supervised(*given)
@@ -85,6 +89,17 @@ class RayLauncherSide(LauncherSide):
         if dashboard:
             self._outlets.say(f"Ray's dashboard: http://{DASHBOARD_HOST}:{ports[DASHBOARD]}, on this host only")
         raise await first_failure([node])
+
+    def _listening_at(self, ip: str) -> Mapping[str, str]:
+        """Variables by which the processes of Ray listen at `ip` only; none, and a word in the log, where that cannot
+        be had."""
+        place = self._place
+        ports = (*place.ports.plane[HEAD], *place.ports.plane[NODES])
+        try:
+            return {} if place.env.get(LISTEN_VARIABLE) in ("0.0.0.0", "::") else listening_at(ip, ports, place.env)
+        except UsageError as error:
+            self._outlets.say(f"{error}; each still asks for the job's token")
+            return {}
 
     def _happened(self, happening: Happening) -> None:
         if isinstance(happening, Died):
@@ -113,7 +128,7 @@ class RayLauncherSide(LauncherSide):
         return {UP: running, RUNNING: running, RESTARTS: restarts} if self._place.leads_host else {}
 
     def environment(self, order: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, str]:
-        return {**env, **self._token, "RAY_ADDRESS": str(order["address"]), "RAY_USAGE_STATS_ENABLED": "0"}
+        return {**env, **self._listening, **self._token, "RAY_ADDRESS": str(order["address"]), "RAY_USAGE_STATS_ENABLED": "0"}
 
     async def beside(self, pid: int) -> None:
         self._outlets.tell_script(rank.Key(self._outlets.key.hex()))
