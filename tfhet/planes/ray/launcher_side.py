@@ -10,10 +10,10 @@ import contextlib
 import shutil
 import socket
 import sys
-import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Any
 
 from tfhet.cluster import LISTEN_VARIABLE, Place, claim, without_secrets
@@ -21,11 +21,12 @@ from tfhet.deadline import in_thread
 from tfhet.errors import NotReady, UsageError, shown
 from tfhet.messages import RestartLine, link, rank
 from tfhet.planes.plane import LauncherSide, Outlets
+from tfhet.planes.privileges import give_up_capabilities
 from tfhet.planes.ray.capacity import Capacity
 from tfhet.planes.ray.leftovers import end_marked, mark
 from tfhet.planes.ray.listen import listening_at
 from tfhet.planes.ray.settings import RaySettings
-from tfhet.planes.ray.start import DASHBOARD, DASHBOARD_HOST, NODE, NodeStart, variables
+from tfhet.planes.ray.start import ADVICE, DASHBOARD, DASHBOARD_HOST, NODE, NodeStart, variables
 from tfhet.planes.ray.token import token_variables
 from tfhet.planes.supervised import Died, Happening, RestartPolicy, Supervised, all_ready, first_failure
 from tfhet.telemetry import UP, Metric, gpu_count
@@ -36,8 +37,6 @@ RUNNING = Metric("tfhet_ray_nodes", "gauge", "Nodes of Ray that run on this host
 RESTARTS = Metric("tfhet_restarts_total", "counter", "Restarts of the node of Ray on this host.")
 SILENCE_S = 60.0
 """Seconds without a report after which a node is killed: its host's CPUs may all be busy with tasks."""
-LONGEST_FOLDER = 40
-"""Characters of the folder of a node: below it are sockets with paths of 62, and a socket's path has at most 107."""
 
 
 class RayLauncherSide(LauncherSide):
@@ -45,7 +44,7 @@ class RayLauncherSide(LauncherSide):
         self._settings, self._place, self._outlets = settings, place, outlets
         self._token = token_variables(outlets.key)
         self._node: Supervised | None = None
-        self._folder = ""
+        self._folder = place.paths.base / "tfhet" / "ray"
         self._claims: list[socket.socket] = []
         self._listening: Mapping[str, str] = {}
         self._nodes: dict[str, str] = {}
@@ -70,25 +69,29 @@ class RayLauncherSide(LauncherSide):
         head = ip if place.is_leader else await in_thread(_ip_of, place.leader_address)
         role, gpus = place.roles.current, gpu_count(place.env) if place.roles.current.trains else 0
         capacity = Capacity.of(self._settings, role, bool(place.roles.data_hosts), gpus)
-        self._folder = _folder()
+        await in_thread(_new, self._folder)
         labels = {"tfhet-group": place.identity.current_group, "tfhet-role": role.name}
         dashboard = self._settings.ray_dashboard and place.is_leader
         within = f"[{head}]:{head_port}" if ":" in head else f"{head}:{head_port}"
-        start = NodeStart(ip, within, ports, self._folder, capacity, labels, place.is_leader, dashboard)
+        start = NodeStart(ip, within, ports, capacity, labels, place.is_leader, dashboard)
         command = [sys.executable, "-m", NODE, "--head_at", within, "--ip", ip, "--port", str(ports[0])]
-        command += ["--wait_s", str(self._outlets.ready_timeout_s), "--", *start.words()]
+        command += ["--wait_s", str(self._outlets.ready_timeout_s), "--folder", str(self._folder), "--", *start.words()]
         env = {**variables(without_secrets(place.env), self._token), **mark(self._folder)}
         self._listening = await in_thread(self._listening_at, ip)
         env |= self._listening
         policy = replace(RestartPolicy(), silence_s=SILENCE_S, **({"limit": 0} if place.is_leader else {}))
-        given = ("ray", place.host, command, env, self._outlets.say, self._happened, policy)
-        self._node = node = Supervised(*given)
+        given = ("ray", place.host, command, env, self._say, self._happened, policy)
+        self._node = node = Supervised(*given, before_exec=give_up_capabilities)
         await all_ready([node], [node], self._outlets.ready_timeout_s)
         facts = {"event": "serving", "host": place.host, "ip": ip, "cpus": capacity.cpus, "head": within}
         self._outlets.report(link.PlaneReport(facts))
         if dashboard:
             self._outlets.say(f"Ray's dashboard: http://{DASHBOARD_HOST}:{ports[DASHBOARD]}, on this host only")
         raise await first_failure([node])
+
+    def _say(self, line: str) -> None:
+        if not ADVICE.search(line):
+            self._outlets.say(line)
 
     def _listening_at(self, ip: str) -> Mapping[str, str]:
         """Variables by which the processes of Ray listen at `ip` only; none, and a word in the log, where that cannot
@@ -111,10 +114,8 @@ class RayLauncherSide(LauncherSide):
         if self._node is not None:
             await self._node.stop(grace_s)
             self._node = None
-        if self._folder:
             await in_thread(end_marked, self._folder)
             await in_thread(shutil.rmtree, self._folder, True)
-            self._folder = ""
         while self._claims:
             self._claims.pop().close()
 
@@ -128,7 +129,13 @@ class RayLauncherSide(LauncherSide):
         return {UP: running, RUNNING: running, RESTARTS: restarts} if self._place.leads_host else {}
 
     def environment(self, order: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, str]:
-        return {**env, **self._listening, **self._token, "RAY_ADDRESS": str(order["address"]), "RAY_USAGE_STATS_ENABLED": "0"}
+        return {
+            **env,
+            **self._listening,
+            **self._token,
+            "RAY_ADDRESS": str(order["address"]),
+            "RAY_USAGE_STATS_ENABLED": "0",
+        }
 
     async def beside(self, pid: int) -> None:
         self._outlets.tell_script(rank.Key(self._outlets.key.hex()))
@@ -180,12 +187,11 @@ def _ip_of(address: str) -> str:
     return sorted({str(one[4][0]) for one in found}, key=lambda ip: (":" in ip, ip))[0]
 
 
-def _folder() -> str:
-    """A new folder that only this user may enter, with a short path."""
-    usual = tempfile.gettempdir()
-    prefix = "tfhet-ray-"
-    inside = usual if len(usual) + len(prefix) + 9 <= LONGEST_FOLDER else "/tmp"
+def _new(folder: Path) -> None:
+    """Makes the folder of a node, empty, which only this user may enter. Raises NotReady."""
     try:
-        return tempfile.mkdtemp(prefix=prefix, dir=inside)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700)
     except OSError as error:
-        raise NotReady(f"no folder for Ray can be made in {inside}: {error}") from None
+        raise NotReady(f"the folder of Ray's node cannot be made: {error}") from None

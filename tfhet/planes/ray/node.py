@@ -13,6 +13,7 @@ import socket
 import sys
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 
 from tfhet.clock import SYSTEM
 from tfhet.cluster import environment
@@ -21,6 +22,8 @@ from tfhet.messages import server as messages
 
 REPORT_S = 1.0
 _LOOK_S = 0.2
+LONGEST_FOLDER = 43
+"""Characters of the path of a folder: below it are sockets with paths of 64, and a socket's path has at most 107."""
 
 
 def _await_head(host: str, port: int, limit_s: float) -> None:
@@ -50,12 +53,20 @@ def _report(head: str, ip: str, port: int, stop: threading.Event) -> None:
             channel.send(messages.to_json(messages.Alive()))
 
 
+def _short(folder: Path) -> Path:
+    """A path of the folder that is short enough for sockets below it, and good as long as this process lives."""
+    if len(str(folder)) <= LONGEST_FOLDER:
+        return folder
+    return Path(f"/proc/{os.getpid()}/fd/{os.open(folder, os.O_RDONLY | os.O_DIRECTORY)}")
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--head_at", required=True, help="IP:PORT of the head")
     parser.add_argument("--ip", required=True, help="address of this node in the cluster")
     parser.add_argument("--port", type=int, required=True, help="port of its raylet")
     parser.add_argument("--wait_s", type=float, required=True, help="seconds that it waits for the head's port")
+    parser.add_argument("--folder", type=Path, required=True, help="of its sockets, logs and spilled objects")
     parser.add_argument("words", nargs="+", help="arguments of Ray's command")
     args = parser.parse_args(argv)
     if "--head" not in args.words:
@@ -66,8 +77,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     stop = threading.Event()
     given = (args.head_at, args.ip, args.port, stop)
     threading.Thread(target=_report, args=given, name="ray-report", daemon=True).start()
-    os.umask(0o077)
-    private.run(args.words)
+    private.run([*args.words, f"--temp-dir={_short(args.folder)}"])
 
 
 if __name__ == "__main__":

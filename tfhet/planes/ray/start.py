@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -9,6 +10,8 @@ from tfhet.planes.ray.capacity import Capacity
 
 NODE = "tfhet.planes.ray.node"
 """The module that every node runs."""
+ADVICE = re.compile(r"\b(INFO|SUCC) (scripts|usage_lib|cli_output_helpers)\.py:\d+ -- ")
+"""What `ray start` prints for someone who typed it."""
 DASHBOARD_HOST = "127.0.0.1"
 FIXED = (
     "node-manager-port",
@@ -38,8 +41,6 @@ class NodeStart:
     """IP:PORT of the head."""
     ports: Sequence[int]
     """At least WORKERS + 1 ports."""
-    folder: str
-    """Folder of its sockets, logs and spilled objects; a short path."""
     capacity: Capacity
     labels: Mapping[str, str]
     is_head: bool = False
@@ -53,7 +54,6 @@ class NodeStart:
             f"--node-ip-address={self.ip}",
             *(f"--{name}={port}" for name, port in zip(FIXED, self.ports, strict=False)),
             f"--worker-port-list={','.join(map(str, self.ports[WORKERS:]))}",
-            f"--temp-dir={self.folder}",
             f"--num-cpus={capacity.cpus}",
             f"--num-gpus={capacity.gpus}",
             f"--memory={capacity.memory}",
