@@ -12,7 +12,6 @@ import re
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import psutil
 import pytest

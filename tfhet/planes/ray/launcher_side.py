@@ -35,6 +35,8 @@ HEAD, NODES = "ray_head", "ray"
 """Names of the ports."""
 RUNNING = Metric("tfhet_ray_nodes", "gauge", "Nodes of Ray that run on this host.")
 RESTARTS = Metric("tfhet_restarts_total", "counter", "Restarts of the node of Ray on this host.")
+LOOPBACK = "127.0.0.2"
+"""The address in place of 127.0.0.1, for which Ray takes another address of the machine, which others may reach."""
 SILENCE_S = 60.0
 """Seconds without a report after which a node is killed: its host's CPUs may all be busy with tasks."""
 
@@ -44,7 +46,7 @@ class RayLauncherSide(LauncherSide):
         self._settings, self._place, self._outlets = settings, place, outlets
         self._token = token_variables(outlets.key)
         self._node: Supervised | None = None
-        self._folder = place.paths.base / "tfhet" / "ray"
+        self._folder = place.paths.base / "tfhet" / f"ray-{place.host}"
         self._claims: list[socket.socket] = []
         self._listening: Mapping[str, str] = {}
         self._nodes: dict[str, str] = {}
@@ -184,7 +186,8 @@ def _ip_of(address: str) -> str:
         found = socket.getaddrinfo(address, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise UsageError(f"the address {shown(address)} is not known here: {error}") from None
-    return sorted({str(one[4][0]) for one in found}, key=lambda ip: (":" in ip, ip))[0]
+    ip = sorted({str(one[4][0]) for one in found}, key=lambda ip: (":" in ip, ip))[0]
+    return LOOPBACK if ip == "127.0.0.1" else ip
 
 
 def _new(folder: Path) -> None:
