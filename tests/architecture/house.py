@@ -70,6 +70,7 @@ FOREIGN_TEXTS: Mapping[str, str] = {
     "created on a non-first call": "tf.function",
     "user code:": "AutoGraph",
     " of example 0 of the block": "the kernel native/records.cc, which can raise nothing but a text",
+    "The above exception was the direct cause": "Python, between an exception and the one that it caused",
     "exit ?code": "SageMaker's failure reason",
     "Command failed": "iproute2",
     "PRIVATE KEY": "ssh-keygen",

@@ -159,3 +159,44 @@ def test_the_loss_of_the_only_host_that_offers_cpus_ends_the_job_and_is_the_caus
     run = simulated(*RAY, *words, faults=("kill:host@data-1:from=scripts:after=2",), **ONE)
     assert run.summary.exit_code == 1
     assert "was lost" in (run.summary.cause or "")
+
+
+READS = ("--strategy", "torch", "--data_plane", "ray", "--lease_s", 4)
+
+
+def wrote_by_ranks(run) -> list[dict]:
+    assert run.summary.exit_code == 0, run.summary.cause
+    return [json.loads(path.read_text()) for path in run.output("ray-*.json")]
+
+
+def test_ranks_that_ray_did_not_start_read_every_example_once_in_equally_many_batches(simulated, script):
+    words = ("--train_script", script("ray_reads"), "--epochs", 2, "--examples", 388)
+    run = simulated(*READS, *words, data=1, dnn=2, ranks=1, channels={})
+    first, second = wrote_by_ranks(run)
+    for one, other in zip(first["epochs"], second["epochs"], strict=True):
+        assert [len(one), len(other)] == [192, 192], "24 batches each, of 49"
+        assert len(set(one + other)) == 384 and set(one + other) <= set(range(388))
+    assert sorted(first["held_out"] + second["held_out"]) == list(range(388))
+    assert first["left"] == second["left"] == 2 and not first["tensorflow"]
+    for epoch in run.summary.epochs[:2]:
+        assert (epoch["expected"], epoch["once"], epoch["repeated"]) == (388, 384, 0)
+    assert run.summary.steps and run.summary.wait_pct is not None and run.summary.batch_size == 8
+
+
+@pytest.mark.slow
+def test_what_the_users_code_raises_in_a_task_is_the_cause_of_the_jobs_end(simulated, script):
+    words = ("--train_script", script("ray_reads"), "--raises_at", 77)
+    run = simulated(*READS, *words, data=1, ranks=1, channels={})
+    assert run.summary.exit_code == 1
+    assert "the picture 77 is upside down" in (run.summary.cause or "")
+    assert any("in pictures" in line for line in run.lines), "the traceback of the task"
+
+
+@pytest.mark.slow
+def test_ranks_read_on_though_a_node_and_a_host_are_lost(simulated, script):
+    faults = ("kill:ray@data-1:from=scripts:after=8", "kill:host@data-2:from=scripts:after=10")
+    words = ("--train_script", script("ray_reads"), "--epochs", 3, "--examples", 4000)
+    run = simulated(*READS, *words, data=2, ranks=1, channels={}, faults=faults)
+    (wrote,) = wrote_by_ranks(run)
+    assert [sorted(epoch) for epoch in wrote["epochs"]] == [list(range(4000))] * 3
+    assert run.summary.restarts == 1 and len(run.summary.lost_hosts) == 1

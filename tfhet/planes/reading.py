@@ -15,9 +15,9 @@ import numpy as np
 
 from tfhet.cluster import environment
 from tfhet.errors import UsageError
-from tfhet.planes.feed.loader import Loader
 from tfhet.planes.feed.reader import AHEAD
 from tfhet.planes.handed_over import hand_over
+from tfhet.planes.loader import Loader
 from tfhet.strategies import JobContext
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,14 +14,21 @@ from tfhet.planes.ray.order import Order
 from tfhet.planes.ray.settings import RaySettings
 from tfhet.planes.ray.start import NODE, WORKER_PORTS, WORKERS, WORKERS_OF_A_CPU
 from tfhet.record import usable_cores
+from tfhet.strategies import JobContext
 
 if TYPE_CHECKING:
+    from tfhet.planes.feed.received import BatchReader
+    from tfhet.planes.feed.source import FeedSource
     from tfhet.planes.reader import RankSide
+
+_OF_A_TASK = re.compile(r"(\x1b\[\d+m)?\([^()]+ pid=\d+")
+"""The beginning of a line that Ray's driver prints for a task or an actor."""
 
 
 class Ray(DataPlane):
     name = "ray"
     settings = RaySettings
+    serves_functions = True
     kinds: Mapping[str, bool] = {"ray": False}
 
     def arguments(self, servers_on_data_hosts: int, servers_on_dnn_hosts: int) -> Mapping[str, int]:
@@ -49,10 +57,19 @@ class Ray(DataPlane):
     def launcher_side(self, settings: RaySettings, place: Place, outlets: Outlets) -> LauncherSide:
         return RayLauncherSide(settings, place, outlets)
 
+    def batches(self, source: FeedSource, job: JobContext, options: Mapping[str, Any]) -> BatchReader:
+        from tfhet.planes.ray.reader import RayReader
+
+        return RayReader(Order.parse(job.order), source, job, **options)
+
     def rank_side(self) -> RankSide:
         from tfhet.planes.ray.rank_side import RayRankSide
 
         return RayRankSide()
+
+    def is_noise(self, line: str, gpus: int = 0) -> bool:
+        """What the script prints for its tasks: their lines, which are not its own last words; and TensorFlow's noise."""
+        return _OF_A_TASK.match(line) is not None or super().is_noise(line, gpus)
 
     def kind_of(self, command: Sequence[str]) -> str | None:
         return "ray" if NODE in command else None
