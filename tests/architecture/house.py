@@ -18,7 +18,7 @@ ROOMS = (
     "lazy", "errors", "units", "clock", "aws", "events", "writer", "deadline", "process", "registry", "arguments",
     "yaml_file", "command_line", "versions",
     "record", "cluster", "catalogue", "control", "messages", "telemetry",
-    "native", "source", "stages", "placement", "strategies", "steps", "planes", "torch", "trainer", "profile",
+    "native", "source", "stages", "placement", "strategies", "steps", "planes", "torch", "ray", "trainer", "profile",
     "plan", "advice", "report", "submit", "follow", "launch", "container", "simulate", "bench", "doctor", "__main__",
 )
 # fmt: on
@@ -36,7 +36,7 @@ FACADE = "__init__"
 
 TENSORFLOW = ("tensorflow", "keras", "tf_keras")
 TENSORFLOW_ROOMS = {"native", "source", "stages", "placement", "strategies", "steps", "planes", "trainer", "profile"}
-TENSORFLOW_WHEN_CALLED = {"bench"}
+TENSORFLOW_WHEN_CALLED = {"bench", "ray"}
 """These import TensorFlow inside functions only: their tables and arguments are there in a moment."""
 
 ONLY_IN: Mapping[str, tuple[str, ...]] = {

@@ -68,7 +68,7 @@ class Ray(DataPlane):
         return RayRankSide()
 
     def is_noise(self, line: str, gpus: int = 0) -> bool:
-        """What the script prints for its tasks: their lines, which are not its own last words; and TensorFlow's noise."""
+        """What the script prints for its tasks, whose lines are not its own last words; and TensorFlow's noise."""
         return _OF_A_TASK.match(line) is not None or super().is_noise(line, gpus)
 
     def kind_of(self, command: Sequence[str]) -> str | None:

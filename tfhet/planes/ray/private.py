@@ -62,7 +62,7 @@ def blocks(dataset: Any) -> Iterator[tuple[Any, int, int]]:
 
 
 def of_the_user(text: str) -> str:
-    """The text of an error that a task raised, as far as it is of the user's code: what Ray raises for it comes after."""
+    """The text of an error that a task raised, as far as it is of the user's code; what Ray made of it comes after."""
     return re.sub(r"\x1b\[\d+m", "", text.partition("The above exception was the direct cause")[0]).strip()
 
 
