@@ -93,7 +93,7 @@ class LaunchSettings:
     @classmethod
     def parse(cls, argv: Sequence[str]) -> tuple[LaunchSettings, list[str]]:
         """The settings, and the arguments left for the training script. Raises UsageError."""
-        settings, rest = arguments.parse(cls, argv, "launcher")
+        settings, rest = arguments.parse(cls, strategies.translated(argv), "launcher")
         # The secret may come as a hyperparameter; it is read from the environment, and the script does not get it.
         _, rest = arguments.parse(_Secret, rest, "launcher")
         of_planes: dict[str, Any] = {}

@@ -86,6 +86,11 @@ class Strategy:
     """Number of ranks that a host gets where neither the user nor a source of ranks says it; None: as many as it has
     GPUs."""
 
+    def translated(self, argv: Sequence[str]) -> list[str]:
+        """The arguments of tfhet's launcher for those that another launcher of such jobs takes; `argv` as it is where
+        it has none of them."""
+        return list(argv)
+
     def meeting(self, hosts: Sequence[str], per_host: int, source: RankSource) -> Meeting | None:
         """The meeting of `per_host` ranks on each of `hosts`, numbered host by host; `source` gave them their ranks.
         None where they need no meeting: there is one rank, or the source lets them find each other. Raises UsageError

@@ -35,13 +35,15 @@ class Capacity:
 
     @classmethod
     def of(cls, settings: RaySettings, role: Role, has_data_hosts: bool, gpus: int) -> Capacity:
-        """The capacity of this host."""
+        """The capacity of this host, which has so many GPUs."""
         offered = cpus_offered(settings, role, has_data_hosts)
         whole = min(psutil.virtual_memory().total, memory_limit() or 1 << 62)
         store = settings.object_store_mb * MB or int(whole * (STORE_SHARE if offered else SMALL_STORE_SHARE))
         if SHM.is_dir():
             store = min(store, int(psutil.disk_usage(str(SHM)).free * SHM_SHARE))
         store = max(store, LEAST_STORE)
+        if role != DATA and settings.dnn_host_gpus >= 0:
+            gpus = settings.dnn_host_gpus
         return cls(offered, gpus, max(0, int(whole * 0.9) - store), store)
 
 

@@ -69,8 +69,8 @@ class RayLauncherSide(LauncherSide):
             self._claims.append(claim(port))
         ip = await in_thread(_ip_of, "127.0.0.1" if place.is_alone else place.address(place.host))
         head = ip if place.is_leader else await in_thread(_ip_of, place.leader_address)
-        role, gpus = place.roles.current, gpu_count(place.env) if place.roles.current.trains else 0
-        capacity = Capacity.of(self._settings, role, bool(place.roles.data_hosts), gpus)
+        role = place.roles.current
+        capacity = Capacity.of(self._settings, role, bool(place.roles.data_hosts), gpu_count(place.env))
         await in_thread(_new, self._folder)
         labels = {"tfhet-group": place.identity.current_group, "tfhet-role": role.name}
         dashboard = self._settings.ray_dashboard and place.is_leader
