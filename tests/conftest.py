@@ -38,6 +38,7 @@ SHOWN_VERSIONS = (
     "keras",
     "horovod",
     "torch",
+    "ray",
     "tensorflow-addons",
     "sagemaker-training",
     "numpy",
@@ -273,10 +274,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if hasattr(config, "workerinput"):
         longest_first(items)
     horovod, mpirun = importlib.util.find_spec("horovod") is not None, shutil.which("mpirun") is not None
-    torch = importlib.util.find_spec("torch") is not None
+    torch, ray = (importlib.util.find_spec(name) is not None for name in ("torch", "ray"))
     for item in items:
         if not torch and item.get_closest_marker("torch"):
             item.add_marker(pytest.mark.skip(reason="PyTorch is not installed: scripts/test --torch has it"))
+        elif not ray and item.get_closest_marker("ray"):
+            item.add_marker(pytest.mark.skip(reason="Ray is not installed: scripts/test --ray has it"))
         elif not horovod and (item.get_closest_marker("horovod") or item.get_closest_marker("mpi")):
             item.add_marker(pytest.mark.skip(reason="Horovod is not installed"))
         elif not mpirun and item.get_closest_marker("mpi"):

@@ -33,7 +33,8 @@ def tensors(batch: Any) -> Any:
     """A batch with tensors in place of its arrays, in the same memory."""
     if isinstance(batch, np.ndarray):
         try:
-            return torch.from_numpy(batch)
+            # What is read-only is shared with other processes, where a write in place would be a segmentation fault.
+            return torch.from_numpy(batch if batch.flags.writeable else batch.copy())
         except TypeError:
             return batch
     if isinstance(batch, Mapping):

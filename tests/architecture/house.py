@@ -18,7 +18,7 @@ ROOMS = (
     "lazy", "errors", "units", "clock", "aws", "events", "writer", "deadline", "process", "registry", "arguments",
     "yaml_file", "command_line", "versions",
     "record", "cluster", "catalogue", "control", "messages", "telemetry",
-    "native", "source", "stages", "placement", "strategies", "steps", "planes", "torch", "trainer", "profile",
+    "native", "source", "stages", "placement", "strategies", "steps", "planes", "torch", "ray", "trainer", "profile",
     "plan", "advice", "report", "submit", "follow", "launch", "container", "simulate", "bench", "doctor", "__main__",
 )
 # fmt: on
@@ -36,12 +36,13 @@ FACADE = "__init__"
 
 TENSORFLOW = ("tensorflow", "keras", "tf_keras")
 TENSORFLOW_ROOMS = {"native", "source", "stages", "placement", "strategies", "steps", "planes", "trainer", "profile"}
-TENSORFLOW_WHEN_CALLED = {"bench"}
+TENSORFLOW_WHEN_CALLED = {"bench", "ray"}
 """These import TensorFlow inside functions only: their tables and arguments are there in a moment."""
 
 ONLY_IN: Mapping[str, tuple[str, ...]] = {
     "horovod": ("tfhet/strategies/horovod/",),
     "torch": ("tfhet/strategies/torch/", "tfhet/torch.py"),
+    "ray": ("tfhet/planes/ray/", "tfhet/ray.py"),
     "tensorflow_addons": ("tfhet/stages/",),
     "sagemaker_training": ("tfhet/cluster/",),
     "boto3": ("tfhet/aws.py",),
@@ -69,6 +70,7 @@ FOREIGN_TEXTS: Mapping[str, str] = {
     "created on a non-first call": "tf.function",
     "user code:": "AutoGraph",
     " of example 0 of the block": "the kernel native/records.cc, which can raise nothing but a text",
+    "The above exception was the direct cause": "Python, between an exception and the one that it caused",
     "exit ?code": "SageMaker's failure reason",
     "Command failed": "iproute2",
     "PRIVATE KEY": "ssh-keygen",
@@ -414,7 +416,9 @@ def files_of(repository: Path) -> list[str]:
 
 NEUTRAL_ROOMS = ("record", "cluster", "control", "launch", "telemetry", "plan")
 """Rooms that name no data plane and no strategy in code, docstrings or comments: another plane changes none of them."""
-TENANTS = re.compile(r"worker|dispatcher|tf[._]data|horovod|tensorflow|\bmpi|mpirun|torch|gloo|nccl", re.IGNORECASE)
+TENANTS = re.compile(
+    r"worker|dispatcher|tf[._]data|horovod|tensorflow|\bmpi|mpirun|torch|gloo|nccl|\bray\b", re.IGNORECASE
+)
 """Words of the planes and strategies that tfhet ships."""
 
 

@@ -20,7 +20,7 @@ QUICK_ROOMS = [
 # fmt: on
 """They start in a moment, because nothing that they load needs TensorFlow."""
 
-HEAVY = ["tensorflow", "keras", "horovod.tensorflow", "tensorflow_addons", "torch"]
+HEAVY = ["tensorflow", "keras", "horovod.tensorflow", "tensorflow_addons", "torch", "ray"]
 
 
 @pytest.fixture(scope="module")

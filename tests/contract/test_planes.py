@@ -41,7 +41,7 @@ from tfhet.telemetry import Metric
 
 PIPELINES = ("local", "tf_service", "toy")
 """Planes whose readers read declared pipelines; another one has an interface of its own to what it serves."""
-NAMES = (*PIPELINES, "feed")
+NAMES = (*PIPELINES, "feed", pytest.param("ray", marks=pytest.mark.ray))
 reads_pipelines = pytest.mark.parametrize("fleet", PIPELINES, indirect=True, scope="module")
 EXAMPLES, SPLITS, BATCH = 90, 12, 4
 LIMIT_S = 120.0
@@ -94,13 +94,14 @@ class Fleet:
         self.lines: list[str] = []
         self.odd: list[str] = []
         settings = self.plane.settings()
-        shared = {kind: ports.count for kind, ports in self.plane.ports(settings, DATA).items() if ports.is_shared}
-        numbers = dict(zip(shared, free_ports(len(shared)), strict=True))
+        wanted = {role: self.plane.ports(settings, role) for role in (DATA, DNN)}
+        free = iter(free_ports(sum(ports.count for every in wanted.values() for ports in every.values())))
+        numbers = {kind: next(free) for kind, ports in wanted[DATA].items() if ports.is_shared}
         self.assignments: dict[str, Assignment] = {}
         for host, role in (("d1", DATA), ("t1", DNN)):
             if name != "local" or host == "t1":
-                wanted = self.plane.ports(settings, role)
-                own = {kind: list(free_ports(wanted[kind].count)) for kind in wanted if kind not in shared}
+                kinds = {kind: ports.count for kind, ports in wanted[role].items() if kind not in numbers}
+                own = {kind: list(itertools.islice(free, count)) for kind, count in kinds.items()}
                 self.assignments[host] = assignment(name, host, folder, {"control": 16000, **numbers, **own})
         self.sides = {host: self.side(host) for host in self.assignments}
         self.leader = self.sides["t1"]

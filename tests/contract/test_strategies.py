@@ -17,7 +17,7 @@ from tfhet.launch import LaunchSettings
 from tfhet.strategies import OWN, Claim, Meeting, Strategy
 
 TENSORFLOW = ("multi_worker", "mirrored", "parameter_server")
-NAMES = ("solo", pytest.param("horovod", marks=pytest.mark.horovod), "torch", *TENSORFLOW, "toy")
+NAMES = ("solo", pytest.param("horovod", marks=pytest.mark.horovod), "torch", *TENSORFLOW, "ray", "toy")
 HOSTS = ("a", "b")
 RUBBISH: tuple[Any, ...] = (
     {"address": None},
@@ -37,7 +37,7 @@ def strategy(request: pytest.FixtureRequest) -> Strategy:
 
 def size_of(strategy: Strategy) -> tuple[Sequence[str], int]:
     """Hosts, and ranks on each, that a strategy can train."""
-    return (HOSTS[:1], 1) if strategy.name in ("solo", "mirrored") else (HOSTS, 2)
+    return (HOSTS[:1], 1) if strategy.name in ("solo", "mirrored", "ray") else (HOSTS, 2)
 
 
 def ranks_of(strategy: Strategy) -> list[tuple[str, Rank]]:
@@ -136,8 +136,8 @@ def test_the_end_of_a_connection_to_another_rank_is_a_consequence():
 
 
 def test_a_number_of_ranks_that_a_strategy_cannot_train_is_wrong_use():
-    for name in ("solo", "mirrored"):
-        with pytest.raises(UsageError, match="one rank"):
+    for name, says in (("solo", "one rank"), ("mirrored", "one rank"), ("ray", "one script")):
+        with pytest.raises(UsageError, match=says):
             strategies.get(name).meeting(HOSTS, 2, OWN)
     with pytest.raises(UsageError, match="at least one worker"):
         strategies.get("parameter_server").meeting(HOSTS[:1], 1, OWN)
@@ -147,12 +147,12 @@ def test_a_number_of_ranks_that_a_strategy_cannot_train_is_wrong_use():
 
 
 def test_a_strategy_of_a_third_party_is_chosen_by_name_and_adds_its_role():
-    assert strategies.names() == ("solo", "horovod", "torch", *TENSORFLOW, "toy")
+    assert strategies.names() == ("solo", "horovod", "torch", *TENSORFLOW, "ray", "toy")
     assert strategies.chosen("toy", 4) is strategies.get("toy")
     assert [role.group for role in strategies.get("toy").roles] == ["toy_group"]
     assert LaunchSettings.parse(["--strategy", "toy"])[0].strategy == "toy"
     with pytest.raises(
-        UsageError, match="toys.*auto, horovod, mirrored, multi_worker, parameter_server, solo, torch, toy"
+        UsageError, match="toys.*auto, horovod, mirrored, multi_worker, parameter_server, ray, solo, torch, toy"
     ):
         LaunchSettings.parse(["--strategy", "toys"])
 

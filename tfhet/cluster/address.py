@@ -64,12 +64,17 @@ def is_loopback(address: str) -> bool:
 
 
 def free_ports(n: int) -> tuple[int, ...]:
-    """`n` different TCP ports of this machine's that are free now. Another process may take one before you do."""
+    """`n` different TCP ports of this machine's that are free now, and that no tfhet job keeps (`claim`). Another
+    process may take one before you do."""
     with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(n)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return tuple(each.getsockname()[1] for each in sockets)
+        found: list[int] = []
+        while len(found) < n:
+            one = stack.enter_context(socket.socket())
+            one.bind(("127.0.0.1", 0))
+            with contextlib.suppress(UsageError):
+                _kept(port := one.getsockname()[1]).close()
+                found.append(port)
+        return tuple(found)
 
 
 def check_free(port: int, host: str = "0.0.0.0") -> None:
@@ -93,14 +98,24 @@ def claim(port: int, host: str = "0.0.0.0") -> socket.socket:
     """Keeps a port for this process until the socket that it returns is closed, and checks that it is free at `host`.
     gRPC lets several servers share a port, and a server needs a moment from its start to its bind: the claim is what
     another tfhet job on this machine finds meanwhile. Raises UsageError for a port that is claimed or in use."""
+    held = _kept(port)
+    try:
+        check_free(port, host)
+    except BaseException:
+        held.close()
+        raise
+    return held
+
+
+def _kept(port: int) -> socket.socket:
+    """The claim to a port, whether or not that is free. Raises UsageError where another process has it."""
     held = socket.socket(socket.AF_UNIX)
     try:
         with contextlib.suppress(FileNotFoundError, PermissionError):  # elsewhere than on Linux there are no such names
             held.bind(f"\0tfhet-port-{port}")  # a name without a file, in this network namespace
-        check_free(port, host)
-    except BaseException as error:
+    except OSError as error:
         held.close()
-        if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+        if error.errno == errno.EADDRINUSE:
             raise UsageError(f"port {port} is kept by another tfhet job on this machine; give another port") from None
         raise
     return held

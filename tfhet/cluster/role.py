@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tfhet.cluster.identity import Cluster, Group, Identity
 from tfhet.errors import ClusterError
@@ -64,6 +64,15 @@ class Roles:
         """Names of the hosts of a role; empty where no group has it."""
         return self.groups[role].hosts if role in self.groups else ()
 
+    def led_by_first(self, host: str, others: Role | None) -> Roles:
+        """The roles as `host` sees them, where only the first dnn host trains, and the others of its group have the
+        role `others`; None: all of them train."""
+        first, rest = self.dnn_hosts[:1], self.dnn_hosts[1:]
+        if others is None or not rest:
+            return self
+        parts = {DNN.name: replace(self.dnn, hosts=first), others.name: replace(self.dnn, hosts=rest)}
+        return Roles({**self.groups, **parts}, others if host in rest else self.current)
+
     def role_of(self, group: str) -> str | None:
         """Name of the role of a group; None where it has none."""
         return next((role for role, one in self.groups.items() if one.name == group), None)
@@ -75,6 +84,7 @@ def roles(identity: Identity, names: Mapping[str, str] | None = None, known: Seq
     A job with one group and no names trains on that group, whatever its name, except `data_group`: such a job has lost
     its dnn group. "" in `names` counts as no name (SageMaker passes None so). Roles of `known` other than data and dnn
     count only if the job has their group.
+    Where the dnn group is named, the only other group prepares data, whatever its name.
     Raises ClusterError, naming the groups that are there, for a name that is not, a group with no hosts, the same
     group twice, and a group that would be left without a role.
     """
@@ -83,6 +93,9 @@ def roles(identity: Identity, names: Mapping[str, str] | None = None, known: Seq
     if not cluster.is_heterogeneous and not set(names) - {DNN.name}:
         return Roles({DNN.name: _only_group(cluster, names.get(DNN.name))}, DNN)
     further = [role for role in known if role not in ROLES and (role.name in names or role.group in cluster.names)]
+    others = [name for name in cluster.names if name != names.get(DNN.name)]
+    if DNN.name in names and DATA.name not in names and len(others) == 1 and not further:
+        names[DATA.name] = others[0]
     has_data = DATA.group in cluster.names or DATA.name in names or not further
     needed = (*([DATA] if has_data else []), DNN, *further)
     found = {role.name: _find(cluster, names.get(role.name), role) for role in needed}

@@ -13,6 +13,5 @@ if TYPE_CHECKING:
     from tfhet.container.container import OVERLAY, READ_ONLY, SHARED, Container, Mount
     from tfhet.container.kernel import PURPOSES, KernelFeature, missing, probe, require
     from tfhet.container.sweeper import Owner, claim, sweep
-    from tfhet.container.tool import compiled
 
 lazy.names_on_demand(__name__)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from tfhet.cluster import environment
 from tfhet.container.netns import NetworkNamespace
-from tfhet.container.tool import compiled
 from tfhet.errors import TfhetError
+from tfhet.native import compiled
 
 ANSWER_LIMIT_S = 10.0
 END_LIMIT_S = 5.0

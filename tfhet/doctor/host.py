@@ -16,6 +16,7 @@ from tfhet.doctor.rule import RuleAnswer, Subject, limited, ok
 from tfhet.errors import UsageError
 from tfhet.planes.tf_service import ServiceSettings
 from tfhet.record import machine
+from tfhet.telemetry import cpu_quota
 from tfhet.units import GIB, MIB
 
 PORTS = (CONTROL_PORT, ServiceSettings.dispatcher_port, *(ServiceSettings.worker_port + n for n in range(4)))
@@ -77,36 +78,6 @@ def look(env: Mapping[str, str], gpus_usable: int, directory: Path | None = None
         addresses=_addresses(socket.gethostname()),
         proxies=tuple(name for name in _PROXIES if env.get(name)),
     )
-
-
-def cpu_quota(root: Path = Path("/")) -> float | None:
-    """Lowest CPU limit of this process's control groups and of those above them, in CPUs; None: no limit."""
-    quotas = []
-    for line in _text(root / "proc/self/cgroup").splitlines():
-        _, controllers, path = line.split(":", 2)
-        if controllers and "cpu" not in controllers.split(","):
-            continue
-        group = Path(path.strip("/"))
-        for tree in ("cpu", controllers) if controllers else ("", "unified"):
-            for folder in (group, *group.parents):
-                quotas += _quota(root / "sys/fs/cgroup" / tree / folder)
-    return min(quotas, default=None)
-
-
-def _quota(folder: Path) -> list[float]:
-    words = _text(folder / "cpu.max").split() or [_text(folder / f"cpu.cfs_{each}_us") for each in ("quota", "period")]
-    try:
-        quota, period = map(float, words)
-    except ValueError:  # "max", or no such file
-        return []
-    return [quota / period] if quota > 0 else []
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="ascii", errors="replace").strip()
-    except OSError:
-        return ""
 
 
 def _busy(ports: Sequence[int]) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from typing import Any
 from tfhet import planes, strategies
 from tfhet.cluster import (
     ROLES,
+    Identity,
     Place,
     PortRange,
     Ports,
@@ -47,7 +48,7 @@ class Assignment:
     def of(cls, env: Mapping[str, str], settings: LaunchSettings) -> Assignment:
         """Reads the host's identity and the ranks. Raises ClusterError and UsageError."""
         identity = identify(env)
-        parts = roles(identity, settings.groups, known_roles(settings))
+        parts = parts_of(identity, settings)
         rank = _rank(env, parts, settings.strategy) if parts.current.trains else None
         plane = planes.chosen(settings.data_plane, settings.planes, parts)
         ports = Ports.from_env(env, control=settings.control_port, plane=_ports(settings, plane, parts.current))
@@ -95,6 +96,14 @@ class Assignment:
         """Port of this launcher's Prometheus endpoint; None: it has none."""
         port, rank = self.settings.metrics_port, self.place.rank
         return port + (rank.local_rank if rank else 0) if port else None
+
+
+def parts_of(identity: Identity, settings: LaunchSettings) -> Roles:
+    """The roles of all hosts in a job. Raises ClusterError."""
+    parts = roles(identity, settings.groups, known_roles(settings))
+    if settings.strategy == strategies.AUTO:
+        return parts
+    return parts.led_by_first(identity.current_host, strategies.get(settings.strategy).role_of_others)
 
 
 def known_roles(settings: LaunchSettings) -> tuple[Role, ...]:

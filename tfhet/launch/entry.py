@@ -15,10 +15,10 @@ from typing import Any
 
 from tfhet import strategies
 from tfhet.clock import SYSTEM
-from tfhet.cluster import Rank, environment, host_paths, identify, job_name, roles
+from tfhet.cluster import Rank, environment, host_paths, identify, job_name
 from tfhet.control import SECRET_VARIABLE, new_secret
 from tfhet.errors import ClusterError, TfhetError
-from tfhet.launch.assignment import Assignment, known_roles
+from tfhet.launch.assignment import Assignment, parts_of
 from tfhet.launch.init import LAUNCHER_NAME, STOP_SIGNALS
 from tfhet.launch.job_result import write_failure
 from tfhet.launch.launcher import Launcher
@@ -69,7 +69,7 @@ def ranks_to_start(env: Mapping[str, str], settings: LaunchSettings) -> tuple[Ra
     """The ranks of this host whose launchers this one has to start; () when it is the rank itself, or on a data host.
     Hosts count in the dnn group's order, as many ranks on each. Raises ClusterError and UsageError."""
     identity = identify(env)
-    parts = roles(identity, settings.groups, known_roles(settings))
+    parts = parts_of(identity, settings)
     if not parts.current.trains:
         return ()
     rank, count = strategies.rank_of(env, settings.strategy), settings.processes_per_host

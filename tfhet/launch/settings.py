@@ -54,6 +54,7 @@ class LaunchSettings:
     """Settings of the data planes among which the job chooses, by name."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "data_plane", self._plane())
         candidates = planes.candidates(self.data_plane)
         given = {plane.name: self.planes.get(plane.name) or plane.settings() for plane in candidates}
         object.__setattr__(self, "planes", given)
@@ -74,6 +75,16 @@ class LaunchSettings:
             if not getattr(self, name) > 0:
                 raise UsageError(f"--{name} must be positive, not {getattr(self, name)}")
 
+    def _plane(self) -> str:
+        """The name of the data plane, which the strategy may determine. Raises UsageError where it allows no other."""
+        only = "" if self.strategy == strategies.AUTO else strategies.get(self.strategy).plane
+        if only and self.data_plane not in (planes.AUTO, only):
+            raise UsageError(
+                f"--strategy {self.strategy} with --data_plane {self.data_plane}: its script runs on the data plane "
+                f"{only!r}, and on no other; omit --data_plane"
+            )
+        return only or self.data_plane
+
     @property
     def groups(self) -> dict[str, str]:
         """The names of groups that were given, by role."""
@@ -82,7 +93,7 @@ class LaunchSettings:
     @classmethod
     def parse(cls, argv: Sequence[str]) -> tuple[LaunchSettings, list[str]]:
         """The settings, and the arguments left for the training script. Raises UsageError."""
-        settings, rest = arguments.parse(cls, argv, "launcher")
+        settings, rest = arguments.parse(cls, strategies.translated(argv), "launcher")
         # The secret may come as a hyperparameter; it is read from the environment, and the script does not get it.
         _, rest = arguments.parse(_Secret, rest, "launcher")
         of_planes: dict[str, Any] = {}

@@ -11,6 +11,7 @@
 from typing import TYPE_CHECKING
 
 from tfhet import lazy
+from tfhet.native.compiled import compiled
 from tfhet.native.kernels import (
     SWITCH,
     WIRE,

@@ -17,8 +17,8 @@ from tfhet.planes.tensorflow_process import in_huge_pages, is_noise, noise_left_
 if TYPE_CHECKING:
     from tfhet.planes import cpus
     from tfhet.planes.distribution import distribute
-    from tfhet.planes.feed.loader import Loader
     from tfhet.planes.handed_over import hand_over_to
+    from tfhet.planes.loader import Loader
     from tfhet.planes.reader import Delivery, RankSide, Reader
     from tfhet.planes.reading import batches
 

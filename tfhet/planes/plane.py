@@ -28,7 +28,10 @@ from tfhet.record import Record
 from tfhet.telemetry import Metric
 
 if TYPE_CHECKING:
+    from tfhet.planes.feed.received import BatchReader
+    from tfhet.planes.feed.source import FeedSource
     from tfhet.planes.reader import RankSide
+    from tfhet.strategies import JobContext
 
 
 @dataclass(frozen=True)
@@ -111,6 +114,8 @@ class DataPlane:
     """Value of `--data_plane` that chooses this plane."""
     settings: type[Any] = NoArguments
     """Frozen dataclass of the launcher arguments that are this plane's own."""
+    serves_functions: bool = False
+    """Whether ranks read by it what a function of the user's gives (`batches`)."""
     kinds: Mapping[str, bool] = {}
     """Kinds of processes that faults can name, and whether the leader's host has the only one."""
 
@@ -141,6 +146,11 @@ class DataPlane:
 
     def launcher_side(self, settings: Any, place: Place, outlets: Outlets) -> LauncherSide:
         return LauncherSide()
+
+    def batches(self, source: FeedSource, job: JobContext, options: Mapping[str, Any]) -> BatchReader:
+        """The reader of what a function of the user's gives, where the plane `serves_functions`. options: is_equal,
+        ahead, allocate, make_limit_s; see `tfhet.batches`."""
+        raise NotImplementedError
 
     def rank_side(self) -> RankSide:
         """The plane in a rank; loads what reading needs."""

@@ -21,6 +21,7 @@ PLANES: Registry[DataPlane] = Registry(
         LOCAL_PLANE: "tfhet.planes.local:LOCAL",
         "tf_service": "tfhet.planes.tf_service:TF_SERVICE",
         "feed": "tfhet.planes.feed:FEED",
+        "ray": "tfhet.planes.ray:RAY",
     },
     (AUTO,),
 )

@@ -145,7 +145,7 @@ def hosts_of(job: Submission, folder: Path, seed: int, *, detours: bool = False)
                 spec.instance_type,
                 address=str(ip_network(SUBNET if has_network else "127.0.0.0/24")[index + 1]),
                 ports=Ports(control, ports_of),
-                ranks=spec.ranks if role is DNN else 1,
+                ranks=(job.ranks_per_host or spec.ranks) if role is DNN else 1,
                 paths=HostPaths(folder.resolve() / "hosts" / name),
                 shared=tuple(shared),
                 serves=any(ports for kind, ports in ports_of.items() if kind not in shared),

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from tfhet.container import compiled
+from tfhet.native import compiled
 from tfhet.simulate.fault import PRELOADED
 
 READ_MS, WRITE_MS = 50, 200

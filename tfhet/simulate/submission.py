@@ -110,6 +110,12 @@ class Submission:
         return LaunchSettings.parse(self.command[1:])[0]
 
     @property
+    def ranks_per_host(self) -> int | None:
+        """Number of ranks of each dnn host, where the strategy says it; None: as in the cluster file."""
+        name = self.settings.strategy
+        return None if name == strategies.AUTO else strategies.get(name).ranks_per_host
+
+    @property
     def plane(self) -> DataPlane:
         """The data plane that the launchers will choose; the first candidate where they will refuse the job."""
         settings = self.settings

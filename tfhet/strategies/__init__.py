@@ -10,11 +10,12 @@ JobContext.from_env(environment())       # the place that the launcher gave this
 from tfhet.strategies.claim import Claim
 from tfhet.strategies.job import LOCAL_PLANE, JobContext
 from tfhet.strategies.rank_source import OWN, RankSource
-from tfhet.strategies.registry import AUTO, chosen, get, names, rank_of, roles, source_of, sources
+from tfhet.strategies.registry import AUTO, chosen, get, names, rank_of, roles, source_of, sources, translated
 from tfhet.strategies.strategy import Collective, Meeting, Strategy
 
 # fmt: off
 __all__ = [
     "AUTO", "LOCAL_PLANE", "OWN", "Claim", "Collective", "JobContext", "Meeting", "RankSource", "Strategy", "chosen",
     "get", "names", "rank_of", "roles", "source_of", "sources",
+    "translated",
 ]

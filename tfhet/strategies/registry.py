@@ -5,7 +5,7 @@ Third parties add a strategy by an entry point of the group `tfhet.strategies`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tfhet.cluster import Rank, Role
 from tfhet.errors import ClusterError
@@ -22,6 +22,7 @@ SHIPPED = {
     "multi_worker": "tfhet.strategies.tensorflow:MULTI_WORKER",
     "mirrored": "tfhet.strategies.tensorflow:MIRRORED",
     "parameter_server": "tfhet.strategies.tensorflow:PARAMETER_SERVER",
+    "ray": "tfhet.strategies.ray:RAY",
 }
 STRATEGIES: Registry[Strategy] = Registry("strategy", "tfhet.strategies", SHIPPED, (AUTO,))
 names, get = STRATEGIES.names, STRATEGIES.get
@@ -33,6 +34,13 @@ def chosen(name: str, size: int, source: RankSource | None = None) -> Strategy:
     if name == AUTO:
         name = (source.strategy if source else "") or ("solo" if size <= 1 else "horovod")
     return get(name)
+
+
+def translated(argv: Sequence[str]) -> list[str]:
+    """`argv` with the arguments of other launchers in tfhet's words, by the strategies that tfhet ships."""
+    for name in SHIPPED:
+        argv = get(name).translated(argv)
+    return list(argv)
 
 
 def roles() -> tuple[Role, ...]:

@@ -78,9 +78,18 @@ class Strategy:
     sources: Sequence[RankSource] = ()
     """Programs that start ranks for this strategy alone, with variables of their own."""
 
+    plane: str = ""
+    """Name of the data plane that every job of this strategy has; "": any."""
+    role_of_others: Role | None = None
+    """Role of the hosts of the dnn group but the first, where only that one has a rank; None: all of them train."""
     ranks_per_host: int | None = None
     """Number of ranks that a host gets where neither the user nor a source of ranks says it; None: as many as it has
     GPUs."""
+
+    def translated(self, argv: Sequence[str]) -> list[str]:
+        """The arguments of tfhet's launcher for those that another launcher of such jobs takes; `argv` as it is where
+        it has none of them."""
+        return list(argv)
 
     def meeting(self, hosts: Sequence[str], per_host: int, source: RankSource) -> Meeting | None:
         """The meeting of `per_host` ranks on each of `hosts`, numbered host by host; `source` gave them their ranks.

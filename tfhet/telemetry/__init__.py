@@ -18,6 +18,7 @@ The timeline that it leaves becomes tables (`timeline_tables`, of summaries), a 
 from tfhet.telemetry.endpoint import serve_metrics
 from tfhet.telemetry.gpus import GpuMonitor, gpu_count
 from tfhet.telemetry.host_counters import host_counters
+from tfhet.telemetry.host_limits import cpu_quota, memory_limit
 from tfhet.telemetry.metric import METRICS, UP, Metric, emf_line, training_metrics
 from tfhet.telemetry.sampler import Sampler
 from tfhet.telemetry.tensorboard import ScalarFile, write_scalars

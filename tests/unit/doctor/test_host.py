@@ -2,44 +2,8 @@ from __future__ import annotations
 
 import socket
 
-import pytest
-
-from tfhet.doctor.host import MACHINE, HostFacts, _busy, cpu_quota, look
+from tfhet.doctor.host import MACHINE, HostFacts, _busy, look
 from tfhet.units import GIB
-
-
-@pytest.mark.parametrize(
-    ("group", "files", "quota"),
-    [
-        ("0::/job\n", {"sys/fs/cgroup/job/cpu.max": "250000 100000"}, 2.5),
-        ("0::/job/deep\n", {"sys/fs/cgroup/job/cpu.max": "50000 100000"}, 0.5),
-        ("0::/job\n", {"sys/fs/cgroup/job/cpu.max": "max 100000"}, None),
-        ("0::/away\n", {"sys/fs/cgroup/cpu.max": "400000 100000"}, 4.0),
-        (
-            "3:cpu,cpuacct:/job\n0::/\n",
-            {
-                "sys/fs/cgroup/cpu/job/cpu.cfs_quota_us": "30000",
-                "sys/fs/cgroup/cpu/job/cpu.cfs_period_us": "100000",
-            },
-            0.3,
-        ),
-        (
-            "3:cpu,cpuacct:/job\n2:memory:/job\n",
-            {
-                "sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_quota_us": "-1",
-                "sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_period_us": "100000",
-            },
-            None,
-        ),
-        ("", {}, None),
-    ],
-)
-def test_the_quota_is_the_least_of_the_groups_on_the_way_up_in_both_versions(tmp_path, group, files, quota):
-    for name, text in {"proc/self/cgroup": group, **files}.items():
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    assert cpu_quota(tmp_path) == quota
 
 
 def test_this_machine_can_be_looked_at_and_every_rule_has_an_answer(tmp_path):

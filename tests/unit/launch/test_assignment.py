@@ -189,7 +189,7 @@ def test_data_hosts_that_would_do_nothing_are_an_error(assignment_of, arguments,
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("--data_plane", "tape"), "unknown data plane 'tape'; known: auto, feed, local, tf_service"),
+        (("--data_plane", "tape"), "unknown data plane 'tape'; known: auto, feed, local, ray, tf_service"),
         (("--strategy", "ring"), "unknown strategy 'ring'; known: auto, horovod, "),
     ],
 )

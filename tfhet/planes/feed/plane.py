@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tfhet.cluster import DATA, DNN, Place, PortRange, Role, Roles
+from tfhet.cluster import DATA, DNN, Place, PortRange, Role, Roles, environment
+from tfhet.messages import inherited
 from tfhet.planes.costs import PlaneCosts
 from tfhet.planes.cpus import usable
 from tfhet.planes.feed.costs import ASSUMED, measured_costs
+from tfhet.planes.feed.host_news import HostNews
 from tfhet.planes.feed.launcher_side import PORTS, SERVER, FeedLauncherSide
 from tfhet.planes.feed.order import Order
 from tfhet.planes.feed.settings import FeedSettings
+from tfhet.planes.key import key_from
 from tfhet.planes.plane import DataPlane, LauncherSide, Outlets
 from tfhet.record import Record
+from tfhet.strategies import JobContext
 
 if TYPE_CHECKING:
+    from tfhet.planes.feed.received import BatchReader
+    from tfhet.planes.feed.source import FeedSource
     from tfhet.planes.reader import RankSide
 
 
 class Feed(DataPlane):
     name = "feed"
     settings = FeedSettings
+    serves_functions = True
     kinds: Mapping[str, bool] = {"feed": False}
 
     def costs(self, record: Record | None = None) -> PlaneCosts:
@@ -46,6 +54,20 @@ class Feed(DataPlane):
     def launcher_side(self, settings: FeedSettings, place: Place, outlets: Outlets) -> LauncherSide:
         return FeedLauncherSide(settings, place, outlets, self.serving(settings, place.roles))
 
+    def batches(self, source: FeedSource, job: JobContext, options: Mapping[str, Any]) -> BatchReader:
+        from tfhet.planes.feed.alone import AloneReader
+        from tfhet.planes.feed.reader import FeedReader
+
+        order = Order.parse(job.order)
+        given = {"rank": job.rank, "size": job.size, "seed": job.seed, "is_equal": options["is_equal"]}
+        if not order.servers:
+            return AloneReader(source, **given)
+        given |= {name: options[name] for name in ("ahead", "allocate", "make_limit_s")}
+        given |= {"encrypted": order.encrypted, "hosts": order.hosts, "say": _say}
+        reader = FeedReader(order.servers, key_from(environment()), source, **given)
+        _host_news().pass_to(reader.serve_only)
+        return reader
+
     def rank_side(self) -> RankSide:
         from tfhet.planes.feed.rank_side import FeedRankSide
 
@@ -59,6 +81,16 @@ def processes(settings: FeedSettings, role: Role) -> int:
     """Number of processes that a host of a role runs, this one if it has such a role."""
     count = {DATA: settings.data_host_processes or -1, DNN: settings.dnn_host_processes}.get(role, 0)
     return count if count >= 0 else max(1, len(usable()))
+
+
+@functools.cache
+def _host_news() -> HostNews:
+    """Of this process."""
+    return HostNews(inherited(environment()))
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
 
 
 FEED = Feed()

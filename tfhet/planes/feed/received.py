@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -27,3 +28,25 @@ class Received:
     """Number of examples in a whole epoch of a map-style dataset; None for others."""
     key: Key
     server: int
+
+
+class BatchReader(Protocol):
+    """A rank's share of the batches that a function of the user's gives; `FeedReader` says more."""
+
+    left: int
+
+    @property
+    def again(self) -> int | None:
+        """Number of batches that were made again; None where that is not known."""
+
+    def epoch(self, epoch: int, taken: Iterable[Key] = (), *, goes_on: bool = True) -> Iterator[Received]:
+        """The batches of an epoch but those in `taken`."""
+
+    def taken(self, epoch: int) -> frozenset[Key]:
+        """The batches that were delivered of an epoch."""
+
+    def batches(self) -> int:
+        """Number of batches in an epoch. Raises TypeError where that is not known."""
+
+    def close(self) -> None:
+        """Ends it."""

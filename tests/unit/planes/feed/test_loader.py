@@ -12,7 +12,7 @@ from own_key import KEY
 
 import tfhet
 from tfhet.errors import UsageError
-from tfhet.planes.feed import loader as loader_module
+from tfhet.planes.feed import plane as feed_plane
 from tfhet.strategies import JobContext
 
 
@@ -40,7 +40,7 @@ ALONE = JobContext("alone", "local")
 def served(serve, monkeypatch):
     """`served(rank, size)`: a job whose feed has two servers."""
     servers = [one.address for one in serve(2)]
-    monkeypatch.setattr(loader_module, "key_from", lambda env: KEY)
+    monkeypatch.setattr(feed_plane, "key_from", lambda env: KEY)
 
     def job(rank: int = 0, size: int = 1) -> JobContext:
         order = {"servers": servers, "hosts": ["algo-1", "algo-2"], "encrypted": False}

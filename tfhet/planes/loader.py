@@ -13,19 +13,16 @@ from tfhet.clock import SYSTEM
 from tfhet.cluster import environment
 from tfhet.errors import UsageError
 from tfhet.messages import inherited, rank
-from tfhet.planes.feed.alone import AloneReader
 from tfhet.planes.feed.frame import examples_in
-from tfhet.planes.feed.host_news import HostNews
-from tfhet.planes.feed.order import Order
-from tfhet.planes.feed.reader import AHEAD, FeedReader
+from tfhet.planes.feed.reader import AHEAD
+from tfhet.planes.feed.received import BatchReader
 from tfhet.planes.feed.share import compact, expanded
 from tfhet.planes.feed.source import FeedSource
 from tfhet.planes.feed.work import MAKE_LIMIT_S
-from tfhet.planes.key import key_from
+from tfhet.planes.registry import get
 from tfhet.steps import Note, NotedLoader, ScriptSteps
-from tfhet.strategies import LOCAL_PLANE, JobContext
+from tfhet.strategies import JobContext
 
-PLANE = "feed"
 _ordinals = itertools.count()
 
 
@@ -56,7 +53,8 @@ class Loader:
                 if not batch_size
                 else f"batch_size must be at least 1, not {batch_size}"
             )
-        if job.plane not in (PLANE, LOCAL_PLANE):
+        self._plane = get(job.plane)
+        if not self._plane.serves_functions:
             raise UsageError(
                 f"this job's data plane, {job.plane}, serves TensorFlow's data sets; to have a Python function served, "
                 "start it with --data_plane feed"
@@ -70,13 +68,15 @@ class Loader:
         self._epoch, self._taken = 0, frozenset[tuple[int, int]]()
         self._has_begun = False
         """Whether an iteration has begun `_epoch`, and has not come to its end."""
-        self._says_examples = True
+        self._says_examples, self._has_said = True, False
+        self._notes: NotedLoader | None = None
 
     def __iter__(self) -> Iterator[Any]:
         """An epoch, from its beginning or, the first time after `load_state_dict`, from where that stood."""
         if self._has_begun:  # the last iteration was left early, as by break
             self._epoch, self._taken = self._epoch + 1, frozenset()
-        epoch, taken, noted = self._epoch, self._taken, self._noted
+        epoch, taken, noted = self._epoch, self._taken, None
+        self._say_reading()
         self._taken, self._has_begun = frozenset(), True
         received = self._reader.epoch(epoch, taken, goes_on=self._training)
         for index in itertools.count():
@@ -86,6 +86,7 @@ class Loader:
             if found is None:
                 break
             batch, ids = self._convert(found.batch), found.ids
+            noted = self._noted(ids is not None)
             if noted is not None:
                 noted.add(Note(asked_s, now_s, examples_in(found.batch), index), ids, epoch)
                 if found.examples is not None and self._says_examples and (steps := ScriptSteps.here()) is not None:
@@ -143,8 +144,9 @@ class Loader:
     @property
     def counts(self) -> dict[str, int]:
         """Batches of all epochs so far that fill no round of all ranks (`left`), and that were made again because a
-        server was lost (`again`)."""
-        return {"left": self._reader.left, "again": self._reader.again}
+        server was lost (`again`, where the data plane knows it)."""
+        counts = {"left": self._reader.left, "again": self._reader.again}
+        return {name: count for name, count in counts.items() if count is not None}
 
     def close(self) -> None:
         """Ends the connections to the servers; a script that ends need not call it."""
@@ -156,32 +158,20 @@ class Loader:
         return self._reader.batches()
 
     @functools.cached_property
-    def _reader(self) -> FeedReader | AloneReader:
-        job = self._job
-        given: dict[str, Any] = {"rank": job.rank, "size": job.size, "seed": job.seed, "is_equal": self._training}
-        order = None if job.plane == LOCAL_PLANE else Order.parse(job.order)
-        if order is None or not order.servers:
-            return AloneReader(self.source, **given)
-        given |= {"encrypted": order.encrypted, "ahead": self._ahead, "allocate": self._allocate, "say": _say}
-        given |= {"hosts": order.hosts, "make_limit_s": self._make_limit_s}
-        reader = FeedReader(order.servers, key_from(environment()), self.source, **given)
-        _host_news().pass_to(reader.serve_only)
-        return reader
+    def _reader(self) -> BatchReader:
+        options: dict[str, Any] = {"is_equal": self._training, "make_limit_s": self._make_limit_s}
+        options |= {"ahead": self._ahead, "allocate": self._allocate}
+        return self._plane.batches(self.source, self._job, options)
 
-    @functools.cached_property
-    def _noted(self) -> NotedLoader | None:
-        if not self._is_noted:
-            return None
-        inherited(environment()).send(rank.to_json(rank.Reading(endless=False)), limit_s=1.0)
+    def _say_reading(self) -> None:
+        """Informs the launcher, once."""
+        if not self._has_said:
+            inherited(environment()).send(rank.to_json(rank.Reading(endless=False)), limit_s=1.0)
+            ScriptSteps.of_process(self._job)
+            self._has_said = True
+
+    def _noted(self, has_ids: bool) -> NotedLoader | None:
         steps = ScriptSteps.of_process(self._job)
-        return None if steps is None else steps.watch_loader(self._training, bool(self.source.batch_size))
-
-
-@functools.cache
-def _host_news() -> HostNews:
-    """Of this process."""
-    return HostNews(inherited(environment()))
-
-
-def _say(line: str) -> None:
-    print(line, flush=True)
+        if steps is not None and self._notes is None:
+            self._notes = steps.watch_loader(self._training, has_ids)
+        return self._notes

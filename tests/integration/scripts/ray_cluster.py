@@ -1,0 +1,61 @@
+"""A script for a Ray cluster: says what it finds there, and what a map of Ray Data ran on. It imports nothing of tfhet.
+
+With --until_stopped it then waits for SIGTERM, writes a file, and ends with code 143; with --raises it raises.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import ray
+
+
+def where(batch: dict) -> dict:
+    time.sleep(0.05)
+    return {"id": batch["id"], "at": [ray.util.get_node_ip_address()] * len(batch["id"])}
+
+
+@ray.remote
+def variables() -> dict[str, str]:
+    return dict(os.environ)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--blocks", type=int, default=8)
+    parser.add_argument("--until_stopped", type=int, default=0)
+    parser.add_argument("--raises", type=int, default=0)
+    args = parser.parse_args()
+    output = Path(os.environ["SM_OUTPUT_DATA_DIR"])
+    ray.init()
+    print("begun", flush=True)
+    if args.raises:
+        raise ValueError("the model is upside down")
+    if args.until_stopped:
+
+        def stop(*_: object) -> None:
+            (output / "stopped").write_text("saved")
+            sys.exit(128 + signal.SIGTERM)
+
+        signal.signal(signal.SIGTERM, stop)
+        while True:
+            time.sleep(0.1)
+    rows = ray.data.range(10 * args.blocks, override_num_blocks=args.blocks).map_batches(where).take_all()
+    found = {
+        "ids": sorted(int(row["id"]) for row in rows),
+        "at": sorted({row["at"] for row in rows}),
+        "nodes": [{"ip": one["NodeManagerAddress"], "labels": one["Labels"]} for one in ray.nodes() if one["Alive"]],
+        "resources": ray.cluster_resources(),
+        "variables": ray.get(variables.remote()),
+    }
+    (output / "found.json").write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

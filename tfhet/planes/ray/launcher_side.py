@@ -1,0 +1,200 @@
+"""The Ray cluster of a job in one launcher: the node of its host, kept alive, and what readers need to find it.
+
+The head runs on the leader's host, whose loss ends the job anyway. A node that dies is started again and joins anew:
+Ray runs again what was lost with it. When a whole host is lost, Ray goes on with the others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import socket
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+from tfhet.cluster import LISTEN_VARIABLE, Place, claim, without_secrets
+from tfhet.deadline import in_thread
+from tfhet.errors import NotReady, UsageError, shown
+from tfhet.messages import RestartLine, link, rank
+from tfhet.planes.plane import LauncherSide, Outlets
+from tfhet.planes.privileges import give_up_capabilities
+from tfhet.planes.ray.capacity import Capacity
+from tfhet.planes.ray.leftovers import end_marked, mark
+from tfhet.planes.ray.listen import listening_at
+from tfhet.planes.ray.settings import RaySettings
+from tfhet.planes.ray.start import ADVICE, DASHBOARD, DASHBOARD_HOST, NODE, NodeStart, variables
+from tfhet.planes.ray.token import token_variables
+from tfhet.planes.supervised import Died, Happening, RestartPolicy, Supervised, all_ready, first_failure
+from tfhet.telemetry import UP, Metric, gpu_count
+
+HEAD, NODES = "ray_head", "ray"
+"""Names of the ports."""
+RUNNING = Metric("tfhet_ray_nodes", "gauge", "Nodes of Ray that run on this host.")
+RESTARTS = Metric("tfhet_restarts_total", "counter", "Restarts of the node of Ray on this host.")
+LOOPBACK = "127.0.0.2"
+"""The address in place of 127.0.0.1, for which Ray takes another address of the machine, which others may reach."""
+SILENCE_S = 60.0
+"""Seconds without a report after which a node is killed: its host's CPUs may all be busy with tasks."""
+
+
+class RayLauncherSide(LauncherSide):
+    def __init__(self, settings: RaySettings, place: Place, outlets: Outlets):
+        self._settings, self._place, self._outlets = settings, place, outlets
+        self._token = token_variables(outlets.key)
+        self._node: Supervised | None = None
+        self._folder = place.paths.base / "tfhet" / f"ray-{place.host}"
+        self._claims: list[socket.socket] = []
+        self._listening: Mapping[str, str] = {}
+        self._nodes: dict[str, str] = {}
+        self._preparing: set[str] = set()
+
+    @property
+    def _hosts(self) -> tuple[str, ...]:
+        return (*self._place.roles.dnn_hosts, *self._place.roles.other_hosts)
+
+    @property
+    def facts(self) -> Mapping[str, str]:
+        return {"ray_head": self._place.roles.dnn_hosts[0]}
+
+    async def serve(self) -> None:
+        place = self._place
+        if not place.leads_host:
+            return
+        (head_port,), ports = place.ports.plane[HEAD], place.ports.plane[NODES]
+        for port in (*([head_port] if place.is_leader else []), *ports):
+            self._claims.append(claim(port))
+        ip = await in_thread(_ip_of, "127.0.0.1" if place.is_alone else place.address(place.host))
+        head = ip if place.is_leader else await in_thread(_ip_of, place.leader_address)
+        role = place.roles.current
+        capacity = Capacity.of(self._settings, role, bool(place.roles.data_hosts), gpu_count(place.env))
+        await in_thread(_new, self._folder)
+        labels = {"tfhet-group": place.identity.current_group, "tfhet-role": role.name}
+        dashboard = self._settings.ray_dashboard and place.is_leader
+        within = f"[{head}]:{head_port}" if ":" in head else f"{head}:{head_port}"
+        start = NodeStart(ip, within, ports, capacity, labels, place.is_leader, dashboard)
+        command = [sys.executable, "-m", NODE, "--head_at", within, "--ip", ip, "--port", str(ports[0])]
+        command += ["--wait_s", str(self._outlets.ready_timeout_s), "--folder", str(self._folder), "--", *start.words()]
+        env = {**variables(without_secrets(place.env), self._token), **mark(self._folder)}
+        self._listening = await in_thread(self._listening_at, ip)
+        env |= self._listening
+        policy = replace(RestartPolicy(), silence_s=SILENCE_S, **({"limit": 0} if place.is_leader else {}))
+        given = ("ray", place.host, command, env, self._say, self._happened, policy)
+        self._node = node = Supervised(*given, before_exec=give_up_capabilities)
+        await all_ready([node], [node], self._outlets.ready_timeout_s)
+        facts = {"event": "serving", "host": place.host, "ip": ip, "cpus": capacity.cpus, "head": within}
+        self._outlets.report(link.PlaneReport(facts))
+        if dashboard:
+            self._outlets.say(f"Ray's dashboard: http://{DASHBOARD_HOST}:{ports[DASHBOARD]}, on this host only")
+        raise await first_failure([node])
+
+    def _say(self, line: str) -> None:
+        if not ADVICE.search(line):
+            self._outlets.say(line)
+
+    def _listening_at(self, ip: str) -> Mapping[str, str]:
+        """Variables by which the processes of Ray listen at `ip` only; none, and a word in the log, where that cannot
+        be had."""
+        place = self._place
+        ports = (*place.ports.plane[HEAD], *place.ports.plane[NODES])
+        try:
+            return {} if place.env.get(LISTEN_VARIABLE) in ("0.0.0.0", "::") else listening_at(ip, ports, place.env)
+        except UsageError as error:
+            self._outlets.say(f"{error}; each still asks for the job's token")
+            return {}
+
+    def _happened(self, happening: Happening) -> None:
+        if isinstance(happening, Died):
+            self._outlets.say(f"{happening.cause}; starting it again")
+            self._outlets.say(str(RestartLine("ray", happening.code)))
+            self._outlets.report(link.Restarted(self._place.host, "ray", happening.code, happening.cause))
+
+    async def stop(self, grace_s: float) -> None:
+        if self._node is not None:
+            await self._node.stop(grace_s)
+            self._node = None
+            await in_thread(end_marked, self._folder)
+            await in_thread(shutil.rmtree, self._folder, True)
+        while self._claims:
+            self._claims.pop().close()
+
+    def processes(self) -> Mapping[str, int]:
+        pid = None if self._node is None else self._node.pid
+        return {} if pid is None else {"ray": pid}
+
+    def metrics(self) -> Mapping[Metric, float]:
+        running = float(len(self.processes()))
+        restarts = 0.0 if self._node is None else float(self._node.restarts)
+        return {UP: running, RUNNING: running, RESTARTS: restarts} if self._place.leads_host else {}
+
+    def environment(self, order: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, str]:
+        return {
+            **env,
+            **self._listening,
+            **self._token,
+            "RAY_ADDRESS": str(order["address"]),
+            "RAY_USAGE_STATS_ENABLED": "0",
+        }
+
+    async def beside(self, pid: int) -> None:
+        self._outlets.tell_script(rank.Key(self._outlets.key.hex()))
+
+    # In the leader
+
+    def heard(self, facts: Mapping[str, Any]) -> str | None:
+        if facts.get("event") != "serving":
+            return None
+        host, ip, cpus = facts.get("host"), facts.get("ip"), facts.get("cpus")
+        if host not in self._hosts:
+            return f"serving: host is {shown(host)}"
+        if not isinstance(ip, str) or not _is_ip(ip):
+            return f"serving: ip is {shown(ip)}"
+        if type(cpus) is not int or cpus < 0:
+            return f"serving: cpus is {shown(cpus)}"
+        self._nodes[str(host)] = ip
+        if cpus:
+            self._preparing.add(str(host))
+        return None
+
+    def missing(self) -> str | None:
+        silent = [host for host in self._hosts if host not in self._nodes]
+        return f"no node of Ray on {', '.join(silent)}" if silent else None
+
+    def order(self) -> Mapping[str, Any]:
+        ip, (port,) = self._nodes[self._place.host], self._place.ports.plane[HEAD]
+        address = f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
+        return {"address": address, "nodes": dict(self._nodes), "preparing": sorted(self._preparing)}
+
+    def lost(self, host: str) -> bool:
+        """Ray runs on the other nodes what was lost with it; without another that offers CPUs, the job cannot go on."""
+        self._preparing.discard(host)
+        return bool(self._preparing)
+
+
+def _is_ip(text: str) -> bool:
+    with contextlib.suppress(ValueError):
+        return bool(ip_address(text))
+    return False
+
+
+def _ip_of(address: str) -> str:
+    """The IP address of a host's address. Raises UsageError for a name that is not known here."""
+    try:
+        found = socket.getaddrinfo(address, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise UsageError(f"the address {shown(address)} is not known here: {error}") from None
+    ip = sorted({str(one[4][0]) for one in found}, key=lambda ip: (":" in ip, ip))[0]
+    return LOOPBACK if ip == "127.0.0.1" else ip
+
+
+def _new(folder: Path) -> None:
+    """Makes the folder of a node, empty, which only this user may enter. Raises NotReady."""
+    try:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700)
+    except OSError as error:
+        raise NotReady(f"the folder of Ray's node cannot be made: {error}") from None

@@ -1,0 +1,84 @@
+"""The process of a Ray node: `python -m tfhet.planes.ray.node --head_at HOST:PORT --ip IP --port PORT -- start ...`.
+
+It runs Ray's own command in its main thread, `ray start --block`, which ends when a process of the node ends. Another
+thread tells the launcher when the node has joined the cluster, and then that it lives and what it uses.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import socket
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from tfhet.clock import SYSTEM
+from tfhet.cluster import environment
+from tfhet.messages import inherited
+from tfhet.messages import server as messages
+
+REPORT_S = 1.0
+_LOOK_S = 0.2
+LONGEST_FOLDER = 43
+"""Characters of the path of a folder: below it are sockets with paths of 64, and a socket's path has at most 107."""
+
+
+def _await_head(host: str, port: int, limit_s: float) -> None:
+    """Returns once something listens at the head's port. Ends the process, saying so, after `limit_s` seconds."""
+    channel, end_s = inherited(environment()), SYSTEM.monotonic() + limit_s
+    said_s = 0.0
+    while SYSTEM.monotonic() < end_s:
+        with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=2.0):
+            return
+        if SYSTEM.monotonic() - said_s > REPORT_S:
+            channel.send(messages.to_json(messages.Alive()))
+            said_s = SYSTEM.monotonic()
+        SYSTEM.sleep(_LOOK_S)
+    sys.exit(f"Ray's head at {host}:{port} did not open its port within {limit_s:g} s")
+
+
+def _report(head: str, ip: str, port: int, stop: threading.Event) -> None:
+    from tfhet.planes.ray import private
+
+    channel, has_joined = inherited(environment()), False
+    while not stop.wait(REPORT_S if has_joined else _LOOK_S):
+        if not has_joined:
+            has_joined = private.is_alive(head, ip, port)
+            if has_joined:
+                channel.send(messages.to_json(messages.Ready(port)), limit_s=5.0)
+        else:
+            channel.send(messages.to_json(messages.Alive()))
+
+
+def _short(folder: Path) -> Path:
+    """A path of the folder that is short enough for sockets below it, and good as long as this process lives."""
+    if len(str(folder)) <= LONGEST_FOLDER:
+        return folder
+    return Path(f"/proc/{os.getpid()}/fd/{os.open(folder, os.O_RDONLY | os.O_DIRECTORY)}")
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--head_at", required=True, help="IP:PORT of the head")
+    parser.add_argument("--ip", required=True, help="address of this node in the cluster")
+    parser.add_argument("--port", type=int, required=True, help="port of its raylet")
+    parser.add_argument("--wait_s", type=float, required=True, help="seconds that it waits for the head's port")
+    parser.add_argument("--folder", type=Path, required=True, help="of its sockets, logs and spilled objects")
+    parser.add_argument("words", nargs="+", help="arguments of Ray's command")
+    args = parser.parse_args(argv)
+    if "--head" not in args.words:
+        host, _, port = args.head_at.rpartition(":")
+        _await_head(host, int(port), args.wait_s)
+    from tfhet.planes.ray import private
+
+    stop = threading.Event()
+    given = (args.head_at, args.ip, args.port, stop)
+    threading.Thread(target=_report, args=given, name="ray-report", daemon=True).start()
+    private.run([*args.words, f"--temp-dir={_short(args.folder)}"])
+
+
+if __name__ == "__main__":
+    main()

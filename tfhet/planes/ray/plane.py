@@ -1,0 +1,78 @@
+"""The data plane `ray`: a Ray cluster on the hosts of the job, whose tasks prepare what ranks read by Ray Data."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tfhet.cluster import DATA, DNN, Place, PortRange, Role, Roles
+from tfhet.planes.plane import DataPlane, LauncherSide, Outlets
+from tfhet.planes.ray.capacity import cpus_offered
+from tfhet.planes.ray.launcher_side import HEAD, NODES, RayLauncherSide
+from tfhet.planes.ray.order import Order
+from tfhet.planes.ray.settings import RaySettings
+from tfhet.planes.ray.start import NODE, WORKER_PORTS, WORKERS, WORKERS_OF_A_CPU
+from tfhet.record import usable_cores
+from tfhet.strategies import JobContext
+
+if TYPE_CHECKING:
+    from tfhet.planes.feed.received import BatchReader
+    from tfhet.planes.feed.source import FeedSource
+    from tfhet.planes.reader import RankSide
+
+_OF_A_TASK = re.compile(r"(\x1b\[\d+m)?\([^()]+ pid=\d+")
+"""The beginning of a line that Ray's driver prints for a task or an actor."""
+
+
+class Ray(DataPlane):
+    name = "ray"
+    settings = RaySettings
+    serves_functions = True
+    kinds: Mapping[str, bool] = {"ray": False}
+
+    def arguments(self, servers_on_data_hosts: int, servers_on_dnn_hosts: int) -> Mapping[str, int]:
+        """One node on each host; it offers all CPUs of a data host, whatever the number of servers."""
+        return {"data_host_cpus": -1, "dnn_host_cpus": 1 if servers_on_dnn_hosts else 0}
+
+    def serving(self, settings: RaySettings, roles: Roles) -> tuple[str, ...]:
+        has_data = bool(roles.data_hosts)
+        further = [host for host in roles.other_hosts if host not in roles.data_hosts]
+        trains = (*roles.dnn_hosts, *further) if cpus_offered(settings, DNN, has_data) else ()
+        return (*(roles.data_hosts if cpus_offered(settings, DATA, has_data) else ()), *trains)
+
+    def ports(self, settings: RaySettings, role: Role) -> Mapping[str, PortRange]:
+        count = WORKERS + WORKER_PORTS + WORKERS_OF_A_CPU * usable_cores()
+        return {
+            HEAD: PortRange(settings.ray_port, is_shared=True),
+            NODES: PortRange(settings.ray_port + 1, count),
+        }
+
+    def host_facts(self, settings: RaySettings, role: Role) -> Mapping[str, Any]:
+        return {"servers_per_host": 1}
+
+    def check(self, order: Mapping[str, Any]) -> None:
+        Order.parse(order)
+
+    def launcher_side(self, settings: RaySettings, place: Place, outlets: Outlets) -> LauncherSide:
+        return RayLauncherSide(settings, place, outlets)
+
+    def batches(self, source: FeedSource, job: JobContext, options: Mapping[str, Any]) -> BatchReader:
+        from tfhet.planes.ray.reader import RayReader
+
+        return RayReader(Order.parse(job.order), source, job, **options)
+
+    def rank_side(self) -> RankSide:
+        from tfhet.planes.ray.rank_side import RayRankSide
+
+        return RayRankSide()
+
+    def is_noise(self, line: str, gpus: int = 0) -> bool:
+        """What the script prints for its tasks, whose lines are not its own last words; and TensorFlow's noise."""
+        return _OF_A_TASK.match(line) is not None or super().is_noise(line, gpus)
+
+    def kind_of(self, command: Sequence[str]) -> str | None:
+        return "ray" if NODE in command else None
+
+
+RAY = Ray()

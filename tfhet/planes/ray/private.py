@@ -1,0 +1,80 @@
+"""Private API of Ray that the plane uses, all of it, as seen in Ray 2.60.
+
+The public way to ask a cluster, `ray.init`, makes the process a driver, with a job of its own in the cluster.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+@functools.cache
+def _client(head: str) -> Any:
+    from ray._raylet import GcsClient
+
+    return GcsClient(address=head)
+
+
+def is_alive(head: str, ip: str, port: int) -> bool:
+    """Whether the cluster at `head` counts the node of the raylet at `ip`:`port` among the living."""
+    from ray.core.generated.gcs_pb2 import GcsNodeInfo
+
+    try:
+        found = _client(head).get_all_node_info(timeout=5.0).values()
+    except Exception:  # noqa: BLE001  the head may not answer yet, in whichever way
+        return False
+    return any(
+        (node.node_manager_address, node.node_manager_port) == (ip, port) and node.state == GcsNodeInfo.ALIVE
+        for node in found
+    )
+
+
+def run(words: Sequence[str]) -> None:
+    """Runs Ray's own command, `ray WORDS`, without the server for drivers on other machines (Ray Client), which it has
+    no option to omit."""
+    from ray.scripts import scripts
+
+    scripts.get_ray_client_dependency_error = lambda: "not wanted"
+    scripts.cli.main(args=list(words), prog_name="ray")
+
+
+def blocks(dataset: Any) -> Iterator[tuple[Any, int, int]]:
+    """References to the blocks of a data set as they become ready, each with its first row and number of rows. What is
+    public gives all of them at the end (`to_arrow_refs`), or their content to this process (`iter_batches`)."""
+    iterator = dataset.iter_internal_ref_bundles()
+    try:
+        for bundle in iterator:
+            for entry, part in zip(bundle.blocks, bundle.slices, strict=True):
+                rows = entry.metadata.num_rows
+                first, end = (0, rows) if part is None else (part.start_offset, part.end_offset)
+                if end > first:
+                    yield entry.ref, first, end - first
+    finally:
+        close = getattr(iterator, "close", None)
+        if close is not None:
+            close()
+
+
+def of_the_user(text: str) -> str:
+    """The text of an error that a task raised, as far as it is of the user's code; what Ray made of it comes after."""
+    return re.sub(r"\x1b\[\d+m", "", text.partition("The above exception was the direct cause")[0]).strip()
+
+
+def is_dataset(value: Any) -> bool:
+    return hasattr(value, "iter_internal_ref_bundles")
+
+
+def columns(block: Any, first: int, end: int) -> dict[str, np.ndarray]:
+    """Rows of a block that was fetched, as arrays by the names of columns: views of its memory where they can be."""
+    from ray.data.block import BlockAccessor
+
+    accessor = BlockAccessor.for_block(block)
+    if (first, end) != (0, accessor.num_rows()):
+        accessor = BlockAccessor.for_block(accessor.slice(first, end))
+    return dict(accessor.to_numpy())

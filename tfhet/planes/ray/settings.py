@@ -1,0 +1,36 @@
+"""The launcher's arguments that are Ray's own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tfhet.errors import UsageError
+
+MOST = 4096
+
+
+@dataclass(frozen=True)
+class RaySettings:
+    """What each host offers to Ray, and ports. Every field is an argument `--NAME VALUE`."""
+
+    data_host_cpus: int = -1
+    """Number of CPUs that each data host offers to tasks; -1: all that it may use."""
+    dnn_host_cpus: int = -1
+    """The same of each dnn host; -1: all that it may use where the job has no data hosts, else none. Workers of Ray
+    Train take one each, unless resources_per_worker says otherwise."""
+    dnn_host_gpus: int = -1
+    """Number of GPUs that each dnn host offers; -1: all that it may use. Other hosts offer all of theirs."""
+    object_store_mb: int = 0
+    """Size in MB of each host's object store, in shared memory; 0: 30 % of the memory of a host that offers CPUs, 10 %
+    of that of another."""
+    ray_port: int = 6379
+    """Port of Ray's head on the leader's host. A host's other processes take the ports after it."""
+    ray_dashboard: bool = False
+    """Whether Ray's dashboard runs; it listens on the leader's loopback only, at port 8265."""
+
+    def __post_init__(self) -> None:
+        for name in ("data_host_cpus", "dnn_host_cpus", "dnn_host_gpus"):
+            if not -1 <= getattr(self, name) <= MOST:
+                raise UsageError(f"--{name} must be between -1 and {MOST}, not {getattr(self, name)}")
+        if not (self.object_store_mb == 0 or self.object_store_mb >= 80):
+            raise UsageError(f"--object_store_mb must be at least 80, or 0, not {self.object_store_mb}")
