@@ -84,6 +84,7 @@ def figures_of(name: str, rss: Sequence[int]) -> dict[str, Figure]:
 SUITE = Suite(
     name="memory",
     does="memory of a rank over 10,000 steps, reading tf.data service and a feed",
+    measures=("tfhet/planes", "tfhet/native", "benchmarks/memory"),
     options=_options,
     run=_run,
 )
