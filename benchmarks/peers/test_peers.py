@@ -121,7 +121,11 @@ def test_a_peer_makes_the_pictures_that_tfhet_makes_and_draws_for_each_image(
                 else:
                     apart = {}
                 for dtype, levels in apart.items():
-                    far = levels.mean() >= 1.5 or np.percentile(levels, 99.0) > 4.0
+                    # Half a pixel beside it, of photographs that change by some levels a pixel.
+                    beside = name == "tf-image" and chain == "imagenet-eval"
+                    far = levels.mean() >= (2.5 if beside else 1.5) or np.percentile(levels, 99.0) > (
+                        10.0 if beside else 4.0
+                    )
                     if far:
                         found[chain, way, dtype] = f"{levels.mean():.2f} levels apart, {levels.max():.0f} at most"
                 least = 0 if chain == "imagenet-eval" else COUNT - 1
