@@ -20,9 +20,9 @@ def allowed(faults: Sequence[Fault], aim: Aim) -> frozenset[str]:
     Faults name hosts as `data-1` and `dnn-2`. "goes on" is among the results only if no fault must end the job.
     """
     silent_s = sum(fault.for_s or 0.0 for fault in faults if silences(fault))
-    cut_off = [fault for fault in faults if silences(fault) and _loss(fault, silent_s, aim)]
+    cut_off = [fault for fault in faults if silences(fault) and _loss(fault, faults, silent_s, aim)]
     silent = {host for fault in cut_off for host in aim.named(fault.host)}
-    each = [_alone(fault, aim, silent_s, silent) for fault in faults] + [_without_data(faults, aim, silent_s)]
+    each = [_alone(fault, faults, aim, silent_s, silent) for fault in faults] + [_without_data(faults, aim, silent_s)]
     if frozenset({NEVER_JOINED}) in each:
         return frozenset({NEVER_JOINED})  # and what is done to it while it trains never is
     kinds = frozenset().union(*each)
@@ -31,11 +31,11 @@ def allowed(faults: Sequence[Fault], aim: Aim) -> frozenset[str]:
 
 def harmful(fault: Fault, aim: Aim) -> bool:
     """Whether a fault alone may end the job, or take a data host away from it."""
-    return allowed([fault], aim) != {GOES_ON} or _loss(fault, fault.for_s or 0.0, aim) > 0
+    return allowed([fault], aim) != {GOES_ON} or _loss(fault, [fault], fault.for_s or 0.0, aim) > 0
 
 
-def _alone(fault: Fault, aim: Aim, silent_s: float, silent: set[str]) -> frozenset[str]:
-    """Possible results of one fault, apart from those that depend on the number of data hosts left.
+def _alone(fault: Fault, faults: Sequence[Fault], aim: Aim, silent_s: float, silent: set[str]) -> frozenset[str]:
+    """Possible results of one of `faults`, apart from those that depend on the number of data hosts left.
 
     silent: hosts that may be lost for being out of reach, and may be told to stop just then.
     """
@@ -55,7 +55,7 @@ def _alone(fault: Fault, aim: Aim, silent_s: float, silent: set[str]) -> frozens
     if fault.kind == "sigterm" and fault.process in ("launcher", "host"):
         is_heard = silent.isdisjoint(aim.named(fault.host))
         return frozenset({STOP} if is_heard else {STOP, GOES_ON})
-    return frozenset({GOES_ON}) if is_data else _by_loss(_loss(fault, silent_s, aim), fault)
+    return frozenset({GOES_ON}) if is_data else _by_loss(_loss(fault, faults, silent_s, aim), fault)
 
 
 def _without_data(faults: Sequence[Fault], aim: Aim, silent_s: float) -> frozenset[str]:
@@ -65,7 +65,7 @@ def _without_data(faults: Sequence[Fault], aim: Aim, silent_s: float) -> frozens
     for fault in faults:
         for host in aim.named(fault.host):
             if host in losses and host.startswith("data-"):
-                loss = _loss(fault, silent_s, aim)
+                loss = _loss(fault, faults, silent_s, aim)
                 losses[host] = max(losses[host], loss)
                 early |= _by_loss(loss, fault) if fault.since == "start" else early
     if not losses or (aim.built_in and aim.on_data_loss == "local"):
@@ -79,8 +79,25 @@ def silences(fault: Fault) -> bool:
     return fault.kind in CUTS or (fault.kind == "hang" and fault.process in ("launcher", "host"))
 
 
-def _loss(fault: Fault, silent_s: float, aim: Aim) -> float:
-    """How surely the fault costs the job its host: 0 not at all, 1 surely.
+def _watched_s(fault: Fault, faults: Sequence[Fault], aim: Aim) -> float:
+    """Seconds of a silence that has an end during which others are awake to notice it. A host that is frozen notices
+    nothing: the leader's silence may come to the end while all followers are frozen, and a follower's while the leader
+    is. A host that is cut off notices that itself."""
+    silence_s = fault.for_s or 0.0
+    if fault.kind != "hang":
+        return silence_s
+    hosts = aim.named(fault.host)
+    watchers = [host for host in aim.hosts if host not in hosts] if "dnn-1" in hosts else ["dnn-1"]
+    asleep_s = dict.fromkeys(watchers, 0.0)
+    for other in faults:
+        for host in asleep_s.keys() & set(aim.named(other.host)):
+            if other is not fault and other.kind == "hang" and silences(other):
+                asleep_s[host] += silence_s if other.for_s is None else other.for_s
+    return silence_s - min(asleep_s.values(), default=0.0)
+
+
+def _loss(fault: Fault, faults: Sequence[Fault], silent_s: float, aim: Aim) -> float:
+    """How surely one of `faults` costs the job its host: 0 not at all, 1 surely.
 
     silent_s: longest silence of hosts, in seconds, by this fault and others like it.
     """
@@ -88,7 +105,7 @@ def _loss(fault: Fault, silent_s: float, aim: Aim) -> float:
         return 1.0
     if not silences(fault):
         return 0.0
-    if fault.for_s is None or fault.for_s > HARMFUL * aim.lease_s:
+    if fault.for_s is None or _watched_s(fault, faults, aim) > HARMFUL * aim.lease_s:
         is_over = fault.since == "start" and fault.for_s is not None  # perhaps before the host joins, on a slow machine
         return 0.5 if is_over else 1.0
     return 0.5 if silent_s > HARMLESS * aim.lease_s else 0.0

@@ -36,6 +36,9 @@ def kinds(aim: Aim, *faults: str) -> set[str]:
         (["partition-in:dnn-1"], {FAILURE}),
         (["partition-out:data-1:for=12"], {FAILURE}),
         (["hang:launcher@dnn-1:for=12"], {FAILURE}),
+        (["hang:host@dnn-1:for=8.5", "hang:host@data-1:for=5.1"], {GOES_ON, FAILURE}),  # neither sees the other's
+        (["hang:host@dnn-1:for=12", "hang:host@data-1:for=3"], {FAILURE}),
+        (["hang:host@dnn-1", "hang:host@data-1:for=5.1"], {FAILURE}),
         (["stall:dnn-1", "slow-write:dnn-1", "clock=-600s:dnn-1", "slow-dns=2s:data-1"], {GOES_ON}),
         (["second-job:dnn-1", "same-base:data-1", "half-checkpoint:dnn-1", "full-disk:data-1"], {GOES_ON}),
         (["full-disk:dnn-1:for=2"], {GOES_ON, FAILURE}),

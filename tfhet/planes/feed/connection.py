@@ -33,6 +33,8 @@ from tfhet.planes.feed.frame import LENGTHS, MOST_HEADER, FrameError, header_of,
 PROOF_S = 10.0
 """Seconds that both proofs, and TLS after them, may take together."""
 BYTES = 32
+_HEAD = 1024
+"""Bytes that are received at once where a frame begins; what belongs to its buffers is copied there."""
 _AT_ONCE = 64
 """Buffers that are handed to the kernel together; Linux takes up to 1024."""
 
@@ -46,6 +48,8 @@ class FeedConnection:
 
     def __init__(self, end: socket.socket | _Tls):
         self._end = end
+        self._held = memoryview(b"")
+        """Bytes that came with the last header, and belong to what follows it."""
 
     @classmethod
     def dial(cls, address: str, key: bytes, encrypted: bool, limit_s: float = PROOF_S) -> FeedConnection:
@@ -116,14 +120,30 @@ class FeedConnection:
     def receive(self, most: int = MOST_HEADER) -> tuple[dict[str, Any], int]:
         """The header of the next frame, and the number of bytes of its buffers, which `receive_into` has to take. most:
         the longest header. Raises OSError, also at the end of the connection, and FrameError."""
-        size, rest = LENGTHS.unpack(_exactly(self._end, LENGTHS.size))
+        size, rest = LENGTHS.unpack(self._next(LENGTHS.size))
         if size > most:
             raise FrameError(f"a header of {size} bytes; at most {most} are taken")
-        return header_of(_exactly(self._end, size)), rest
+        return header_of(self._next(size)), rest
 
     def receive_into(self, memory: memoryview) -> None:
         """Fills `memory`. Raises OSError."""
-        _fill(self._end, memory)
+        there = min(self._held.nbytes, memory.nbytes)
+        memory[:there], self._held = self._held[:there], self._held[there:]
+        memory = memory[there:]
+        while memory.nbytes:
+            memory = memory[_received(self._end, memory, socket.MSG_WAITALL) :]
+
+    def _next(self, size: int) -> memoryview:
+        """The next bytes. A frame's lengths and its header mostly come together, so they are asked for together."""
+        held = self._held
+        if (came := held.nbytes) < size:
+            memory = memoryview(bytearray(max(size, _HEAD)))
+            memory[:came] = held
+            while came < size:
+                came += _received(self._end, memory[came:], 0)
+            held = memory[:came]
+        self._held = held[size:]
+        return held[:size]
 
     def close(self) -> None:
         """Ends what other threads wait for here, and closes. Safe to call again."""
@@ -154,21 +174,15 @@ def _proved(end: socket.socket, size: int, until_s: float) -> bytearray:
     return found
 
 
-def _exactly(end: socket.socket | _Tls, size: int) -> bytearray:
-    found = bytearray(size)
-    _fill(end, memoryview(found))
-    return found
-
-
-def _fill(end: socket.socket | _Tls, memory: memoryview) -> None:
-    while memory.nbytes:
-        try:
-            got = end.recv_into(memory, memory.nbytes, socket.MSG_WAITALL)
-        except BlockingIOError:
-            raise TimeoutError("nothing has come for too long") from None
-        if not got:
-            raise ConnectionError("the other side has closed the connection")
-        memory = memory[got:]
+def _received(end: socket.socket | _Tls, memory: memoryview, flags: int) -> int:
+    """Number of bytes that came into `memory`, at least one."""
+    try:
+        got = end.recv_into(memory, memory.nbytes, flags)
+    except BlockingIOError:
+        raise TimeoutError("nothing has come for too long") from None
+    if not got:
+        raise ConnectionError("the other side has closed the connection")
+    return got
 
 
 def _encrypted(end: socket.socket, key: bytes, server: bool) -> _Tls:

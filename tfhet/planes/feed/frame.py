@@ -27,6 +27,7 @@ MOST_REQUEST = MIB
 ALIGNMENT = 64
 """Buffers begin at multiples of this many bytes, as vector instructions and devices like them."""
 _PADDING = bytes(ALIGNMENT)
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
 class FrameError(DataError):
@@ -85,7 +86,7 @@ def _array(value: Any, where: str) -> np.ndarray:
 
 def joined(header: Mapping[str, Any], buffers: Sequence[memoryview]) -> list[memoryview]:
     """The pieces of a frame, in the order in which they are written."""
-    head = json.dumps(header, separators=(",", ":"), allow_nan=True).encode()
+    head = _ENCODER.encode(header).encode()
     pieces, total = [memoryview(head)], 0
     for buffer in buffers:
         pieces.append(buffer)
@@ -99,7 +100,7 @@ def joined(header: Mapping[str, Any], buffers: Sequence[memoryview]) -> list[mem
 def header_of(text: bytes | bytearray | memoryview) -> dict[str, Any]:
     """The header that was received. Raises FrameError."""
     try:
-        header = json.loads(bytes(text))
+        header = json.loads(str(text, "utf-8"))
     except (ValueError, RecursionError) as error:
         raise FrameError(f"a header that is no JSON: {error}") from None
     if not isinstance(header, dict):
