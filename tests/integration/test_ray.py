@@ -55,6 +55,7 @@ def test_a_script_on_the_leader_has_the_cluster_of_all_hosts_and_tasks_run_on_da
     assert groups == {"data_group", "dnn_group"}
     assert wrote["resources"]["CPU"] == 2 * len(os.sched_getaffinity(0))
     assert codes(whole) == {0} and len(whole.summary.exit_codes) == 4
+    assert max(used["object_store_bytes_peak"] for used in whole.summary.plane_use.values()) >= 40_000_000
 
 
 def test_hole_secrets_of_the_environment_reach_neither_tasks_nor_logs(whole):

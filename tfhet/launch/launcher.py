@@ -110,7 +110,8 @@ class Launcher:
         self._events.close()
         if isinstance(link, Leader):
             try:
-                summary = write_outcome(self._record, self.assignment, link, result, self.began_s)
+                given = (result, self.began_s, self._side.use())
+                summary = write_outcome(self._record, self.assignment, link, *given)
             except OSError as error:  # a full disk: the exit code must not be lost over it
                 self.say(f"the record cannot be written: {error}")
             else:

@@ -137,7 +137,12 @@ def labels(place: Place) -> dict[str, str]:
 
 
 def write_outcome(
-    folder: RunFolder, assignment: Assignment, leader: Leader, result: JobResult, began_s: float
+    folder: RunFolder,
+    assignment: Assignment,
+    leader: Leader,
+    result: JobResult,
+    began_s: float,
+    plane_use: Mapping[str, Mapping[str, float]],
 ) -> RunSummary:
     """Completes `summary.json`, or creates it when the training wrote none."""
     summary = RunSummary(job_id=leader.job_id)
@@ -169,6 +174,7 @@ def write_outcome(
         failures=tuple(_other_failures(folder, assignment, result)) if result.code else (),
         restarts=leader.restarts.count,
         lost_hosts=leader.lost_hosts,
+        plane_use=plane_use,
         teardown_s=None if leader.trained_s is None else SYSTEM.monotonic() - leader.trained_s,
     )
     summary = leader.account.completed(summary)

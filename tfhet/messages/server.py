@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tfhet.messages.grammar import Count, Grammar, Port
+from tfhet.messages.grammar import Amount, Count, Grammar, Port
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,19 @@ class Registered:
 
 
 @dataclass(frozen=True)
+class Used:
+    """What the process uses now, or used so far."""
+
+    figures: Mapping[str, Amount]
+    """Numbers by name, for its plane."""
+
+
+@dataclass(frozen=True)
 class Alive:
     """Nothing new; the launcher takes a long silence for a hang."""
 
 
-Report = Ready | Registered | Alive
+Report = Ready | Registered | Used | Alive
 
-REPORTS: Grammar[Report] = Grammar({"ready": Ready, "registered": Registered, "alive": Alive})
+REPORTS: Grammar[Report] = Grammar({"ready": Ready, "registered": Registered, "used": Used, "alive": Alive})
 to_json, parse = REPORTS.to_json, REPORTS.parse

@@ -93,6 +93,10 @@ class LauncherSide:
         """Takes a report of the plane in any launcher, this one included. Returns what is wrong with it."""
         return None
 
+    def use(self) -> Mapping[str, Mapping[str, float]]:
+        """What the plane has used, by host and name, for the run record."""
+        return {}
+
     def missing(self) -> str | None:
         """Describes what is not ready yet; None once all is."""
         return None

@@ -113,6 +113,8 @@ class RunSummary:
     """CPU seconds by host, from the first read of the ranks to their end."""
     host_use: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """By simulated host: memory_peak_bytes, out_of_memory_kills, sent_bytes, received_bytes; null: not counted."""
+    plane_use: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """By host: what the data plane has used there, by names of its own, in bytes."""
     limits: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """By simulated host: cpus, cpu_set, memory_bytes, bits_per_s; null for no limit."""
     not_limited: Sequence[str] = ()

@@ -216,6 +216,11 @@ def run_table(summary: RunSummary, folder: Path | str | None = None) -> FittedTa
         rows.append(("bad records", f"{len(summary.bad_records)} are listed in summary.json"))
     if summary.billable_s is not None:
         rows.append(("paid", f"{numbers.usd(summary.usd)} for {numbers.duration(summary.billable_s)}"))
+    for host, used in summary.plane_use.items():
+        words = (
+            f"{name.replace('_bytes', '').replace('_', ' ')} {numbers.size(value)}" for name, value in used.items()
+        )
+        rows.append((f"used on {host}", ", ".join(words)))
     for name, value in summary.metrics.items():
         rows.append((name, numbers.number(value) if isinstance(value, (int, float)) else value))
     for place, stages in places(summary).items():

@@ -46,7 +46,10 @@ def main() -> None:
         signal.signal(signal.SIGTERM, stop)
         while True:
             time.sleep(0.1)
+    held = ray.put(bytes(40_000_000))
+    time.sleep(3.0)  # until the nodes have said what they hold
     rows = ray.data.range(10 * args.blocks, override_num_blocks=args.blocks).map_batches(where).take_all()
+    del held
     found = {
         "ids": sorted(int(row["id"]) for row in rows),
         "at": sorted({row["at"] for row in rows}),

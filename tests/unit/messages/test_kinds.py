@@ -48,6 +48,7 @@ MESSAGES: Mapping[Any, st.SearchStrategy[Any]] = {
     server.REPORTS: st.one_of(
         st.builds(server.Ready, st.integers(1, 65535), objects),
         st.builds(server.Registered, counts),
+        st.builds(server.Used, st.dictionaries(texts, amounts)),
         st.just(server.Alive()),
     ),
 }

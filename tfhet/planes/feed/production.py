@@ -171,7 +171,7 @@ class Production:
         self.source.load()  # before: what it loads has random numbers of its own
         random = Randomness(self._seed, shard.epoch, shard.index, leaves_trace=self._is_alone)
         with random:
-            made = self.source.make(shard)
+            made = self._made(shard)
             try:
                 iterator = iter(made)
             except TypeError:
@@ -181,6 +181,14 @@ class Production:
                 ) from None
         stream = self._streams[shard.epoch, shard.index] = _Stream(random, iterator)
         return stream
+
+    def _made(self, shard: Shard) -> Any:
+        made = self.source.make(shard)
+        if hasattr(made, "iter_internal_ref_bundles"):
+            raise UsageError(
+                f"{self.source} returned a Ray data set, which --data_plane ray reads; start the job with it"
+            )
+        return made
 
     # A map-style dataset
 
@@ -197,7 +205,7 @@ class Production:
     def _order_of(self, shard: Shard) -> np.ndarray:
         """The numbers of all examples, int64 [n], in the order of an epoch: the same in every process."""
         if self._dataset is None:
-            made = self.source.make(Shard(0, 1, 0, shard.seed))
+            made = self._made(Shard(0, 1, 0, shard.seed))
             if not (hasattr(made, "__len__") and hasattr(made, "__getitem__")):
                 raise UsageError(
                     f"{self.source} returned {type(made).__name__}, which has no __len__ and __getitem__: batch_size "

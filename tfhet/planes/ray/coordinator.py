@@ -22,7 +22,10 @@ ANSWER_S = 5.0
 
 
 class Coordinator:
-    """Answers calls of several threads at once: up to `CALLS` for each rank."""
+    """Answers calls of several threads at once: up to `CALLS` for each rank.
+
+    A *pass* is an epoch that is read; all ranks count theirs alike. One that rank 0 has read to its end stays until the
+    others have, too."""
 
     CALLS = 4
 
@@ -31,54 +34,56 @@ class Coordinator:
         logging.getLogger("ray.data").setLevel(logging.CRITICAL)
         self._given = (size, batch_size, is_equal, drop_last)
         self._most = HELD_FOR_A_RANK * size
-        self._epoch = -1
-        self._dealing: Dealing | None = None
-        self._error: str | None = None
+        self._passes: dict[int, Dealing] = {}
+        self._errors: dict[int, str] = {}
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
 
-    def begin(self, epoch: int, dataset: Any) -> None:
-        """Begins an epoch, and gives up another one that is not over."""
+    def begin(self, number: int, dataset: Any) -> None:
+        """Begins a pass. The one before gets no more blocks, where rank 0 has left it early."""
         with self._changed:
-            self._dealing, self._epoch, self._error = Dealing(*self._given), epoch, None
+            for earlier in self._passes.values():
+                earlier.end()
+            self._passes = {each: one for each, one in self._passes.items() if each >= number - 1}
+            self._passes[number] = dealing = Dealing(*self._given)
             self._changed.notify_all()
         if self._thread is not None:
             self._thread.join()
-        self._thread = threading.Thread(target=self._run, args=(self._dealing, dataset), name="epoch", daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(number, dealing, dataset), name="pass", daemon=True)
         self._thread.start()
 
-    def batch(self, epoch: int, rank: int, number: int) -> Portion | Over | str | None:
-        """The batch of a rank; the text of what the user's code raised; None where the rank has to ask again."""
+    def batch(self, number: int, rank: int, index: int) -> Portion | Over | str | None:
+        """The batch with this index of a rank's share; the text of what the user's code raised; None where the rank has
+        to ask again."""
         end_s = SYSTEM.monotonic() + ANSWER_S
         with self._changed:
             while (left_s := end_s - SYSTEM.monotonic()) > 0:
-                if epoch == self._epoch and self._dealing is not None:
-                    found = self._dealing.answer(rank, number)
+                dealing = self._passes.get(number)
+                if dealing is not None:
+                    found = dealing.answer(rank, index)
                     if found is not None:
                         self._changed.notify_all()
                         return found
-                    if self._error is not None:
-                        return self._error
+                    if number in self._errors:
+                        return self._errors[number]
                 self._changed.wait(left_s)
         return None
 
-    def _run(self, dealing: Dealing, dataset: Any) -> None:
+    def _run(self, number: int, dealing: Dealing, dataset: Any) -> None:
         try:
-            blocks = private.blocks(dataset)
-            for block, first, rows in blocks:
+            for block, first, rows in private.blocks(dataset):
                 with self._changed:
-                    while dealing is self._dealing and dealing.waiting >= self._most:
+                    while dealing.waiting >= self._most and not dealing.is_over:
                         self._changed.wait()
-                    if dealing is not self._dealing:
+                    if dealing.is_over:
                         return
                     dealing.add(block, rows, first)
                     self._changed.notify_all()
                 del block
         except BaseException as error:  # noqa: BLE001  the user's code may raise anything; the ranks raise it, too
             with self._changed:
-                if dealing is self._dealing:
-                    self._error = private.of_the_user("".join(traceback.format_exception_only(type(error), error)))
-                    self._changed.notify_all()
+                self._errors[number] = private.of_the_user("".join(traceback.format_exception_only(type(error), error)))
+                self._changed.notify_all()
             return
         with self._changed:
             dealing.end()

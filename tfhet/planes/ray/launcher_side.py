@@ -20,23 +20,31 @@ from tfhet.cluster import LISTEN_VARIABLE, Place, claim, without_secrets
 from tfhet.deadline import in_thread
 from tfhet.errors import NotReady, UsageError, shown
 from tfhet.messages import RestartLine, link, rank
+from tfhet.messages import server as messages
 from tfhet.planes.plane import LauncherSide, Outlets
 from tfhet.planes.privileges import give_up_capabilities
 from tfhet.planes.ray.capacity import Capacity
+from tfhet.planes.ray.efa import efa_variables
 from tfhet.planes.ray.leftovers import end_marked, mark
 from tfhet.planes.ray.listen import listening_at
+from tfhet.planes.ray.private import SPILLED, STORED
 from tfhet.planes.ray.settings import RaySettings
-from tfhet.planes.ray.start import ADVICE, DASHBOARD, DASHBOARD_HOST, NODE, NodeStart, variables
+from tfhet.planes.ray.start import ADVICE, AGENT, DASHBOARD, DASHBOARD_HOST, NODE, NodeStart, variables
 from tfhet.planes.ray.token import token_variables
 from tfhet.planes.supervised import Died, Happening, RestartPolicy, Supervised, all_ready, first_failure
 from tfhet.telemetry import UP, Metric, gpu_count
+from tfhet.units import MB
 
 HEAD, NODES = "ray_head", "ray"
 """Names of the ports."""
 RUNNING = Metric("tfhet_ray_nodes", "gauge", "Nodes of Ray that run on this host.")
 RESTARTS = Metric("tfhet_restarts_total", "counter", "Restarts of the node of Ray on this host.")
+SCRIPT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DISABLE_FAILURE_SIGNAL_HANDLER": "1"}
+"""Variables of a script. Ray's handler of signals would answer SIGTERM with a stack of C++ and SIGABRT."""
 LOOPBACK = "127.0.0.2"
 """The address in place of 127.0.0.1, for which Ray takes another address of the machine, which others may reach."""
+STORE = Metric("tfhet_ray_object_store_bytes", "gauge", "Bytes in the object store of this host's node of Ray.")
+SPILLS = Metric("tfhet_ray_spilled_bytes_total", "counter", "Bytes that this host's node of Ray has spilled to disk.")
 SILENCE_S = 60.0
 """Seconds without a report after which a node is killed: its host's CPUs may all be busy with tasks."""
 
@@ -48,6 +56,10 @@ class RayLauncherSide(LauncherSide):
         self._node: Supervised | None = None
         self._folder = place.paths.base / "tfhet" / f"ray-{place.host}"
         self._claims: list[socket.socket] = []
+        self._used: dict[str, float] = {}
+        self._told: dict[str, float] = {}
+        self._uses: dict[str, float] = {}
+        self._peaks: dict[str, dict[str, float]] = {}
         self._listening: Mapping[str, str] = {}
         self._nodes: dict[str, str] = {}
         self._preparing: set[str] = set()
@@ -81,6 +93,7 @@ class RayLauncherSide(LauncherSide):
         env = {**variables(without_secrets(place.env), self._token), **mark(self._folder)}
         self._listening = await in_thread(self._listening_at, ip)
         env |= self._listening
+        env |= efa_variables(place.identity.cluster.network_interface, env)
         policy = replace(RestartPolicy(), silence_s=SILENCE_S, **({"limit": 0} if place.is_leader else {}))
         given = ("ray", place.host, command, env, self._say, self._happened, policy)
         self._node = node = Supervised(*given, before_exec=give_up_capabilities)
@@ -99,14 +112,23 @@ class RayLauncherSide(LauncherSide):
         """Variables by which the processes of Ray listen at `ip` only; none, and a word in the log, where that cannot
         be had."""
         place = self._place
-        ports = (*place.ports.plane[HEAD], *place.ports.plane[NODES])
+        local = (place.ports.plane[NODES][AGENT],)  # its raylet alone calls it, at the loopback
+        ports = (*place.ports.plane[HEAD], *(port for port in place.ports.plane[NODES] if port not in local))
         try:
-            return {} if place.env.get(LISTEN_VARIABLE) in ("0.0.0.0", "::") else listening_at(ip, ports, place.env)
+            return (
+                {} if place.env.get(LISTEN_VARIABLE) in ("0.0.0.0", "::") else listening_at(ip, ports, local, place.env)
+            )
         except UsageError as error:
             self._outlets.say(f"{error}; each still asks for the job's token")
             return {}
 
     def _happened(self, happening: Happening) -> None:
+        if isinstance(happening, messages.Used):
+            peaks = {name: max(value, self._used.get(name, 0.0)) for name, value in happening.figures.items()}
+            if any(value - self._told.get(name, 0.0) >= MB for name, value in peaks.items()):
+                self._told = peaks
+                self._outlets.report(link.PlaneReport({"event": "used", "host": self._place.host, **peaks}))
+            self._used, self._uses = peaks, dict(happening.figures)
         if isinstance(happening, Died):
             self._outlets.say(f"{happening.cause}; starting it again")
             self._outlets.say(str(RestartLine("ray", happening.code)))
@@ -128,16 +150,13 @@ class RayLauncherSide(LauncherSide):
     def metrics(self) -> Mapping[Metric, float]:
         running = float(len(self.processes()))
         restarts = 0.0 if self._node is None else float(self._node.restarts)
-        return {UP: running, RUNNING: running, RESTARTS: restarts} if self._place.leads_host else {}
+        if not self._place.leads_host:
+            return {}
+        used = {STORE: self._uses.get(STORED, 0.0), SPILLS: self._uses.get(SPILLED, 0.0)}
+        return {UP: running, RUNNING: running, RESTARTS: restarts, **used}
 
     def environment(self, order: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, str]:
-        return {
-            **env,
-            **self._listening,
-            **self._token,
-            "RAY_ADDRESS": str(order["address"]),
-            "RAY_USAGE_STATS_ENABLED": "0",
-        }
+        return {**env, **self._listening, **self._token, **SCRIPT, "RAY_ADDRESS": str(order["address"])}
 
     async def beside(self, pid: int) -> None:
         self._outlets.tell_script(rank.Key(self._outlets.key.hex()))
@@ -145,6 +164,8 @@ class RayLauncherSide(LauncherSide):
     # In the leader
 
     def heard(self, facts: Mapping[str, Any]) -> str | None:
+        if facts.get("event") == "used":
+            return self._heard_use(facts)
         if facts.get("event") != "serving":
             return None
         host, ip, cpus = facts.get("host"), facts.get("ip"), facts.get("cpus")
@@ -158,6 +179,16 @@ class RayLauncherSide(LauncherSide):
         if cpus:
             self._preparing.add(str(host))
         return None
+
+    def _heard_use(self, facts: Mapping[str, Any]) -> str | None:
+        host, figures = facts.get("host"), {name: facts.get(name, -1.0) for name in (STORED, SPILLED)}
+        if host not in self._hosts or not all(isinstance(value, float) and value >= 0 for value in figures.values()):
+            return f"used: {shown(dict(facts))}"
+        self._peaks[str(host)] = {f"{name}_peak" if name == STORED else name: value for name, value in figures.items()}
+        return None
+
+    def use(self) -> Mapping[str, Mapping[str, float]]:
+        return self._peaks
 
     def missing(self) -> str | None:
         silent = [host for host in self._hosts if host not in self._nodes]

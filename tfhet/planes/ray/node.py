@@ -50,7 +50,8 @@ def _report(head: str, ip: str, port: int, stop: threading.Event) -> None:
             if has_joined:
                 channel.send(messages.to_json(messages.Ready(port)), limit_s=5.0)
         else:
-            channel.send(messages.to_json(messages.Alive()))
+            used = private.store_use(ip, port)
+            channel.send(messages.to_json(messages.Alive() if used is None else messages.Used(used)))
 
 
 def _short(folder: Path) -> Path:

@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import numpy as np
 
+STORED, SPILLED = "object_store_bytes", "spilled_bytes"
+"""Names of what the object store of a node uses."""
+
 
 @functools.cache
 def _client(head: str) -> Any:
@@ -33,6 +36,27 @@ def is_alive(head: str, ip: str, port: int) -> bool:
         (node.node_manager_address, node.node_manager_port) == (ip, port) and node.state == GcsNodeInfo.ALIVE
         for node in found
     )
+
+
+@functools.cache
+def _raylet(address: str) -> Any:
+    from ray._private.grpc_utils import init_grpc_channel
+    from ray.core.generated import node_manager_pb2_grpc
+
+    return node_manager_pb2_grpc.NodeManagerServiceStub(init_grpc_channel(address))
+
+
+def store_use(ip: str, port: int) -> dict[str, float] | None:
+    """Bytes in the object store of the node whose raylet listens there, and bytes that it has spilled to disk so far;
+    None where it does not answer. The public way (`ray memory`) asks all nodes, and needs a driver."""
+    from ray.core.generated import node_manager_pb2
+
+    asked = node_manager_pb2.GetNodeStatsRequest(include_memory_info=False)
+    try:
+        found = _raylet(f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}").GetNodeStats(asked, timeout=5.0).store_stats
+    except Exception:  # noqa: BLE001  it may be busy, or about to end
+        return None
+    return {STORED: float(found.object_store_bytes_used), SPILLED: float(found.spilled_bytes_total)}
 
 
 def run(words: Sequence[str]) -> None:

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import itertools
 import queue
+import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -35,6 +37,15 @@ ID = "id"
 FIND_S = 120.0
 """Seconds that a rank waits for the actor that rank 0 makes."""
 _LOOK_S = 0.2
+
+
+@contextlib.contextmanager
+def _own_handler() -> Iterator[None]:
+    """A block after which a request to stop comes as it did before: Ray's handler would end the process by SIGABRT."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    with contextlib.suppress(ValueError):  # not in the main thread, where Ray sets none either
+        signal.signal(signal.SIGTERM, before if before is not None else signal.SIG_DFL)
 
 
 class RayReader:
@@ -67,6 +78,8 @@ class RayReader:
         self._make_limit_s = make_limit_s
         self._rows: int | None = None
         self._at = -1
+        self._passes = 0
+        """Number of passes that were begun."""
         self._is_within = False
         self._actor: Any = None
 
@@ -78,10 +91,13 @@ class RayReader:
         actor = self._coordinator()
         if self._job.rank == 0:
             self._begin(epoch)
-        self._at, self._is_within = epoch, True
+        self._at, self._is_within, number = epoch, True, self._passes
+        self._passes += 1
         fetched: queue.Queue[Received | Over | Exception] = queue.Queue(self._ahead)
         stop = threading.Event()
-        thread = threading.Thread(target=self._fetch, args=(actor, epoch, fetched, stop), name="ray-fetch", daemon=True)
+        thread = threading.Thread(
+            target=self._fetch, args=(actor, number, fetched, stop), name="ray-fetch", daemon=True
+        )
         thread.start()
         try:
             while True:
@@ -127,7 +143,8 @@ class RayReader:
         job, namespace = self._job, f"tfhet-{self._job.job_id}"
         if not ray.is_initialized():
             at = self._order.nodes.get(job.host)
-            ray.init(self._order.address, namespace=namespace, _node_ip_address=at, log_to_driver=job.rank == 0)
+            with _own_handler():
+                ray.init(self._order.address, namespace=namespace, _node_ip_address=at, log_to_driver=job.rank == 0)
         name = f"batches-{self._source.ordinal}"
         if job.rank == 0:
             self._actor = self._made(name, namespace)
@@ -163,42 +180,45 @@ class RayReader:
                 f"{self._source} returned {type(dataset).__name__}; with --data_plane ray it returns a ray.data.Dataset"
             )
         dataset.context.enable_progress_bars = False
-        ray.get(self._actor.begin.remote(epoch, dataset))
+        ray.get(self._actor.begin.remote(self._passes, dataset))
 
-    def _fetch(self, actor: Any, epoch: int, into: queue.Queue[Any], stop: threading.Event) -> None:
-        """Puts the batches, and then Over or what was raised, into a queue."""
+    def _fetch(self, actor: Any, number: int, into: queue.Queue[Any], stop: threading.Event) -> None:
+        """Puts the batches of a pass, and then Over or what was raised, into a queue."""
         import ray
 
         calls: collections.deque[Any] = collections.deque()
-        numbers = iter(range(1 << 53))
+        indices = itertools.count()
 
         def ask() -> None:
-            number = next(numbers)
-            calls.append((number, actor.batch.remote(epoch, self._job.rank, number)))
+            index = next(indices)
+            calls.append((index, actor.batch.remote(number, self._job.rank, index)))
 
         try:
             for _ in range(self._ahead):
                 ask()
-            while not stop.is_set():
-                number, call = calls.popleft()
+            over: Over | None = None
+            while calls and not stop.is_set():
+                index, call = calls.popleft()
                 answer = ray.get(call)
                 if answer is None:
-                    calls.appendleft((number, actor.batch.remote(epoch, self._job.rank, number)))
-                    continue
-                if isinstance(answer, str):
+                    calls.appendleft((index, actor.batch.remote(number, self._job.rank, index)))
+                elif isinstance(answer, str):
                     raise SourceError(f"a task of {self._source} failed: {answer}")
-                if isinstance(answer, Over):
-                    into.put(answer)
-                    return
-                ask()
-                into.put(self._received(answer, number))
+                elif isinstance(answer, Over):
+                    over = answer  # what was asked for besides may have come before
+                else:
+                    if over is None:
+                        ask()
+                    into.put(self._received(answer, index))
                 del answer
+            if over is not None:
+                into.put(over)
         except SourceError as error:
             into.put(error)
         except Exception as error:  # noqa: BLE001  whatever Ray raises when its cluster is gone
             into.put(NotReady(f"rank {self._job.rank}: Ray delivers no more: {type(error).__name__}: {error}"))
 
-    def _received(self, portion: Portion, number: int) -> Received:
+    def _received(self, portion: Portion, index: int) -> Received:
         import ray
 
         refs = [ref for ref, _, _ in portion.parts]
@@ -212,7 +232,7 @@ class RayReader:
         if ids is not None and (ids.dtype != np.int64 or ids.ndim != 1):
             ids = None
         self._rows = portion.rows or self._rows
-        return Received(batch, ids, None if ids is None else self._rows, (0, number), 0)
+        return Received(batch, ids, None if ids is None else self._rows, (0, index), 0)
 
     def _array(self, pieces: list[np.ndarray]) -> np.ndarray:
         """One array of its pieces; in given memory where that was asked for."""

@@ -22,6 +22,8 @@ FIXED = (
     "metrics-export-port",
 )
 """Ray's names of the ports that each host has, in the order in which they take its ports."""
+AGENT = FIXED.index("dashboard-agent-grpc-port")
+"""Index of the port of the agent that gathers metrics."""
 DASHBOARD = len(FIXED)
 """Index of the dashboard's port."""
 WORKERS = DASHBOARD + 1
@@ -79,6 +81,7 @@ def variables(env: Mapping[str, str], token: Mapping[str, str]) -> dict[str, str
         **env,
         **token,
         "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_enable_metrics_collection": "false",  # its agent is part of ray[default]; Ray would warn that it is missing
         "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",  # its launcher ends it within a second
         "PYTHONUNBUFFERED": "1",
     }

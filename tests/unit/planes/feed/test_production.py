@@ -7,6 +7,7 @@ import random
 import numpy as np
 import pytest
 
+from tfhet.errors import UsageError
 from tfhet.planes.feed.production import HELD_FOR_A_RANK, Made, Over, Production, Wish
 from tfhet.planes.feed.randomness import Randomness
 from tfhet.planes.feed.source import FeedSource, Shard, stacked
@@ -58,6 +59,22 @@ def test_what_the_module_draws_while_it_is_imported_is_not_the_shards(tmp_path):
     source = FeedSource("draws_at_import", str(file), "make")
     first, again = (value(Production(source, 3, is_alone=False).batch(wish(0))) for _ in range(2))
     assert first == again, "whether this process had imported it or not"
+
+
+class OfRay:
+    def iter_internal_ref_bundles(self):
+        raise AssertionError
+
+
+def of_ray(shard):
+    return OfRay()
+
+
+@pytest.mark.parametrize("batch_size", [0, 4])
+def test_a_data_set_of_ray_is_left_to_its_plane(batch_size):
+    production = Production(FeedSource.of(of_ray, {}, batch_size=batch_size), seed=0)
+    with pytest.raises(UsageError, match="a Ray data set, which --data_plane ray reads"):
+        production.batch(Wish(Shard(0, 1), 0, 0))
 
 
 def test_random_numbers_belong_to_the_shard_whatever_is_made_beside_it_and_again():
