@@ -197,6 +197,16 @@ def test_what_the_users_code_raises_in_a_task_is_the_cause_of_the_jobs_end(simul
 
 
 @pytest.mark.slow
+def test_ranks_that_are_asked_to_stop_end_by_that(started, script):
+    job = started(*READS, "--train_script", script("ray_reads"), "--epochs", 500, **ONE)
+    job.wait_for("(first batch)")
+    job.process.send_signal(signal.SIGTERM)
+    assert job.wait() != 0
+    summary = json.loads((job.folder.path / "summary.json").read_text())
+    assert set(summary["exit_codes"].values()) == {128 + signal.SIGTERM}
+
+
+@pytest.mark.slow
 def test_ranks_read_on_though_a_node_and_a_host_are_lost(simulated, script):
     faults = ("kill:ray@data-1:from=scripts:after=8", "kill:host@data-2:from=scripts:after=10")
     words = ("--train_script", script("ray_reads"), "--epochs", 3, "--examples", 4000)
