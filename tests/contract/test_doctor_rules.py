@@ -46,6 +46,8 @@ VERSIONS = {
     "tensorflow-addons": "0.23.0",
     "numpy": "1.26.4",
     "protobuf": "4.25.9",
+    "pyarrow": "25.0.1",
+    "ray": "2.60.0",
 }
 FILES = """
 groups:
@@ -158,6 +160,8 @@ SPEAKS: dict[str, dict[str, Any]] = {
         "TensorFlow and Addons": versions(tensorflow="2.16.1"),
         "TensorFlow and NumPy": versions(numpy="2.0.1"),
         "TensorFlow and protobuf": versions(protobuf="5.28.3"),
+        "PyArrow and NumPy": versions(pyarrow="26.0.1"),
+        "Ray": versions(ray="2.70.1"),
         "one TensorFlow": versions(tensorflow_cpu="2.15.1"),
     },
     "cluster": {

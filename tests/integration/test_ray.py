@@ -17,6 +17,9 @@ import psutil
 import pytest
 from sockets import is_local, listening_below
 
+from tfhet.container import kernel
+from tfhet.simulate import ClusterFile, GroupFile, simulate
+
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(240)]
 RAY = ("--strategy", "ray", "--lease_s", 4)
 ONE, TWO = {"data": 1, "ranks": 1, "channels": {}}, {"data": 2, "ranks": 1, "channels": {}}
@@ -194,6 +197,16 @@ def test_what_the_users_code_raises_in_a_task_is_the_cause_of_the_jobs_end(simul
 
 
 @pytest.mark.slow
+def test_ranks_that_are_asked_to_stop_end_by_that(started, script):
+    job = started(*READS, "--train_script", script("ray_reads"), "--epochs", 500, **ONE)
+    job.wait_for("(first batch)")
+    job.process.send_signal(signal.SIGTERM)
+    assert job.wait() != 0
+    summary = json.loads((job.folder.path / "summary.json").read_text())
+    assert set(summary["exit_codes"].values()) == {128 + signal.SIGTERM}
+
+
+@pytest.mark.slow
 def test_ranks_read_on_though_a_node_and_a_host_are_lost(simulated, script):
     faults = ("kill:ray@data-1:from=scripts:after=8", "kill:host@data-2:from=scripts:after=10")
     words = ("--train_script", script("ray_reads"), "--epochs", 3, "--examples", 4000)
@@ -201,3 +214,24 @@ def test_ranks_read_on_though_a_node_and_a_host_are_lost(simulated, script):
     (wrote,) = wrote_by_ranks(run)
     assert [sorted(epoch) for epoch in wrote["epochs"]] == [list(range(4000))] * 3
     assert run.summary.restarts == 1 and len(run.summary.lost_hosts) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", ["toolkit", "alone"])
+def test_in_containers_with_networks_of_their_own(tmp_path, repository, start):
+    if lacking := kernel.missing(start, tmp_path):
+        pytest.skip("; ".join(f"{feature.name}: {feature.what_to_do}" for feature in lacking))
+    dnn = 1 if start == "toolkit" else 2
+    groups = {"data_group": GroupFile(hosts=1), "dnn_group": GroupFile(hosts=dnn, ranks=1)}
+    command = ["scripts/launcher.py", *map(str, RAY), "--train_script", "tests/integration/scripts/ray_cluster.py"]
+    lines: list[str] = []
+    how = {"hosts": "namespace", "start": start, "code": repository}
+    summary = simulate(
+        ClusterFile("contained", groups, {}), command, tmp_path / "record", on_line=lines.append, max_run_s=200, **how
+    )
+    print("\n".join(lines))
+    assert summary.exit_code == 0, summary.cause
+    (path,) = tmp_path.glob("record/hosts/*/output/data/found.json")
+    wrote = json.loads(path.read_text())
+    assert wrote["ids"] == list(range(80)) and len(wrote["nodes"]) == 1 + dnn
+    assert {one["ip"].rpartition(".")[0] for one in wrote["nodes"]} == {"10.77.0"}

@@ -46,7 +46,7 @@ _HOROVOD = (
     ("nccl", "Horovod with NCCL", "ranks on GPUs", "HOROVOD_GPU_OPERATIONS=NCCL"),
 )
 _TENSORFLOWS = ("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tf-nightly")
-DISTRIBUTIONS = (*_TENSORFLOWS, "keras", "horovod", "tensorflow-addons", "numpy", "protobuf")
+DISTRIBUTIONS = (*_TENSORFLOWS, "keras", "horovod", "tensorflow-addons", "numpy", "protobuf", "pyarrow", "ray")
 """Packages that the rules about versions ask for."""
 
 
@@ -180,6 +180,16 @@ def _protobuf(tensorflow: Number, protobuf: Number) -> Conflict | None:
     if protobuf >= (5,) and tensorflow < (2, 18):
         return limited, "pip install 'protobuf>=4.25,<5'"
     return (limited, "pip install 'protobuf>=4.25,<5': version 4 is faster") if protobuf < (4,) else None
+
+
+@_pair("PyArrow and NumPy", "Ray Data reads by PyArrow, which asks for NumPy 2 only when it is imported")
+def _pyarrow(pyarrow: Number, numpy: Number) -> Conflict | None:
+    return (wrong, "pip install 'pyarrow<26'") if pyarrow >= (26,) and numpy < (2,) else None
+
+
+@VERSIONS.rule("Ray", "the data plane ray uses private names of Ray 2.60", when=lambda versions: "ray" in versions)
+def ray_version(versions: Versions) -> RuleAnswer:
+    return limited(versions["ray"], "pip install 'tfhet[ray]'", when=number(versions["ray"])[:2] != (2, 60))
 
 
 @VERSIONS.rule("one TensorFlow", "several hold the same files: which one runs is a matter of chance")

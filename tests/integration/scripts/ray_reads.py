@@ -44,7 +44,9 @@ def main() -> None:
     epochs = []
     for _ in range(args.epochs):
         ids: list[int] = []
-        for batch in loader:
+        for number, batch in enumerate(loader):
+            if not epochs and not number:
+                print("first batch", flush=True)
             assert batch["image"].shape[1:] == (10, 10, 3) and batch["image"].dtype == torch.float32
             assert torch.equal(batch["image"][:, 0, 0, 0], batch["id"].float())
             batch["image"] += 1  # in place, which the memory must stand

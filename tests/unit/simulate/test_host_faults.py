@@ -261,7 +261,7 @@ def test_without_a_compiler_it_is_refused(tmp_path: Path):
 def test_a_compiler_that_fails_is_said(tmp_path: Path):
     with pytest.raises(UsageError, match="/false failed: exit code 1"):
         library({"XDG_CACHE_HOME": str(tmp_path), "CXX": "false"})
-    assert not list((tmp_path / "tfhet" / "simulate").iterdir())
+    assert not list((tmp_path / "tfhet" / "programs").iterdir())
 
 
 def test_every_kind_has_a_number_of_its_own(faults):

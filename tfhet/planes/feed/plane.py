@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from tfhet.cluster import DATA, DNN, Place, PortRange, Role, Roles, environment
 from tfhet.messages import inherited
+from tfhet.planes import carrier
 from tfhet.planes.costs import PlaneCosts
 from tfhet.planes.cpus import usable
-from tfhet.planes.feed.costs import ASSUMED, measured_costs
 from tfhet.planes.feed.host_news import HostNews
 from tfhet.planes.feed.launcher_side import PORTS, SERVER, FeedLauncherSide
 from tfhet.planes.feed.order import Order
@@ -33,7 +33,7 @@ class Feed(DataPlane):
     kinds: Mapping[str, bool] = {"feed": False}
 
     def costs(self, record: Record | None = None) -> PlaneCosts:
-        return ASSUMED if record is None else measured_costs(record)
+        return carrier.FEED.costs(record)
 
     def arguments(self, servers_on_data_hosts: int, servers_on_dnn_hosts: int) -> Mapping[str, int]:
         """One process for each CPU of a host that serves, whatever the number of servers."""

@@ -60,7 +60,6 @@ class RayLauncherSide(LauncherSide):
         self._told: dict[str, float] = {}
         self._uses: dict[str, float] = {}
         self._peaks: dict[str, dict[str, float]] = {}
-        self._listening: Mapping[str, str] = {}
         self._nodes: dict[str, str] = {}
         self._preparing: set[str] = set()
 
@@ -91,8 +90,7 @@ class RayLauncherSide(LauncherSide):
         command = [sys.executable, "-m", NODE, "--head_at", within, "--ip", ip, "--port", str(ports[0])]
         command += ["--wait_s", str(self._outlets.ready_timeout_s), "--folder", str(self._folder), "--", *start.words()]
         env = {**variables(without_secrets(place.env), self._token), **mark(self._folder)}
-        self._listening = await in_thread(self._listening_at, ip)
-        env |= self._listening
+        env |= await in_thread(self._listening_at, ip)
         env |= efa_variables(place.identity.cluster.network_interface, env)
         policy = replace(RestartPolicy(), silence_s=SILENCE_S, **({"limit": 0} if place.is_leader else {}))
         given = ("ray", place.host, command, env, self._say, self._happened, policy)
@@ -156,7 +154,10 @@ class RayLauncherSide(LauncherSide):
         return {UP: running, RUNNING: running, RESTARTS: restarts, **used}
 
     def environment(self, order: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, str]:
-        return {**env, **self._listening, **self._token, **SCRIPT, "RAY_ADDRESS": str(order["address"])}
+        listening = self._listening_at(
+            str(order["nodes"][self._place.host])
+        )  # the script's process serves objects, too
+        return {**env, **listening, **self._token, **SCRIPT, "RAY_ADDRESS": str(order["address"])}
 
     async def beside(self, pid: int) -> None:
         self._outlets.tell_script(rank.Key(self._outlets.key.hex()))

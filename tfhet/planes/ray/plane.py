@@ -7,13 +7,15 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tfhet.cluster import DATA, DNN, Place, PortRange, Role, Roles
+from tfhet.planes import carrier
+from tfhet.planes.costs import PlaneCosts
 from tfhet.planes.plane import DataPlane, LauncherSide, Outlets
 from tfhet.planes.ray.capacity import cpus_offered
 from tfhet.planes.ray.launcher_side import HEAD, NODES, RayLauncherSide
 from tfhet.planes.ray.order import Order
 from tfhet.planes.ray.settings import RaySettings
 from tfhet.planes.ray.start import NODE, WORKER_PORTS, WORKERS, WORKERS_OF_A_CPU
-from tfhet.record import usable_cores
+from tfhet.record import Record, usable_cores
 from tfhet.strategies import JobContext
 
 if TYPE_CHECKING:
@@ -30,6 +32,9 @@ class Ray(DataPlane):
     settings = RaySettings
     serves_functions = True
     kinds: Mapping[str, bool] = {"ray": False}
+
+    def costs(self, record: Record | None = None) -> PlaneCosts:
+        return carrier.RAY.costs(record)
 
     def arguments(self, servers_on_data_hosts: int, servers_on_dnn_hosts: int) -> Mapping[str, int]:
         """One node on each host; it offers all CPUs of a data host, whatever the number of servers."""

@@ -26,7 +26,8 @@ class RaySettings:
     ray_port: int = 6379
     """Port of Ray's head on the leader's host. A host's other processes take the ports after it."""
     ray_dashboard: bool = False
-    """Whether Ray's dashboard runs; it listens on the leader's loopback only, at port 8265."""
+    """Whether Ray's dashboard runs, for which `ray[default]` must be installed. It listens on the leader's loopback
+    only, at a port that the log says."""
 
     def __post_init__(self) -> None:
         for name in ("data_host_cpus", "dnn_host_cpus", "dnn_host_gpus"):

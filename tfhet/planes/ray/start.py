@@ -81,7 +81,7 @@ def variables(env: Mapping[str, str], token: Mapping[str, str]) -> dict[str, str
         **env,
         **token,
         "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_enable_metrics_collection": "false",  # its agent, of ray[default], is missing: Ray would warn
+        "RAY_enable_metrics_collection": "false",  # by an agent of ray[default], of whose lack Ray would warn
         "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",  # its launcher ends it within a second
         "PYTHONUNBUFFERED": "1",
     }
