@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import tempfile
 from collections.abc import Iterator
 
@@ -10,13 +11,24 @@ from own_key import KEY
 
 from tfhet.planes.tf_service import Wire, wire
 
-_FOLDER = tempfile.TemporaryDirectory(prefix="tfhet-wire-")
-WIRE = Wire.join(KEY, "127.0.0.1", folder=_FOLDER.name)
+
+@functools.cache
+def _made() -> tuple[Wire, tempfile.TemporaryDirectory[str]]:
+    folder = tempfile.TemporaryDirectory(prefix="tfhet-wire-")
+    return Wire.join(KEY, "127.0.0.1", folder=folder.name), folder
+
+
+def __getattr__(name: str) -> Wire:
+    """`WIRE`, made when it is asked for: a process that imports a test module need not run its tests."""
+    if name != "WIRE":
+        raise AttributeError(name)
+    return _made()[0]
 
 
 @pytest.fixture(autouse=True, scope="session")
 def _own_wire() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(wire._own, "wire", WIRE)
+        made, folder = _made()
+        patch.setitem(wire._own, "wire", made)
         yield
-    _FOLDER.cleanup()
+    folder.cleanup()

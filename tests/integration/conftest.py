@@ -151,9 +151,12 @@ class Started:
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
 
-    def wait_for(self, pattern: str, times: int = 1) -> list[str]:
+    def wait_for(self, pattern: str, times: int = 1, deadline_s: float = 30.0) -> list[str]:
         """The group of each place where the output has `pattern`, once there are so many."""
-        wait_until(lambda: len(re.findall(pattern, self.log.read_text())) >= times or self.process.poll() is not None)
+        wait_until(
+            lambda: len(re.findall(pattern, self.log.read_text())) >= times or self.process.poll() is not None,
+            deadline_s,
+        )
         found = re.findall(pattern, self.log.read_text())
         assert len(found) == times, self.log.read_text()
         return found

@@ -79,7 +79,7 @@ def test_hole_secrets_of_the_environment_reach_neither_tasks_nor_logs(whole):
 def waiting(started, script):
     """A job whose script waits to be stopped, once it has begun."""
     job = started(*RAY, "--train_script", script("ray_cluster"), "--until_stopped", 1, **ONE)
-    job.wait_for("(begun)")
+    job.wait_for("(begun)", deadline_s=100)
     return job
 
 
@@ -199,7 +199,7 @@ def test_what_the_users_code_raises_in_a_task_is_the_cause_of_the_jobs_end(simul
 @pytest.mark.slow
 def test_ranks_that_are_asked_to_stop_end_by_that(started, script):
     job = started(*READS, "--train_script", script("ray_reads"), "--epochs", 500, **ONE)
-    job.wait_for("(first batch)")
+    job.wait_for("(first batch)", deadline_s=100)
     job.process.send_signal(signal.SIGTERM)
     assert job.wait() != 0
     summary = json.loads((job.folder.path / "summary.json").read_text())
@@ -219,7 +219,7 @@ def test_ranks_read_on_though_a_node_and_a_host_are_lost(simulated, script):
 @pytest.mark.slow
 @pytest.mark.parametrize("start", ["toolkit", "alone"])
 def test_in_containers_with_networks_of_their_own(tmp_path, repository, start):
-    if lacking := kernel.missing(start, tmp_path):
+    if lacking := kernel.missing("toolkit" if start == "toolkit" else "namespace", tmp_path):
         pytest.skip("; ".join(f"{feature.name}: {feature.what_to_do}" for feature in lacking))
     dnn = 1 if start == "toolkit" else 2
     groups = {"data_group": GroupFile(hosts=1), "dnn_group": GroupFile(hosts=dnn, ranks=1)}

@@ -78,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     stop = threading.Event()
     given = (args.head_at, args.ip, args.port, stop)
     threading.Thread(target=_report, args=given, name="ray-report", daemon=True).start()
-    private.run([*args.words, f"--temp-dir={_short(args.folder)}"])
+    private.run([*args.words, f"--temp-dir={_short(args.folder)}"], args.wait_s)
 
 
 if __name__ == "__main__":

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
+
+from tfhet.clock import SYSTEM
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,11 +61,29 @@ def store_use(ip: str, port: int) -> dict[str, float] | None:
     return {STORED: float(found.object_store_bytes_used), SPILLED: float(found.spilled_bytes_total)}
 
 
-def run(words: Sequence[str]) -> None:
+def _patient(get_node: Callable[..., Any], limit_s: float) -> Callable[..., Any]:
+    """`services.get_node`, which waits until the node is known. Raises RuntimeError after `limit_s` seconds."""
+
+    def waiting(*given: Any) -> Any:
+        end_s = SYSTEM.monotonic() + limit_s
+        while True:
+            try:
+                return get_node(*given)
+            except RuntimeError:
+                if SYSTEM.monotonic() > end_s:
+                    raise
+            SYSTEM.sleep(0.2)
+
+    return waiting
+
+
+def run(words: Sequence[str], limit_s: float) -> None:
     """Runs Ray's own command, `ray WORDS`, without the server for drivers on other machines (Ray Client), which it has
-    no option to omit."""
+    no option to omit. A node may take `limit_s` seconds to come up, rather than 30."""
+    from ray._private import services
     from ray.scripts import scripts
 
+    services.get_node = _patient(services.get_node, limit_s)
     scripts.get_ray_client_dependency_error = lambda: "not wanted"
     scripts.cli.main(args=list(words), prog_name="ray")
 
