@@ -23,6 +23,7 @@ from tfhet.record import Record, read_json
 ROOT = Path(__file__).resolve().parents[1]
 LIMIT_S = 6 * 3600.0
 """Seconds that one record may take."""
+PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}."
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,8 @@ class Aged:
     path: Path
     record: Record
     changed: list[str] | None
-    """Parts of the code that have changed since; None where the record does not name its code."""
+    """Parts of the code that have changed since; None where the record does not name its code, or was made by another
+    Python, whose digests differ."""
 
     @property
     def words(self) -> str:
@@ -44,6 +46,16 @@ class Aged:
         return "as it is" if self.record.code.get("is_clean") else "as it is, not committed then"
 
     @property
+    def refusal(self) -> str:
+        """Why its command cannot make it anew; "" where it can."""
+        words = self.record.command
+        if "--more" in words:
+            return "it was made in pieces: run its commands (`details.commands`) into another file"
+        if f"results/{self.path.name}" not in words:
+            return "its command wrote elsewhere"
+        return "its command has a word for something of this machine" if "PYTHON" in words else ""
+
+    @property
     def commit(self) -> str:
         return str(self.record.code.get("commit") or "")[:7]
 
@@ -51,7 +63,7 @@ class Aged:
     def command(self) -> list[str]:
         """The command that makes it, from the checkout, by this Python. Records of before 23 November name a suite of
         the proofs as one of `tfhet bench`."""
-        words = list(self.record.command)
+        words = [word for word in self.record.command if word != "--resume"]
         if words[:2] == ["tfhet", "bench"] and (ROOT / "benchmarks" / words[2]).is_dir():
             words = ["python", "-m", f"benchmarks.{words[2]}", *words[3:]]
         return [sys.executable, *(words[1:] if words[0] == "python" else ["-m", *words])]
@@ -62,7 +74,8 @@ def aged(root: Path = ROOT) -> Iterator[Aged]:
     for path in sorted((root / "results").glob("*.json")):
         if "figures" in read_json(path, "record"):
             record = Record.read(path)
-            yield Aged(path, record, changed(record.code, root))
+            is_alike = str(record.machine.get("python")).startswith(PYTHON)
+            yield Aged(path, record, changed(record.code, root) if is_alike else None)
 
 
 def main() -> int:
@@ -78,8 +91,14 @@ def main() -> int:
         parser.error(f"no record {', '.join(unknown)} in results/")
     failed = []
     for name in args.remake or [name for name, each in every.items() if each.changed or each.changed is None]:
-        print(f"records: {name}: {' '.join(every[name].record.command)}", flush=True)
-        if subprocess.run(every[name].command, cwd=ROOT, timeout=LIMIT_S).returncode:
+        print(f"records: {name}: {every[name].refusal or ' '.join(every[name].record.command)}", flush=True)
+        if every[name].refusal:
+            failed.append(name)
+            continue
+        try:
+            subprocess.run(every[name].command, cwd=ROOT, timeout=LIMIT_S, check=True)
+        except subprocess.SubprocessError as error:
+            print(f"records: {name}: {error}", file=sys.stderr)
             failed.append(name)
     if failed:
         print(f"records: failed: {', '.join(failed)}", file=sys.stderr)

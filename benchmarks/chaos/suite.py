@@ -192,7 +192,7 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
             record = _record(schedules, commands, command)
             if options.json is not None:
                 record.write(options.json)
-    return record if left else _record(schedules, commands, command)
+    return record
 
 
 def _condition(job: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -178,7 +178,7 @@ def by_training(side: int, folder: Path = ROOT / "results") -> tuple[list[str], 
         [
             *(training, instance.removeprefix("ml."), f"{every[0].images_per_s:,.0f}", str(every[0].vcpus)),
             *(f"{each.needs.value:.3g} ({each.needs.low:.3g} to {each.needs.high:.3g})" for each in every),
-            "; ".join(dict.fromkeys(each.advice for each in every)),
+            "; ".join(f"{each.chain.words}: {each.advice}" for each in every if each.data_group) or "stay as you are",
         ]
         for (training, instance), every in found.items()
     ]

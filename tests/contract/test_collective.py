@@ -277,7 +277,7 @@ def test_horovod_that_sees_other_ranks_than_the_job_is_refused_and_left(monkeypa
 def test_wrong_choices_are_refused():
     with pytest.raises(
         UsageError,
-        match="unknown strategy 'nccl'; known: auto, horovod, mirrored, multi_worker, parameter_server, solo",
+        match="unknown strategy 'nccl'; known: auto, horovod, mirrored, multi_worker, parameter_server, ray, solo",
     ):
         strategies.chosen("nccl", 2)
     with pytest.raises(UsageError, match="'solo' is for one rank, and this job has 2"):

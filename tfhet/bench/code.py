@@ -1,8 +1,8 @@
 """The code that a record measures: its commit, and what each of its parts was.
 
 A part is a folder or file of the checkout, or of the installed package. Its digest changes with what it does: of Python
-files it is that of their syntax without docstrings, of other files that of their bytes; tests, pages and comments do
-not count.
+files it is that of their syntax without docstrings and comments, which differs between versions of Python; of other
+files that of their bytes. Tests and pages do not count.
 """
 
 from __future__ import annotations

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from tfhet.bench import harness
 from tfhet.bench.code import MeasuredCode
@@ -14,6 +15,7 @@ from tfhet.bench.suite import NAMES, Suite, suite_named
 from tfhet.command_line import Parser, add_examples, add_output, json_for_pipe, number
 from tfhet.errors import TfhetError
 from tfhet.events import Event
+from tfhet.record import Record
 from tfhet.report import duration, figure_table, show
 
 PROGRAM = "tfhet bench"
@@ -44,9 +46,12 @@ def run_suite(suite: Suite, argv: Sequence[str], program: str) -> int:
 def _run(suite: Suite, argv: list[str], program: str) -> int:
     options = parser(suite, program).parse_args(argv)
     with json_for_pipe(options):
-        begun = Conditions.now()
+        begun, code, kept = Conditions.now(), _code(suite), _kept_code(options)
         record = suite.run(options, show_progress, (*program.split(), *argv))
-        code = MeasuredCode.of(suite.measures).to_json() if suite.measures else {}
+        if kept is not None and kept.get("parts") != code.get("parts"):
+            code = {}  # a part of it was measured with other code
+        elif _code(suite).get("parts") != code.get("parts"):
+            code["is_clean"] = False  # it was edited meanwhile
         record = replace(record, code=code, conditions=begun.until(Conditions.now()))
         show(figure_table(record.figures, title=record.name), wide=options.wide)
         for note in suite.notes(record):
@@ -54,6 +59,16 @@ def _run(suite: Suite, argv: list[str], program: str) -> int:
         if options.json:
             record.write(options.json)
     return 0 if suite.is_kept(record) else 1
+
+
+def _code(suite: Suite) -> dict[str, Any]:
+    return MeasuredCode.of(suite.measures).to_json() if suite.measures else {}
+
+
+def _kept_code(options: argparse.Namespace) -> Mapping[str, Any] | None:
+    """The code of the record to which this run adds; None where it makes one anew."""
+    adds = getattr(options, "more", False) or getattr(options, "resume", False)
+    return Record.read(options.json).code if adds and options.json and options.json.exists() else None
 
 
 def parser(suite: Suite, program: str) -> argparse.ArgumentParser:

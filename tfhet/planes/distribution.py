@@ -76,13 +76,14 @@ def distribute(
     if (reader := strategy.reader(job.size)) is not None:
         return _for_reader(data, *reader, training, job)
     ordinal = next(_ordinals)  # counted in every shape, so that scripts may mix served and local data sets
+    given = ", ".join(name for name, is_said in (("sharding", sharding != "auto"), ("transport", transport)) if is_said)
     steps, pipeline = ScriptSteps.of_process(job), data if isinstance(data, Pipeline) else None
     if pipeline is not None:
         ids = steps is not None and steps.takes_ids(training)
         share = _pipeline(pipeline, ids, steps_per_epoch, training, transport, job, ordinal)
     elif not isinstance(data, tf.data.Dataset):
         raise UsageError(f"tfhet.distribute takes a tf.data.Dataset or a tfhet.Pipeline, not {type(data).__name__}")
-    elif make is not None and (called := _called(make, arguments or {}, data, job, training)) is not None:
+    elif make is not None and (called := _called(make, arguments or {}, data, job, training, given)) is not None:
         share = called if steps_per_epoch is None else _passes(called.repeat(), steps_per_epoch)
     elif training:
         share = _plain(data, steps_per_epoch, sharding, transport, job, ordinal)
@@ -113,10 +114,19 @@ def _for_reader(data: Any, number: Any, count: int, training: bool, job: JobCont
 
 
 def _called(
-    make: Callable[..., Any], arguments: Mapping[str, Any], data: tf.data.Dataset, job: JobContext, training: bool
+    make: Callable[..., Any],
+    arguments: Mapping[str, Any],
+    data: tf.data.Dataset,
+    job: JobContext,
+    training: bool,
+    given: str,
 ) -> tf.data.Dataset | None:
+    """The share by a plane whose hosts call functions; None by another one. given: arguments of the user's that have no
+    meaning then."""
     share = get(job.plane).rank_side().called(make, arguments, data.element_spec, job, training)
     if share is not None:
+        if given:
+            raise UsageError(f"omit {given}: the data plane {job.plane} calls the function for each shard by itself")
         _say_reading(data)
     return share
 

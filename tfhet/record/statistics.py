@@ -58,8 +58,8 @@ def ratios(numerator: Sequence[float], denominator: Sequence[float]) -> list[flo
 
 
 def share_interval(hits: int, count: int) -> tuple[float, float]:
-    """The 95 % interval of a share, `hits` of `count` independent cases: low and high, from 0 to 1 (Wilson, JASA 22,
-    1927). Raises UsageError for no case, or more hits than cases."""
+    """The interval of about 95 % of a share, `hits` of `count` independent cases: low and high, from 0 to 1 (Wilson,
+    JASA 22, 1927). Raises UsageError for no case, or more hits than cases."""
     if not 0 <= hits <= count or count < 1:
         raise UsageError(f"a share needs 0 to n of n cases, n at least 1, got {hits} of {count}")
     share, spread = hits / count, _Z * _Z / count
@@ -72,7 +72,7 @@ def _left_out(count: int) -> tuple[int, float]:
     """Number of samples below the interval, as many as above it, and its level. The number of samples below the true
     median is binomial, with one half for each."""
     if count > _EXACT:
-        return max(0, math.floor((count - _Z * math.sqrt(count)) / 2)), LEVEL
+        return math.floor((count - _Z * math.sqrt(count) - 1) / 2), LEVEL  # the normal, by one sample wider
     outside, left_out, level = 0, 0, 0.0
     for index in range((count + 1) // 2):
         outside += math.comb(count, index)

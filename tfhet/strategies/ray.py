@@ -40,22 +40,22 @@ class RayStrategy(Strategy):
     def translated(self, argv: Sequence[str]) -> list[str]:
         """See `Strategy.translated`. AWS's arguments are those of a job that names this strategy, or its head group and
         no strategy; a script's own `-e` is left to a job that names its script otherwise."""
-        words = [part for word in underscored(argv) for part in (word.split("=", 1) if word[:2] == "--" else [word])]
-        pairs = dict(zip(words, words[1:], strict=False))
-        if pairs.get("--strategy", "" if HEAD_GROUP in words else None) not in ("ray", ""):
+        named = [_named(word) for word in argv]
+        names = [name for name, _ in named]
+        strategy = next((_value(argv, index) for index, name in enumerate(names) if name == "--strategy"), None)
+        if strategy != "ray" and (strategy is not None or HEAD_GROUP not in names):
             return list(argv)
         mine = dict(OF_AWS)
-        if "--train_script" in words:
+        if "--train_script" in names:
             mine = {word: own for word, own in mine.items() if own != "--train_script"}
-        if not {*mine, *WITHOUT_MEANING} & {*words}:
-            return list(argv)
-        found, rest = list[str](), iter(words)
-        for word in rest:
-            if word in WITHOUT_MEANING:
-                next(rest, None)
-            else:
-                found.append(mine.get(word, word))
-        return found if "--strategy" in words else ["--strategy", self.name, *found]
+        found, rest = list[str](), iter(zip(argv, named, strict=True))
+        for word, (name, value) in rest:
+            if name in WITHOUT_MEANING:
+                if value is None:
+                    next(rest, None)
+            else:  # a script's own arguments stay as they were written
+                found.append(mine[name] + ("" if value is None else f"={value}") if name in mine else word)
+        return found if strategy is not None else ["--strategy", self.name, *found]
 
     def meeting(self, hosts: Sequence[str], per_host: int, source: RankSource) -> None:
         if (size := len(hosts) * per_host) > 1:
@@ -66,6 +66,18 @@ class RayStrategy(Strategy):
 
     def collective(self, size: int) -> Collective:
         return SoloCollective()
+
+
+def _named(word: str) -> tuple[str, str | None]:
+    """The name of an argument in tfhet's spelling, and its value where one is joined to it by `=`."""
+    name, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
+    return underscored([name])[0], value if equals else None
+
+
+def _value(argv: Sequence[str], index: int) -> str:
+    """The value of the argument at `index`, joined to it or after it; "" where there is none."""
+    joined = _named(argv[index])[1]
+    return joined if joined is not None else next(iter(argv[index + 1 : index + 2]), "")
 
 
 RAY = RayStrategy()

@@ -26,6 +26,14 @@ def test_arguments_of_the_launcher_of_aws_are_understood(theirs, script, group, 
     assert rest == ["--epochs", "3"]
 
 
+def test_a_scripts_own_arguments_stay_as_they_were_written_beside_those_of_aws():
+    theirs = ["-e", "train.py", "--head-instance-group=gpus", "--launch-prometheus=true"]
+    own = ["--learning-rate", "0.1", "--aug=", "--opt=-1", "--lr-decay=0.5"]
+    settings, rest = LaunchSettings.parse([*theirs, *own])
+    assert (settings.train_script, settings.dnn_group, settings.strategy) == ("train.py", "gpus", "ray")
+    assert rest == own
+
+
 def test_a_scripts_own_arguments_are_left_to_it():
     for own in (["--strategy", "torch", "-e", "5"], ["--train_script", "a.py", "-e", "5"]):
         assert LaunchSettings.parse(own)[1] == ["-e", "5"]

@@ -20,17 +20,29 @@ class HostNews:
     def __init__(self, channel: ProcessChannel):
         self._channel = channel
         self._readers: list[weakref.WeakMethod[Heard]] = []
+        self._latest: Sequence[str] | None = None
+        self._lock = threading.Lock()
         threading.Thread(target=self._run, name="tfhet-serving", daemon=True).start()
 
     def pass_to(self, reader: Heard) -> None:
-        """From now on calls a method with the names of the hosts that serve, as long as its object lives."""
-        self._readers.append(weakref.WeakMethod(reader))
+        """Calls a method with the names of the hosts that serve, if they have changed already, and from now on as long
+        as its object lives."""
+        with self._lock:
+            self._readers.append(weakref.WeakMethod(reader))
+            latest = self._latest
+        if latest is not None:
+            reader(latest)
 
     def _run(self) -> None:
         while self._channel.is_open:
             values = self._channel.receive(_WAIT_S)
             with contextlib.suppress(MessageError):  # of a later version
                 if values is not None and isinstance(order := rank.parse_order(values), rank.ServingHosts):
-                    for each in self._readers:
-                        if (reader := each()) is not None:
-                            reader(order.hosts)
+                    self._pass_on(order.hosts)
+
+    def _pass_on(self, hosts: Sequence[str]) -> None:
+        with self._lock:
+            self._latest, readers = hosts, [each() for each in self._readers]
+        for reader in readers:
+            if reader is not None:
+                reader(hosts)

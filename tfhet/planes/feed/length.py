@@ -26,7 +26,7 @@ def length(
         except (OSError, Stranger) as error:
             why = f"{address}: {error}"
             continue
-        watch = Watch(address, make_limit_s)
+        watch = Watch(address, str(source), make_limit_s)
         try:
             end.silent_after(SILENT_S)
             end.send(wanted(Wish(Shard(0, 1, 0, seed), MOST, 0), source, is_new=True))

@@ -255,7 +255,7 @@ class FeedReader:
         self._ask()
 
     def _receive(self, server: int, end: FeedConnection) -> None:
-        watch = Watch(self._servers[server], self._make_limit_s)
+        watch = Watch(self._servers[server], str(self._source), self._make_limit_s)
         while True:
             header, size = end.receive()
             memory = self._allocate(size) if size else np.empty(0, np.uint8)

@@ -52,9 +52,10 @@ class Work:
 class Watch:
     """The reader's side, for one server."""
 
-    def __init__(self, address: str, limit_s: float):
-        """limit_s: maximum number of seconds that it may be making one batch."""
-        self._address, self._limit_s = address, limit_s
+    def __init__(self, address: str, source: str, limit_s: float):
+        """limit_s: maximum number of seconds that it may be making one batch of `source`. What it makes of another one
+        has the limit of those that read that."""
+        self._address, self._source, self._limit_s = address, source, limit_s
         self._has_said = False
 
     def heard(self, header: Mapping[str, Any]) -> str | None:
@@ -70,7 +71,7 @@ class Watch:
         said = f"{header.get('of')} on {self._address} has been making one batch for {for_s:.0f} s"
         if at:
             said += f"; it is in {', called by '.join(at)}"
-        if for_s > self._limit_s:
+        if for_s > self._limit_s and header.get("of") == self._source:
             raise NotReady(f"{said}; at most {self._limit_s:g} s are allowed (make_limit_s)")
         had_said, self._has_said = self._has_said, True
         return None if had_said else f"[tfhet] {said}"

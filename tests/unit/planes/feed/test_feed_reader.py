@@ -245,6 +245,15 @@ def test_code_that_hangs_while_it_loads_is_named_with_the_place_where_it_stands(
     assert re.fullmatch(r"\[tfhet\] " + words, line)
 
 
+def test_a_reader_is_not_ended_for_what_another_ones_code_takes():
+    said = {"of": "train.py:make", "for_s": 60.0, "at": ["load (train.py, line 3)"]}
+    assert "train.py:make on a:1 has been making one batch" in (
+        work.Watch("a:1", "val.py:make", 20.0).heard(said) or ""
+    )
+    with pytest.raises(NotReady, match=r"at most 20 s are allowed \(make_limit_s\)"):
+        work.Watch("a:1", "train.py:make", 20.0).heard(said)
+
+
 def silent_server() -> tuple[str, threading.Thread]:
     """One that proves the key and then says nothing, as if it were frozen, until its reader hangs up."""
     listener = socket.create_server(("127.0.0.1", 0))
@@ -302,6 +311,9 @@ def test_readers_of_a_process_hear_of_lost_hosts_as_long_as_they_live():
     ours.send(json.dumps(rank.to_json(rank.ServingHosts(("algo-2",)))).encode())
     assert lives.heard.get(timeout=10) == ("algo-2",)
     assert left.empty()
+    late = Reader()
+    hosts.pass_to(late.serve_only)
+    assert late.heard.get(timeout=10) == ("algo-2",), "one that is made after the loss hears of it, too"
     ours.close()
 
 
