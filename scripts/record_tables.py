@@ -306,7 +306,12 @@ def _records(source: str) -> str:
     rows = [
         [
             f"[{each.path.stem}](../{each.path.relative_to(ROOT)})",
-            *(each.record.created[:10], each.commit, value(read(f"{source}/{each.path.name}"), "machine"), each.words),
+            *(
+                each.record.created[:10],
+                f"`{each.commit}`" if each.commit else "",
+                value(read(f"{source}/{each.path.name}"), "machine"),
+                each.words,
+            ),
         ]
         for each in records.aged(ROOT)
     ]
