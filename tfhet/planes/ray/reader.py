@@ -77,7 +77,7 @@ class RayReader:
         self.left = 0
         self._order, self._source, self._job = order, source, job
         self._is_equal, self._ahead, self._allocate = is_equal, max(1, ahead), allocate
-        self._make_limit_s = make_limit_s
+        self._make_limit_s = min(make_limit_s, 1e6)  # Ray takes no limit without end
         self._rows: int | None = None
         self._at = -1
         self._passes = 0
@@ -200,6 +200,8 @@ class RayReader:
                         raise self._late(index)
                     calls.appendleft((index, call))
                     continue
+                if stop.is_set():
+                    return
                 answer = self._got(call, index, end_s)
                 if answer is None:
                     calls.appendleft((index, actor.batch.remote(number, self._job.rank, index)))
