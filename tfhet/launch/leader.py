@@ -275,11 +275,12 @@ class Leader:
             lost = f"{host} was lost: {reason}"
             self._decide(1, f"{lost}; no host serves data any more (--on_data_loss local goes on without)")
             return
+        if not self._side.lost(host):
+            self._decide(1, f"{host} was lost: {reason}")
+            return
         self._tell("host.lost", host=host, reason=reason, serving=list(self.serving))
         self._server.broadcast(link.to_json(link.HostLost(host)))
         self._on_host_lost(host)
-        if not self._side.lost(host):
-            self._decide(1, f"{host} was lost: {reason}")
 
     @property
     def serving(self) -> tuple[str, ...]:

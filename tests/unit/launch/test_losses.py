@@ -228,6 +228,22 @@ def test_workers_on_the_dnn_hosts_serve_when_no_data_host_does(assignment_of, le
     run(scenario())
 
 
+def test_no_host_hears_that_the_job_goes_on_where_the_plane_cannot(assignment_of, leader_of, monkeypatch):
+    async def scenario() -> None:
+        job = Job(assignment_of, leader_of)
+        await job.begin()
+        said: list[object] = []
+        monkeypatch.setattr(job.chief._side, "lost", lambda host: False)
+        monkeypatch.setattr(job.chief._server, "broadcast", said.append)
+        job.chief._lost("d1", "silent")
+        assert said == job.lost == job.told("host.lost") == []
+        monkeypatch.undo()
+        verdict = await job.end()
+        assert verdict.code == 1 and verdict.cause == "d1 was lost: silent"
+
+    run(scenario())
+
+
 def test_a_script_that_fails_after_a_loss_says_so(assignment_of, leader_of):
     async def scenario() -> None:
         job = Job(assignment_of, leader_of)

@@ -12,6 +12,7 @@ import traceback
 from typing import Any
 
 from tfhet.clock import SYSTEM
+from tfhet.errors import NotReady
 from tfhet.planes.ray import private
 from tfhet.planes.ray.dealing import Dealing, Over, Portion
 
@@ -22,12 +23,9 @@ ANSWER_S = 5.0
 
 
 class Coordinator:
-    """Answers calls of several threads at once: up to `CALLS` for each rank.
+    """Answers calls of several threads at once.
 
-    A *pass* is an epoch that is read; all ranks count theirs alike. One that rank 0 has read to its end stays until the
-    others have, too."""
-
-    CALLS = 4
+    A *pass* is an epoch that is read; all ranks count theirs alike. It stays until every rank has begun a later one."""
 
     def __init__(self, size: int, batch_size: int, is_equal: bool, drop_last: bool):
         # Ray Data would print what a task raised once more, after the rank that raises it.
@@ -36,28 +34,30 @@ class Coordinator:
         self._most = HELD_FOR_A_RANK * size
         self._passes: dict[int, Dealing] = {}
         self._errors: dict[int, str] = {}
+        self._at = [0] * size
+        """The latest pass of each rank."""
         self._changed = threading.Condition()
-        self._thread: threading.Thread | None = None
 
     def begin(self, number: int, dataset: Any) -> None:
-        """Begins a pass. The one before gets no more blocks, where rank 0 has left it early."""
+        """Begins a pass. The one before gets no more blocks, where rank 0 has left it early; its thread ends at the
+        next one that comes, for which nothing waits."""
         with self._changed:
-            for earlier in self._passes.values():
-                earlier.end()
-            self._passes = {each: one for each, one in self._passes.items() if each >= number - 1}
+            for earlier, one in self._passes.items():
+                if earlier not in self._errors:
+                    one.end()
             self._passes[number] = dealing = Dealing(*self._given)
             self._changed.notify_all()
-        if self._thread is not None:
-            self._thread.join()
-        self._thread = threading.Thread(target=self._run, args=(number, dealing, dataset), name="pass", daemon=True)
-        self._thread.start()
+        threading.Thread(target=self._run, args=(number, dealing, dataset), name="pass", daemon=True).start()
 
     def batch(self, number: int, rank: int, index: int) -> Portion | Over | str | None:
         """The batch with this index of a rank's share; the text of what the user's code raised; None where the rank has
-        to ask again."""
+        to ask again. Raises NotReady for a pass that is gone."""
         end_s = SYSTEM.monotonic() + ANSWER_S
         with self._changed:
+            self._stands(rank, number)
             while (left_s := end_s - SYSTEM.monotonic()) > 0:
+                if number < min(self._at):
+                    raise NotReady(f"pass {number} of the data set is gone: every rank has begun a later one")
                 dealing = self._passes.get(number)
                 if dealing is not None:
                     found = dealing.answer(rank, index)
@@ -68,6 +68,16 @@ class Coordinator:
                         return self._errors[number]
                 self._changed.wait(left_s)
         return None
+
+    def _stands(self, rank: int, number: int) -> None:
+        """Notes which pass a rank reads, and drops those that no rank reads any more."""
+        if number <= self._at[rank]:
+            return
+        self._at[rank] = number
+        for gone in [each for each in self._passes if each < min(self._at)]:
+            self._passes.pop(gone).end()
+            self._errors.pop(gone, None)
+        self._changed.notify_all()
 
     def _run(self, number: int, dealing: Dealing, dataset: Any) -> None:
         try:
@@ -82,6 +92,8 @@ class Coordinator:
                 del block
         except BaseException as error:  # noqa: BLE001  the user's code may raise anything; the ranks raise it, too
             with self._changed:
+                if dealing.is_over:  # it was left early, or is gone
+                    return
                 self._errors[number] = private.of_the_user("".join(traceback.format_exception_only(type(error), error)))
                 self._changed.notify_all()
             return

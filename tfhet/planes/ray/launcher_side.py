@@ -19,7 +19,7 @@ from typing import Any
 from tfhet.cluster import LISTEN_VARIABLE, Place, claim, without_secrets
 from tfhet.deadline import in_thread
 from tfhet.errors import NotReady, UsageError, shown
-from tfhet.messages import RestartLine, link, rank
+from tfhet.messages import RestartLine, link
 from tfhet.messages import server as messages
 from tfhet.planes.plane import LauncherSide, Outlets
 from tfhet.planes.privileges import give_up_capabilities
@@ -158,9 +158,6 @@ class RayLauncherSide(LauncherSide):
             str(order["nodes"][self._place.host])
         )  # the script's process serves objects, too
         return {**env, **listening, **self._token, **SCRIPT, "RAY_ADDRESS": str(order["address"])}
-
-    async def beside(self, pid: int) -> None:
-        self._outlets.tell_script(rank.Key(self._outlets.key.hex()))
 
     # In the leader
 

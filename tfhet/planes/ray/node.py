@@ -26,18 +26,19 @@ LONGEST_FOLDER = 43
 """Characters of the path of a folder: below it are sockets with paths of 64, and a socket's path has at most 107."""
 
 
-def _await_head(host: str, port: int, limit_s: float) -> None:
+def _await_head(head_at: str, limit_s: float) -> None:
     """Returns once something listens at the head's port. Ends the process, saying so, after `limit_s` seconds."""
+    host, _, port = head_at.rpartition(":")
     channel, end_s = inherited(environment()), SYSTEM.monotonic() + limit_s
     said_s = 0.0
     while SYSTEM.monotonic() < end_s:
-        with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=2.0):
+        with contextlib.suppress(OSError), socket.create_connection((host.strip("[]"), int(port)), timeout=2.0):
             return
         if SYSTEM.monotonic() - said_s > REPORT_S:
             channel.send(messages.to_json(messages.Alive()))
             said_s = SYSTEM.monotonic()
         SYSTEM.sleep(_LOOK_S)
-    sys.exit(f"Ray's head at {host}:{port} did not open its port within {limit_s:g} s")
+    sys.exit(f"Ray's head at {head_at} did not open its port within {limit_s:g} s")
 
 
 def _report(head: str, ip: str, port: int, stop: threading.Event) -> None:
@@ -71,8 +72,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("words", nargs="+", help="arguments of Ray's command")
     args = parser.parse_args(argv)
     if "--head" not in args.words:
-        host, _, port = args.head_at.rpartition(":")
-        _await_head(host, int(port), args.wait_s)
+        _await_head(args.head_at, args.wait_s)
     from tfhet.planes.ray import private
 
     stop = threading.Event()

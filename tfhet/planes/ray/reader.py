@@ -26,6 +26,7 @@ from tfhet.errors import NotReady, UsageError
 from tfhet.planes.feed.received import Received, SourceError
 from tfhet.planes.feed.share import Key
 from tfhet.planes.feed.source import FeedSource, Shard
+from tfhet.planes.feed.work import MAKE_LIMIT_S
 from tfhet.planes.ray import private
 from tfhet.planes.ray.coordinator import Coordinator
 from tfhet.planes.ray.dealing import Over, Portion
@@ -34,9 +35,9 @@ from tfhet.strategies import JobContext
 
 ID = "id"
 """Name of the column with the ids of examples, int64 [rows], if there is one."""
-FIND_S = 120.0
-"""Seconds that a rank waits for the actor that rank 0 makes."""
 _LOOK_S = 0.2
+_STOP_S = 0.5
+"""Seconds within which the thread that fetches sees that it has to end."""
 
 
 @contextlib.contextmanager
@@ -63,10 +64,11 @@ class RayReader:
         is_equal: bool = True,
         ahead: int = 2,
         allocate: Callable[[int], np.ndarray] | None = None,
-        make_limit_s: float = FIND_S,
+        make_limit_s: float = MAKE_LIMIT_S,
     ):
         """allocate: gives the memory, uint8 [n], into which arrays are copied; None: they are views, read-only.
-        make_limit_s: seconds that rank 0 may take to call the user's function, for which the others wait."""
+        make_limit_s: seconds that a rank waits for rank 0 to make the actor, and for each batch, from the one before;
+        for the first, the call of the user's function on rank 0 counts, too."""
         if source.shuffle or source.collate is not None:
             raise UsageError(
                 "shuffle and collate are for map-style datasets; with --data_plane ray the function shuffles and "
@@ -75,7 +77,7 @@ class RayReader:
         self.left = 0
         self._order, self._source, self._job = order, source, job
         self._is_equal, self._ahead, self._allocate = is_equal, max(1, ahead), allocate
-        self._make_limit_s = make_limit_s
+        self._make_limit_s = min(make_limit_s, 1e6)  # Ray takes no limit without end
         self._rows: int | None = None
         self._at = -1
         self._passes = 0
@@ -85,7 +87,7 @@ class RayReader:
 
     def epoch(self, epoch: int, taken: Iterable[Key] = (), *, goes_on: bool = True) -> Iterator[Received]:
         """The batches of this rank. Raises SourceError with what the user's code raised, and NotReady where the cluster
-        is gone."""
+        is gone or no batch comes within `make_limit_s`."""
         if tuple(taken):
             raise UsageError("Ray Data cannot go on within an epoch: give set_epoch the epoch that is to be read anew")
         actor = self._coordinator()
@@ -115,7 +117,6 @@ class RayReader:
             with contextlib.suppress(queue.Empty):  # the thread may wait for room
                 while True:
                     fetched.get_nowait()
-            thread.join()
 
     def taken(self, epoch: int) -> frozenset[Key]:
         """Nothing, between two epochs. Raises UsageError within one: Ray Data cannot go on there."""
@@ -128,12 +129,7 @@ class RayReader:
         raise TypeError(f"{self._source} is a Ray data set, whose length only its end shows")
 
     def close(self) -> None:
-        if self._actor is not None and self._job.rank == 0:
-            import ray
-
-            with contextlib.suppress(Exception):  # the cluster may be gone
-                ray.kill(self._actor)
-        self._actor = None
+        """Ends nothing: the actor serves other ranks that still read, and goes with the cluster."""
 
     def _coordinator(self) -> Any:
         if self._actor is not None:
@@ -156,7 +152,8 @@ class RayReader:
                 return self._actor
             SYSTEM.sleep(_LOOK_S)
         raise NotReady(
-            f"rank {job.rank}: rank 0 did not begin to read {self._source} within {FIND_S:g} s; all ranks have to "
+            f"rank {job.rank}: rank 0 did not begin to read {self._source} within "
+            f"{self._make_limit_s:g} s (make_limit_s); all ranks have to "
             "make their loaders in the same order"
         )
 
@@ -166,21 +163,19 @@ class RayReader:
 
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         options: dict[str, Any] = {"num_cpus": 0, "scheduling_strategy": here, "lifetime": "detached"}
-        options |= {"max_concurrency": Coordinator.CALLS * self._job.size}
+        options |= {"max_concurrency": max(4, self._ahead + 2) * self._job.size}
         made = ray.remote(Coordinator).options(name=name, namespace=namespace, **options)
         return made.remote(self._job.size, self._source.batch_size, self._is_equal, self._source.drop_last)
 
     def _begin(self, epoch: int) -> None:
         """Has the coordinator begin an epoch of what the user's function returns."""
-        import ray
-
         dataset = self._source.make(Shard(0, 1, epoch, self._job.seed))
         if not private.is_dataset(dataset):
             raise UsageError(
                 f"{self._source} returned {type(dataset).__name__}; with --data_plane ray it returns a ray.data.Dataset"
             )
         dataset.context.enable_progress_bars = False
-        ray.get(self._actor.begin.remote(self._passes, dataset))
+        self._got(self._actor.begin.remote(self._passes, dataset), 0, SYSTEM.monotonic() + self._make_limit_s)
 
     def _fetch(self, actor: Any, number: int, into: queue.Queue[Any], stop: threading.Event) -> None:
         """Puts the batches of a pass, and then Over or what was raised, into a queue."""
@@ -197,9 +192,17 @@ class RayReader:
             for _ in range(self._ahead):
                 ask()
             over: Over | None = None
+            end_s = SYSTEM.monotonic() + self._make_limit_s
             while calls and not stop.is_set():
                 index, call = calls.popleft()
-                answer = ray.get(call)
+                if not ray.wait([call], timeout=max(0.0, min(_STOP_S, end_s - SYSTEM.monotonic())))[0]:
+                    if SYSTEM.monotonic() >= end_s:
+                        raise self._late(index)
+                    calls.appendleft((index, call))
+                    continue
+                if stop.is_set():
+                    return
+                answer = self._got(call, index, end_s)
                 if answer is None:
                     calls.appendleft((index, actor.batch.remote(number, self._job.rank, index)))
                 elif isinstance(answer, str):
@@ -209,20 +212,33 @@ class RayReader:
                 else:
                     if over is None:
                         ask()
-                    into.put(self._received(answer, index))
+                    into.put(self._received(answer, index, end_s))
+                    end_s = SYSTEM.monotonic() + self._make_limit_s
                 del answer
-            if over is not None:
+            if over is not None and not stop.is_set():
                 into.put(over)
-        except SourceError as error:
+        except (SourceError, NotReady) as error:
             into.put(error)
         except Exception as error:  # noqa: BLE001  whatever Ray raises when its cluster is gone
             into.put(NotReady(f"rank {self._job.rank}: Ray delivers no more: {type(error).__name__}: {error}"))
 
-    def _received(self, portion: Portion, index: int) -> Received:
+    def _late(self, index: int) -> NotReady:
+        return NotReady(
+            f"rank {self._job.rank}: batch {index} of {self._source} did not come within {self._make_limit_s:g} s "
+            "(make_limit_s): its tasks or another rank stand still"
+        )
+
+    def _got(self, refs: Any, index: int, end_s: float) -> Any:
+        """What references give, in one call: shorter ones, repeated, would begin the transfer of a block anew."""
         import ray
 
-        refs = [ref for ref, _, _ in portion.parts]
-        blocks = ray.get(refs)
+        try:
+            return ray.get(refs, timeout=max(_STOP_S, end_s - SYSTEM.monotonic()))
+        except ray.exceptions.GetTimeoutError:
+            raise self._late(index) from None
+
+    def _received(self, portion: Portion, index: int, end_s: float) -> Received:
+        blocks = self._got([ref for ref, _, _ in portion.parts], index, end_s)
         pieces = [
             private.columns(block, first, end) for block, (_, first, end) in zip(blocks, portion.parts, strict=True)
         ]

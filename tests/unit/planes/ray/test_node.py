@@ -1,5 +1,6 @@
 """The node of one host: its arguments and variables, what it offers, and that nothing of it stays."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -9,7 +10,7 @@ import pytest
 
 from tfhet.cluster import DATA, DNN, Role
 from tfhet.errors import ClusterError, UsageError
-from tfhet.planes.ray import capacity
+from tfhet.planes.ray import capacity, node
 from tfhet.planes.ray.capacity import Capacity, cpus_offered
 from tfhet.planes.ray.leftovers import end_marked, mark
 from tfhet.planes.ray.listen import listening_at
@@ -88,6 +89,19 @@ def test_numbers_out_of_range_are_wrong_use(wrong):
 def test_an_order_that_is_none_is_refused(wrong):
     with pytest.raises(ClusterError, match="ray: "):
         Order.parse(wrong)
+
+
+@pytest.mark.parametrize(("head_at", "host"), [("10.0.0.1:6379", "10.0.0.1"), ("[fd00::1]:6379", "fd00::1")])
+def test_a_head_is_reached_by_ipv4_and_by_ipv6(monkeypatch, head_at, host):
+    tried = []
+
+    def connected(address, timeout):
+        tried.append(address)
+        return contextlib.nullcontext()
+
+    monkeypatch.setattr(node.socket, "create_connection", connected)
+    node._await_head(head_at, 5.0)
+    assert tried == [(host, 6379)]
 
 
 def test_processes_with_the_mark_of_a_node_are_ended_and_no_others(tmp_path):
