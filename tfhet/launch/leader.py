@@ -270,13 +270,12 @@ class Leader:
     def _without(self, host: str, reason: str) -> None:
         if host in self.lost_hosts:
             return
-        self.lost_hosts[host] = reason
+        self.lost_hosts[host], lost = reason, f"{host} was lost: {reason}"
         if not self.serving and self._settings.on_data_loss == "stop" and self._stopping is None:
-            lost = f"{host} was lost: {reason}"
             self._decide(1, f"{lost}; no host serves data any more (--on_data_loss local goes on without)")
             return
         if not self._side.lost(host):
-            self._decide(1, f"{host} was lost: {reason}")
+            self._decide(1, lost)
             return
         self._tell("host.lost", host=host, reason=reason, serving=list(self.serving))
         self._server.broadcast(link.to_json(link.HostLost(host)))
