@@ -14,7 +14,7 @@ from benchmarks.peers.job import AS_WRITTEN, COMPOSED, LINEAR, STACKED, Job, fro
 from benchmarks.peers.peer import Peer
 
 CHANNELS = 510
-"""Of one stack of images: OpenCV takes up to 512."""
+"""Channels of one stack of images: OpenCV takes up to 512."""
 
 
 def _build(job: Job) -> Callable[[], Iterator[np.ndarray]]:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 SIGMA, REACH = 0.8, 4
-"""Of the Gaussian: beyond 4 pixels its weights are below a thousandth of a grey level."""
+"""Sigma of the Gaussian, and pixels to either side that count: beyond, its weights are below a thousandth of a grey
+level."""
 
 
 def _build(job: Job) -> Callable[[], Iterator[np.ndarray]]:

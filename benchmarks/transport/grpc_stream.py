@@ -5,13 +5,12 @@ from __future__ import annotations
 import itertools
 import pickle
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
 from benchmarks.transport.end import sends
-from benchmarks.transport.raw_grpc import METHOD, OPTIONS, keep
+from benchmarks.transport.raw_grpc import METHOD, OPTIONS, serve
 from benchmarks.transport.raw_socket import contents
 from tfhet.bench.wire.end import End
 
@@ -25,14 +24,7 @@ def send(size: int) -> End:
     def every(request: bytes, context: Any) -> Iterator[bytes]:
         return map(pickle.dumps, itertools.cycle(batches))
 
-    service, method = METHOD
-    handlers = {method: grpc.unary_stream_rpc_method_handler(every)}
-    server = grpc.server(ThreadPoolExecutor(1), options=OPTIONS)
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    keep(server)
-    return sends({"port": port})
+    return sends({"port": serve(grpc.unary_stream_rpc_method_handler(every))})
 
 
 def receive(port: int, size: int) -> End:

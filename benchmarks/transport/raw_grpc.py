@@ -26,22 +26,23 @@ def send(size: int) -> End:
         at += 1
         return batches[at % len(batches)]
 
+    return sends({"port": serve(grpc.unary_unary_rpc_method_handler(next_batch))})
+
+
+def serve(handler: Any) -> int:
+    """Starts a server whose METHOD `handler` answers, which ends with this process. Returns its port."""
+    import grpc
+
     service, method = METHOD
-    handlers = {method: grpc.unary_unary_rpc_method_handler(next_batch)}
     server = grpc.server(ThreadPoolExecutor(1), options=OPTIONS)
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {method: handler}),))
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
-    keep(server)
-    return sends({"port": port})
+    _SERVERS.append(server)  # it would stop with the last reference to it
+    return int(port)
 
 
 _SERVERS: list[Any] = []
-
-
-def keep(server: Any) -> None:
-    """Holds a server, which would stop with the last reference to it, until this process ends."""
-    _SERVERS.append(server)
 
 
 def receive(port: int, size: int) -> End:

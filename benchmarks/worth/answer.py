@@ -1,4 +1,4 @@
-"""What a published training asks of a host's CPUs, and whether a data group would pay, by the plan's model.
+"""What a published training run asks of a host's CPUs, and whether a data group would pay, by the plan's model.
 
 Three numbers go in. How fast the accelerators are is published, by others (`tfhet.catalogue.training_rates`). What an
 image costs is measured, in the records of `benchmarks.stages`. That a vCPU of the instance is as fast as one of the
@@ -93,7 +93,7 @@ class Answer:
     """The best cluster with data hosts, where it costs less than the instance alone; "" where it does not."""
     speedup: float
     saving_pct: float
-    """What an example costs less with the data group."""
+    """Saving per example with the data group."""
 
     @property
     def verdict(self) -> str:

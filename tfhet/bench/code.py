@@ -89,7 +89,7 @@ def _is_text(node: ast.AST) -> bool:
 
 
 def _git(root: Path, *words: str) -> str:
-    """What git prints; "" where there is no git, or no repository of which `root` is the top."""
+    """Returns what git prints; "" where there is no git, or no repository of which `root` is the top."""
     if shutil.which("git") is None or not (root / ".git").exists():
         return ""
     command = ["git", "-C", str(root), *words]

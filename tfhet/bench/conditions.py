@@ -1,4 +1,4 @@
-"""What goes on beside a measurement: the load of the machine before it, the CPU that the hypervisor gave to others
+"""Conditions of a measurement: the load of the machine before it, the CPU that the hypervisor gave to others
 meanwhile, and variables of the process that change what memory costs."""
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Conditions:
         return cls(os.getloadavg()[0], float(sum(times)), float(getattr(times, "steal", 0.0)))
 
     def until(self, end: Conditions) -> dict[str, Any]:
-        """What a record says of the time from this moment to `end`: `load_before`, `stolen_pct` of all CPU time, and
-        `variables`, by name, that are set."""
+        """Returns what a record says of the time from this moment to `end`: `load_before`, `stolen_pct` of all CPU
+        time, and `variables`, by name, that are set."""
         env, whole_s = environment(), end.cpu_s - self.cpu_s
         return {
             "load_before": round(self.load, 2),

@@ -23,7 +23,7 @@ class TrainingRate:
     """Model of its GPUs (`A100`), as instance types name it."""
     gpus: Annotated[int, whole(1, 1024)]
     images_per_s: Annotated[float, POSITIVE]
-    """Of all GPUs together."""
+    """Throughput of all GPUs together."""
     side: Annotated[int, whole(1, 100_000)]
     """Rows and columns of an image that the network is given."""
     precision: Annotated[str, WORDS]

@@ -27,7 +27,7 @@ class Registered:
 
 @dataclass(frozen=True)
 class Used:
-    """What the process uses now, or used so far."""
+    """Quantities that the process uses now, or has used so far."""
 
     figures: Mapping[str, Amount]
     """Numbers by name, for its plane."""

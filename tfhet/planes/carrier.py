@@ -19,7 +19,7 @@ READER, SERVER, RATE = "client_cpu_s_per_gb", "worker_cpu_s_per_gb", "gb_per_s"
 
 @dataclass(frozen=True)
 class Carrier:
-    """What carries batches for a plane whose hosts count as one server each, which uses all of its CPUs."""
+    """The carrier of batches of a plane whose hosts count as one server each, which uses all of its CPUs."""
 
     name: str
     """Its name in the record's figures."""

@@ -94,7 +94,7 @@ class LauncherSide:
         return None
 
     def use(self) -> Mapping[str, Mapping[str, float]]:
-        """What the plane has used, by host and name, for the run record."""
+        """Quantities that the plane has used, by host and name, for the run record."""
         return {}
 
     def missing(self) -> str | None:

@@ -42,7 +42,7 @@ class Record:
     code: Mapping[str, Any] = field(default_factory=dict)
     """The code that was measured (`tfhet.bench.code`); empty in records of before 26 November 2026."""
     conditions: Mapping[str, Any] = field(default_factory=dict)
-    """What else went on: `tfhet.bench.conditions`."""
+    """Load of the machine, stolen time and settings of memory during the run (`tfhet.bench.conditions`)."""
     created: str = ""
     """Time at which the record was made: UTC, ISO 8601."""
 

@@ -1,4 +1,4 @@
-"""What the launcher says of the hosts that serve: a rank learns by it that one is lost, before it notices itself."""
+"""News of the hosts that serve, from the launcher: a rank learns by it that one is lost, before it notices itself."""
 
 from __future__ import annotations
 

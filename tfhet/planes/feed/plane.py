@@ -85,7 +85,7 @@ def processes(settings: FeedSettings, role: Role) -> int:
 
 @functools.cache
 def _host_news() -> HostNews:
-    """Of this process."""
+    """Returns the news of this process, the same to every reader in it."""
     return HostNews(inherited(environment()))
 
 

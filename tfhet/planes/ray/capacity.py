@@ -1,4 +1,4 @@
-"""What a host has for Ray: CPUs and memory, within the limits of its container rather than those of the machine."""
+"""CPUs and memory that a host has for Ray, within the limits of its container rather than those of the machine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SHM_SHARE = 0.9
 
 @dataclass(frozen=True)
 class Capacity:
-    """What the node of one host offers to the cluster."""
+    """Resources that the node of one host offers to the cluster."""
 
     cpus: int
     gpus: int

@@ -73,7 +73,7 @@ class Ray(DataPlane):
         return RayRankSide()
 
     def is_noise(self, line: str, gpus: int = 0) -> bool:
-        """What the script prints for its tasks, whose lines are not its own last words; and TensorFlow's noise."""
+        """True also for lines that the script prints for its tasks, which are not its own last words."""
         return _OF_A_TASK.match(line) is not None or super().is_noise(line, gpus)
 
     def kind_of(self, command: Sequence[str]) -> str | None:

@@ -229,7 +229,7 @@ class RayReader:
         )
 
     def _got(self, refs: Any, index: int, end_s: float) -> Any:
-        """What references give, in one call: shorter ones, repeated, would begin the transfer of a block anew."""
+        """The values of references, in one call: shorter ones, repeated, would begin the transfer of a block anew."""
         import ray
 
         try:

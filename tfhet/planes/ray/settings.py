@@ -11,7 +11,7 @@ MOST = 4096
 
 @dataclass(frozen=True)
 class RaySettings:
-    """What each host offers to Ray, and ports. Every field is an argument `--NAME VALUE`."""
+    """Resources that each host offers to Ray, and ports. Every field is an argument `--NAME VALUE`."""
 
     data_host_cpus: int = -1
     """Number of CPUs that each data host offers to tasks; -1: all that it may use."""

@@ -11,7 +11,7 @@ from tfhet.planes.ray.capacity import Capacity
 NODE = "tfhet.planes.ray.node"
 """The module that every node runs."""
 ADVICE = re.compile(r"\b(INFO|SUCC) (scripts|usage_lib|cli_output_helpers)\.py:\d+ -- ")
-"""What `ray start` prints for someone who typed it."""
+"""Lines that `ray start` prints for someone who typed it."""
 DASHBOARD_HOST = "127.0.0.1"
 FIXED = (
     "node-manager-port",

@@ -71,7 +71,7 @@ class MultiWorker(Strategy):
 
 
 def is_told(place: Place) -> bool:
-    """Whether what started the ranks has told them where they meet."""
+    """Whether the ranks know where they meet, from what started them."""
     return place.rank is not None and place.rank.source == STARTED.name
 
 
