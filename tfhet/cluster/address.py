@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
+import itertools
+import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from ipaddress import ip_address
 
 from tfhet.cluster.environment import json_variable
@@ -14,6 +17,11 @@ from tfhet.errors import ClusterError, UsageError, shown
 ADDRESSES_VARIABLE = "TFHET_ADDRESSES"
 LISTEN_VARIABLE = "TFHET_LISTEN"
 """The environment variable that lets a host listen elsewhere than at its address: `0.0.0.0` is all interfaces."""
+CHOSEN_PORTS = range(20_000, 32_000)
+"""Ports that `free_ports` chooses from. By default Linux gives 32768 and more to outgoing connections
+(`net.ipv4.ip_local_port_range`)."""
+_STRIDE = 307
+"""Distance of the places where processes with consecutive numbers begin; prime to the number of CHOSEN_PORTS."""
 _SELF_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback", "0.0.0.0", "::", "::1")
 
 
@@ -64,17 +72,27 @@ def is_loopback(address: str) -> bool:
 
 
 def free_ports(n: int) -> tuple[int, ...]:
-    """`n` different TCP ports of this machine's that are free now, and that no tfhet job keeps (`claim`). Another
-    process may take one before you do."""
-    with contextlib.ExitStack() as stack:
-        found: list[int] = []
-        while len(found) < n:
-            one = stack.enter_context(socket.socket())
-            one.bind(("127.0.0.1", 0))
-            with contextlib.suppress(UsageError):
-                _kept(port := one.getsockname()[1]).close()
-                found.append(port)
-        return tuple(found)
+    """`n` different TCP ports of this machine's that are free now, and that no tfhet job keeps (`claim`). They lie
+    below those that Linux gives to outgoing connections by itself, each process begins to look elsewhere, and none is
+    given twice before all others were. So what takes ports on the same machine meanwhile takes others. Raises
+    UsageError where there are not as many."""
+    found: list[int] = []
+    for _ in range(len(CHOSEN_PORTS)):
+        if len(found) == n:
+            break
+        port = CHOSEN_PORTS[next(_turns(os.getpid())) % len(CHOSEN_PORTS)]
+        with contextlib.suppress(UsageError):
+            claim(port).close()
+            found.append(port)
+    if len(found) < n:
+        raise UsageError(f"{n} free ports were asked for, and there are {len(found)} from {CHOSEN_PORTS[0]} on")
+    return tuple(found)
+
+
+@functools.cache
+def _turns(process: int) -> Iterator[int]:
+    """Indices into CHOSEN_PORTS from a place on that the number of a process says."""
+    return itertools.count(process * _STRIDE)
 
 
 def check_free(port: int, host: str = "0.0.0.0") -> None:

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import socket
 
 import pytest
 
-from tfhet.cluster import PortRange, Ports, check_free, claim, free_ports, listening, resolve
+from tfhet.cluster import PortRange, Ports, address, check_free, claim, free_ports, listening, resolve
 from tfhet.errors import ClusterError, UsageError
 
 
@@ -131,6 +132,31 @@ def test_free_ports_are_different_and_free() -> None:
     assert len(set(ports)) == 20
     for port in ports:
         check_free(port, "127.0.0.1")
+
+
+def test_free_ports_are_not_given_twice_nor_while_somebody_has_them() -> None:
+    first = free_ports(3)
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", first[-1] + 1))
+        listener.listen()
+        held = claim(first[-1] + 2)
+        second = free_ports(3)
+        held.close()
+    assert not {*first, first[-1] + 1, first[-1] + 2} & {*second}
+
+
+def test_processes_that_choose_at_once_choose_other_ports() -> None:
+    def starts(process: int) -> int:
+        return address.CHOSEN_PORTS[process * address._STRIDE % len(address.CHOSEN_PORTS)]
+
+    chosen = sorted(starts(process) for process in range(5000, 5030))
+    assert min(later - earlier for earlier, later in itertools.pairwise(chosen)) > 100
+
+
+def test_more_ports_than_there_are_is_wrong_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(address, "CHOSEN_PORTS", range(20_000, 20_002))
+    with pytest.raises(UsageError, match="3 free ports were asked for, and there are [0-2] from 20000 on"):
+        free_ports(3)
 
 
 def test_a_busy_port_names_who_listens() -> None:

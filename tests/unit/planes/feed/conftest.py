@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,6 +14,15 @@ from own_key import KEY
 from tfhet.planes.feed.reader import FeedReader
 from tfhet.planes.feed.server import Server
 from tfhet.planes.feed.source import FeedSource
+
+
+@pytest.fixture(autouse=True)
+def unseeded() -> Iterator[None]:
+    """Takes back what a server does to its process, which is this one here: TensorFlow has a global seed from then on,
+    and tests of other modules look at data sets without one."""
+    yield
+    if (tensorflow := sys.modules.get("tensorflow")) is not None:
+        tensorflow.random.set_seed(None)
 
 
 @dataclass(eq=False)
