@@ -35,14 +35,14 @@ def test_a_script_reads_every_example_once_without_tensorflow_though_a_process_a
 
 
 def test_a_frozen_host_is_given_up_by_every_rank_once_its_lease_is_over(simulated, script):
-    words = ("--strategy", "torch", "--train_script", script("feed_reads"), "--epochs", 4)
-    faults = ("hang:host@data-2:from=scripts:after=1.5",)
+    words = ("--strategy", "torch", "--train_script", script("feed_reads"), "--epochs", 8)
+    faults = ("hang:host@data-2:after=0.5",)  # while both ranks read, however long their scripts took to begin
     run = simulated(*FEED, *words, data=2, ranks=2, channels={}, faults=faults)
     assert run.summary.exit_code == 0, run.summary.cause
     assert list(run.summary.lost_hosts) == ["algo-3"]
     given_up = run.found(r"the feed has lost \S+ \(its host was lost\); others make what it had( \(2 ranks\))?")
     assert sum(2 if both else 1 for (both,) in given_up) == 4, "two processes, by each of two ranks"
-    for epoch in run.summary.epochs[:4]:
+    for epoch in run.summary.epochs[:8]:
         assert (epoch["once"], epoch["missing"], epoch["repeated"]) == (EXAMPLES, 0, 0)
 
 
