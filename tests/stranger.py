@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 ASKS = "ASKS\n"
-"""All that one says who could do nothing."""
+"""All that one says who reached the port and could do nothing there."""
 ASKS_S = 6.0
 """Seconds that it may try. TensorFlow itself tries for an hour."""
 
@@ -30,6 +31,8 @@ def _try(target: str) -> None:
     import tensorflow as tf
 
     service = tf.data.experimental.service
+    host, _, port = target.rpartition(":")
+    socket.create_connection((host, int(port)), ASKS_S).close()
     print(ASKS, end="", flush=True)
     try:
         worker = service.WorkerServer(service.WorkerConfig(target, dispatcher_timeout_ms=2_000))

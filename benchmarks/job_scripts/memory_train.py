@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import psutil
 
+import tfhet
+
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 EVERY = 100
 """Steps between two looks."""
@@ -55,14 +57,16 @@ def main() -> None:
     parser.add_argument("--batch_size", type=int, required=True)
     parser.add_argument("--size", type=int, required=True)
     args = parser.parse_args()
+    load: Any
     given = {"examples": 100 * args.batch_size, "size": args.size}
     if HAS_TORCH:
         import torch  # before TensorFlow
 
-        import tfhet.torch
+        from tfhet.torch import loader as load
 
         torch.set_num_threads(1)
-    load: Any = tfhet.torch.loader if HAS_TORCH else tfhet.batches
+    else:
+        load = tfhet.batches
     if args.way == "feed":
         loader = load(make_pictures, arguments=given, batch_size=args.batch_size, shuffle=True)
     else:

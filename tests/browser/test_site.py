@@ -57,7 +57,7 @@ def test_links_lead_from_page_to_page(site, desk) -> None:
     page = desk.open(site).page
     for link, heading in {
         "nav.md-tabs a:has-text('Costs')": "Where the CPU of an input pipeline goes",
-        "nav.md-nav--primary a:has-text('Plan')": "Which cluster",
+        "nav.md-nav--primary a[href$='/plan/']": "Which cluster",
         "article a[href*=your-own-script]": "Your own training script",
         "header a.md-logo": "tfhet",
     }.items():

@@ -92,6 +92,15 @@ def contained(tmp_path: Path, repository: Path):
     return run
 
 
+def own_processes() -> list[tuple[int, list[str]]]:
+    """Numbers and command lines of the processes of this test: others may run a cluster beside it."""
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found.append((process.pid, process.cmdline()))
+    return found
+
+
 def epochs(summary) -> list[tuple[int, int, int]]:
     return [(epoch["once"], epoch["missing"], epoch["repeated"]) for epoch in summary.epochs]
 
@@ -131,14 +140,14 @@ def test_plain_tensorflow_in_a_container_of_the_same_network_gets_nothing_and_th
     said: dict[str, str] = {}
 
     def ask(name: str, target: str, pid: int) -> None:
-        said[name] = stranger.visit(target, "nsenter", f"--target={pid}", "--net")
+        said[name] = stranger.visit(target, "nsenter", f"--target={pid}", "--net", "--mount", "--root", "--wd")
 
     def visit() -> None:
         workers, ranks, end_s = [], [], time.monotonic() + 120.0
         while not (workers and ranks):
             assert time.monotonic() < end_s, "no worker and no rank came within 120 s"
             time.sleep(0.2)
-            every = [(one.pid, one.info["cmdline"] or []) for one in psutil.process_iter(["cmdline"])]
+            every = own_processes()
             workers = [words for _, words in every if "tfhet.planes.tf_service.server" in words and "worker" in words]
             ranks = [pid for pid, words in every if "tfhet.trainer" in words]
         told = dict(zip(workers[0][4::2], workers[0][5::2], strict=False))
