@@ -11,7 +11,6 @@ FORMS = ("own", "example")
 BUFFERED = 4
 """Batches for each worker that may be ready, at most, when the limits begin to hold: what a worker holds, and what a
 reader holds for it."""
-MOST_RECEIVING = 0.5
 LINE_STEPS = 8
 """Steps between two metric lines."""
 
@@ -35,11 +34,11 @@ class ScalingLoad:
     def words(self) -> str:
         return f"{self.chain}, {'as the example writes it' if self.form == 'example' else 'tfhet'}"
 
-    def arguments(self, step_s: float, steps: int) -> list[str]:
-        """Of the launcher, for so many steps that take `step_s` each."""
+    def arguments(self, steps: int) -> list[str]:
+        """Of the launcher, for so many steps of an accelerator that takes no time."""
         words = [
             *("--batch_size", str(self.batch_size), "--steps_per_epoch", str(steps), "--epochs", "1"),
-            *("--step_ms", f"{1e3 * step_s:.4f}", "--log_every", str(LINE_STEPS), "--chain", self.chain),
+            *("--step_ms", "0", "--log_every", str(LINE_STEPS), "--chain", self.chain),
             *["--data_host_workers", "1", "--dnn_host_workers", "1"],
         ]
         if self.form == "example":
@@ -82,34 +81,23 @@ def _whole(steps: float) -> int:
 
 @dataclass(frozen=True)
 class Ideal:
-    """What a batch takes at least."""
+    """What a batch takes at least, from its parts, each measured apart and without a quota."""
 
     stages_s: float
     """CPU seconds of a batch through the pipeline alone, in one process."""
     wire_s: float
     """CPU seconds of moving it, worker and reader together."""
-    reader_s: float
-    """The part of `wire_s` that the dnn host has."""
-    step_s: float
-    """Of the emulated accelerator."""
+    trainer_s: float
+    """CPU seconds that only the dnn host can give: the reader's part of `wire_s`, and the stages after the cut, which
+    are part of `stages_s`."""
     cpus: float
     """Of each host."""
 
-    @classmethod
-    def bound_by_input_until(cls, stages_s: float, wire_s: float, reader_s: float, cpus: float, hosts: float) -> Ideal:
-        """With an accelerator whose step takes as long as so many hosts, a fraction too, need for a batch; but no
-        faster one than a dnn host can receive for with MOST_RECEIVING of its CPU."""
-        fed_s, received_s = (stages_s + wire_s) / (cpus * hosts), reader_s / (cpus * MOST_RECEIVING)
-        return cls(stages_s, wire_s, reader_s, max(fed_s, received_s), cpus)
-
-    def corrected(self, stages_s: float, wire_s: float, reader_s: float) -> Ideal:
-        """With other costs, and the same accelerator."""
-        return Ideal(stages_s, wire_s, reader_s, self.step_s, self.cpus)
-
     def at(self, data_hosts: int) -> float:
         """Seconds a step takes at least, beside so many data hosts."""
-        return max(self.step_s, (self.stages_s + self.wire_s) / (self.cpus * (data_hosts + 1)))
+        shared_s = (self.stages_s + self.wire_s) / (self.cpus * (data_hosts + 1))
+        return max(shared_s, self.trainer_s / self.cpus)
 
     def without_wire_at(self, data_hosts: int) -> float:
-        """The same if batches moved by themselves."""
-        return max(self.step_s, self.stages_s / (self.cpus * (data_hosts + 1)))
+        """The same if batches moved by themselves and every host could do any part."""
+        return self.stages_s / (self.cpus * (data_hosts + 1))

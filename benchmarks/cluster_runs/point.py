@@ -48,6 +48,11 @@ class Point:
     """CPU seconds by kind of process, on all hosts."""
 
     @property
+    def step_s(self) -> float:
+        """Seconds of a step, in the mean of the run."""
+        return 1e-3 * sum(self.windows_ms) / len(self.windows_ms)
+
+    @property
     def trainer_s(self) -> float:
         """CPU seconds a step that the trainer used: it receives, runs the stages behind the cut, and hands over."""
         return self.kinds_s["trainers"] / self.steps
@@ -131,7 +136,7 @@ def measured(
 ) -> Point:
     """One run. Raises JobFailed."""
     course = Course.of(data_hosts + 1, ideal.at(data_hosts), seconds)
-    command = ["tfhet_launcher.py", *load.arguments(ideal.step_s, course.steps)]
+    command = ["tfhet_launcher.py", *load.arguments(course.steps)]
     cluster = cluster_of(data_hosts, ideal.cpus, channel)
     job = Job(cluster, command, folder, course, limit_s)
     return job.point(job.run(), ideal.cpus)

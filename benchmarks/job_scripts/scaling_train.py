@@ -33,7 +33,7 @@ def main(argv: Sequence[str]) -> None:
     job = JobContext.from_env(env)
     channel = host_paths(env).channel("training")
     if given.in_memory:
-        whole, _ = datasets(channel, given.chain, given.in_memory, given.batch_size)
+        whole, *_ = datasets(channel, given.chain, given.in_memory, given.batch_size)
         data = whole.take(1).cache().repeat()
     else:
         files = sorted(str(path) for path in channel.glob("*.tfrecord*"))

@@ -1,9 +1,9 @@
 """`benchmarks.scaling`: the time of a step over the number of data hosts, against what the CPUs allow at best.
 
-The accelerator is emulated, every host has the same share of a CPU, and a worker runs on the dnn host too. At best a
-step takes as long as the accelerator, or as all CPUs together need for what a batch costs: the pipeline alone, measured
-in one process, and the wire alone, measured with batches that lie in memory, both with the CPU of a host, right before
-and right after the point: a virtual machine becomes faster and slower within minutes.
+The accelerator takes no time, so every point waits for its input. Every host has the same share of a CPU, and a worker
+runs on the dnn host too. At best a step takes as long as all CPUs together need for what a batch costs, the pipeline
+alone and the wire alone, or as the dnn host needs for what no other can do. The parts are measured in processes without
+a quota, right before and right after each run: a virtual machine becomes faster and slower within minutes.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import statistics
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -26,7 +27,7 @@ from benchmarks.cluster_runs.load import LOADS, Course, Ideal, ScalingLoad
 from benchmarks.cluster_runs.observed_job import new_place
 from benchmarks.cluster_runs.point import Point, measured
 from benchmarks.cluster_runs.stopped import Stopped
-from benchmarks.scaling.alone import Alone
+from benchmarks.scaling.alone import PARTS, Alone
 from tfhet.bench.harness import report
 from tfhet.bench.suite import JOB, Suite
 from tfhet.container import Limits, kernel
@@ -39,17 +40,14 @@ from tfhet.report.tables import text
 WORST = "scaling.worst_over_ideal"
 TARGET = 1.05
 """Times the ideal that a step may take."""
-INPUT_BOUND_HOSTS = 4.5
-"""So many hosts, the dnn host among them, can just feed the emulated accelerator: with 3 data hosts the input is what
-a step waits for, with 4 it is not."""
-AGAINST = "the accelerator, or the CPU of the pipeline alone and the wire alone over all CPUs"
+AGAINST = "the CPU of the pipeline alone and the wire alone over all CPUs, or of the dnn host's part over its own"
 ALONE_LIMIT_S = 180.0
 RUN_LIMIT_S = 240.0
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A point, and what was ideal at that time."""
+    """A run, and what was ideal at that time."""
 
     point: Point
     ideal: Ideal
@@ -59,9 +57,14 @@ class Pair:
         return self.ideal.at(self.point.data_hosts)
 
     @property
-    def over_ideal(self) -> list[float]:
-        """Each window's step over the ideal one."""
-        return [1e-3 * window_ms / self.ideal_s for window_ms in self.point.windows_ms]
+    def over_ideal(self) -> float:
+        """The run's step over the ideal one."""
+        return self.point.step_s / self.ideal_s
+
+    @property
+    def over_without_wire(self) -> float:
+        """The same, if batches moved by themselves."""
+        return self.point.step_s / self.ideal.without_wire_at(self.point.data_hosts)
 
 
 @dataclass
@@ -69,18 +72,16 @@ class Taken:
     """All of one load."""
 
     load: ScalingLoad
-    ideal: Ideal
-    """When its measurement began."""
-    free: Alone
-    """The parts without a quota: what standing still again and again costs is not a job's."""
-    alone: list[Alone] = field(default_factory=list)
-    """In order of time: one before the first point, and one after each."""
+    alone: list[Alone]
+    """Without a quota, in order of time: one before the first run, and one after each."""
     pairs: list[Pair] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
     """Why runs failed that were made again."""
+    throttled: Alone | None = None
+    """The parts with a host's quota: a process that stands still again and again finds its caches cold."""
     beside: Alone | None = None
-    """The parts while another process does the same on the same CPU, as hosts do of which there are more than CPUs:
-    what they cost each other is this machine's, and in no ideal."""
+    """The same while another process does it on the same CPU, as hosts do of which there are more than CPUs. What both
+    cost is this machine's, and in no ideal."""
 
     def at(self, data_hosts: int) -> list[Pair]:
         """What was measured with so many data hosts."""
@@ -93,13 +94,13 @@ class Taken:
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    parser.set_defaults(repeats=1, warmup=0)
+    parser.set_defaults(repeats=5, warmup=0)
     known = ",".join(load.key for load in LOADS)
     parser.add_argument("--loads", default=known, metavar="NAMES", help="default %(default)s")
-    parser.add_argument("--points", default="0,1,2,3,4,5,6", metavar="NUMBERS", help="data hosts (default %(default)s)")
-    parser.add_argument("--cpus", type=float, default=0.2, metavar="X", help="of each host (default %(default)s)")
+    parser.add_argument("--points", default="0,1,2,4,7,10", metavar="NUMBERS", help="data hosts (default %(default)s)")
+    parser.add_argument("--cpus", type=float, default=0.15, metavar="X", help="of each host (default %(default)s)")
     parser.add_argument(
-        "--seconds", type=float, default=12.0, metavar="N", help="measured at a point, about (default %(default)s)"
+        "--seconds", type=float, default=12.0, metavar="N", help="measured in a run, about (default %(default)s)"
     )
     parser.add_argument("--keep", action="store_true", help="keep the folders of the runs, and say where")
 
@@ -117,12 +118,12 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
             words = [str(channel), "--chain", load.chain, "--form", load.form, "--batch_size", str(load.batch_size)]
             with LimitedChild.started("benchmarks.scaling.alone", *words) as child:
                 one = _measured(load, points, channel, child, options, observer)
+                one.throttled = Alone.of(child.ask({}, ALONE_LIMIT_S, _of_a_host(options)))
                 with LimitedChild.started("benchmarks.scaling.alone", *words) as other:
                     one.beside = _beside(child, other, options)
                 taken.append(one)
     details = {
         "cpus_per_host": options.cpus,
-        "input_bound_hosts": INPUT_BOUND_HOSTS,
         "loads": {one.load.key: _load_json(one) for one in taken},
         "rows": [row for one in taken for row in rows(one)],
         "over_ideal": points_of(taken),
@@ -139,24 +140,24 @@ def _measured(
     options: argparse.Namespace,
     observer: Observer,
 ) -> Taken:
-    """All points of a load, in turn, between measurements of its parts alone. Raises JobFailed."""
-    limits = _of_a_host(options)
-    free = Alone.of(child.ask({}, ALONE_LIMIT_S))
-    before = Alone.of(child.ask({}, ALONE_LIMIT_S, limits))
-    taken = Taken(load, Ideal.bound_by_input_until(*_medians(before), options.cpus, INPUT_BOUND_HOSTS), free, [before])
-    _tell_alone(observer, taken)
-    for index in range(options.warmup + options.repeats):
-        for data_hosts in points:
+    """All points of a load, in rounds, each of which begins at another point, between measurements of its parts alone.
+    Raises JobFailed."""
+    before = Alone.of(child.ask({}, ALONE_LIMIT_S))
+    taken = Taken(load, [before])
+    _tell_alone(observer, taken, options)
+    rounds = options.warmup + options.repeats
+    for index in range(rounds):
+        first = index % len(points)
+        for data_hosts in (*points[first:], *points[:first]):
             folder = channel.with_name(f"{load.key}-{data_hosts}-{index}")
-            ideal = taken.ideal.corrected(*_medians(before))
-            point = _point(taken, ideal, data_hosts, channel, folder, options)
-            after = Alone.of(child.ask({}, ALONE_LIMIT_S, limits))
+            point = _point(taken, before.ideal(options.cpus), data_hosts, channel, folder, options)
+            after = Alone.of(child.ask({}, ALONE_LIMIT_S))
             taken.alone.append(after)
-            pair = Pair(point, taken.ideal.corrected(*_medians(before.and_again(after))))
+            pair = Pair(point, before.and_again(after).ideal(options.cpus))
             before = after
             if index >= options.warmup:
                 taken.pairs.append(pair)
-            _tell(observer, taken, pair, index, options.warmup + options.repeats)
+            _tell(observer, taken, pair, index, rounds)
             if not options.keep:
                 shutil.rmtree(folder, ignore_errors=True)
     return taken
@@ -206,29 +207,28 @@ def _point(
         return measured(*what, folder.with_name(f"{folder.name}-again"), options.seconds, RUN_LIMIT_S)
 
 
-def _medians(alone: Alone) -> tuple[float, float, float]:
-    return median(alone.stages_s), median(alone.wire_s), median(alone.reader_s)
-
-
 def figures_of(taken: Sequence[Taken]) -> Mapping[str, Figure]:
     """The flat table: the worst point, all points, and what a batch costs apart."""
     points = {
         point_figure(one, data_hosts): Figure.of(
-            [window for pair in one.at(data_hosts) for window in pair.over_ideal], unit="x", against=AGAINST
+            [pair.over_ideal for pair in one.at(data_hosts)], unit="x", against=AGAINST
         )
         for one in taken
         for data_hosts in one.data_hosts
     }
     figures = {WORST: max(points.values(), key=lambda figure: figure.value), **points}
     for one in taken:
-        for name in ("stages_s", "wire_s", "reader_s"):
-            samples = [1e3 * value for alone in one.alone for value in getattr(alone, name)]
-            figures[f"scaling.{one.load.key}.{name[:-1]}ms"] = Figure.of(samples, unit="ms")
-        for name, other in (("without_quota", one.free), ("beside", one.beside)):
+        for data_hosts in one.data_hosts:
+            samples = [pair.over_without_wire for pair in one.at(data_hosts)]
+            name = f"scaling.{one.load.key}.without_wire_{data_hosts}"
+            figures[name] = Figure.of(samples, unit="x", against="the CPU of the pipeline alone over all CPUs")
+        for part in PARTS:
+            samples = [1e3 * value for alone in one.alone for value in getattr(alone, part)]
+            figures[f"scaling.{one.load.key}.{part[:-1]}ms"] = Figure.of(samples, unit="ms")
+        for name, other in (("throttled", one.throttled), ("beside", one.beside)):
             if other is not None:
                 samples = [1e3 * value for value in other.stages_s]
                 figures[f"scaling.{one.load.key}.stages_{name}_ms"] = Figure.of(samples, unit="ms")
-        figures[f"scaling.{one.load.key}.accelerator_ms"] = Figure.single(1e3 * one.ideal.step_s, unit="ms")
     return figures
 
 
@@ -249,7 +249,7 @@ def points_of(taken: Sequence[Taken]) -> list[dict[str, object]]:
 def rows(taken: Taken) -> list[dict[str, object]]:
     """The printed table. `dnn host`: what the trainer's own CPU time takes there, which no data host can take over: no
     step is shorter. The last columns: CPU time that is not the pipeline's or the wire's, or that nobody used, as
-    a percentage of what a batch costs apart; where the accelerator is the bound, some has to be left."""
+    a percentage of what a batch costs apart; where the dnn host is the bound, some has to be left."""
     found = []
     for data_hosts in taken.data_hosts:
         pairs = taken.at(data_hosts)
@@ -258,9 +258,9 @@ def rows(taken: Taken) -> list[dict[str, object]]:
             {
                 "load": taken.load.words,
                 "data hosts": data_hosts,
-                "step ms": median([window for pair in pairs for window in pair.point.windows_ms]),
+                "step ms": 1e3 * median([pair.point.step_s for pair in pairs]),
                 "ideal ms": 1e3 * median([pair.ideal_s for pair in pairs]),
-                "x ideal": round(median([window for pair in pairs for window in pair.over_ideal]), 3),
+                "x ideal": round(median([pair.over_ideal for pair in pairs]), 3),
                 "without wire ms": 1e3 * median([pair.ideal.without_wire_at(data_hosts) for pair in pairs]),
                 "dnn host ms": median([1e3 * pair.point.trainer_s / pair.ideal.cpus for pair in pairs]),
                 "wait %": median([pair.point.wait_pct for pair in pairs]),
@@ -273,10 +273,9 @@ def rows(taken: Taken) -> list[dict[str, object]]:
 def _load_json(taken: Taken) -> dict[str, object]:
     return {
         "load": vars(taken.load),
-        "alone_without_quota": vars(taken.free),
+        "throttled": None if taken.throttled is None else vars(taken.throttled),
         "beside": None if taken.beside is None else vars(taken.beside),
         "alone": [vars(one) for one in taken.alone],
-        "accelerator_s": taken.ideal.step_s,
         "failed": taken.failed,
         "points": [
             {
@@ -289,18 +288,18 @@ def _load_json(taken: Taken) -> dict[str, object]:
     }
 
 
-def _tell_alone(observer: Observer, taken: Taken) -> None:
-    ideal = taken.ideal
-    stages, wire, reader = (1e3 * value for value in (ideal.stages_s, ideal.wire_s, ideal.reader_s))
+def _tell_alone(observer: Observer, taken: Taken, options: argparse.Namespace) -> None:
+    ideal = taken.alone[0].ideal(options.cpus)
+    stages, wire, own = (1e3 * value for value in (ideal.stages_s, ideal.wire_s, ideal.trainer_s))
     said = (
-        f"{stages:.1f} ms CPU a batch of {taken.load.batch_size}, the wire {wire:.1f} ms, {reader:.1f} ms of it the "
-        f"reader's; the accelerator's step {1e3 * ideal.step_s:.1f} ms"
+        f"{stages:.1f} ms CPU a batch of {taken.load.batch_size}, the wire {wire:.1f} ms; {own:.1f} ms of both are "
+        "the dnn host's"
     )
     report(observer, f"{taken.load.words}, alone", 1, 1, [said])
 
 
 def _tell(observer: Observer, taken: Taken, pair: Pair, index: int, rounds: int) -> None:
-    said = f"step {numbers.number(median(pair.point.windows_ms))} ms, {median(pair.over_ideal):.3f} x ideal"
+    said = f"step {numbers.number(1e3 * pair.point.step_s)} ms, {pair.over_ideal:.3f} x ideal"
     case = f"{taken.load.words}, {pair.point.data_hosts} data hosts"
     report(observer, case, index + 1, rounds, [said])
 
@@ -328,7 +327,7 @@ def _draw(record: Record, path: Path) -> Path:
             at = float(point["data_hosts"])
             lines["ideal"][at] = 1e3 * point["ideal_s"]
             lines["ideal without the wire"][at] = 1e3 * point["ideal_without_wire_s"]
-            samples.setdefault(at, []).extend(point["windows_ms"])
+            samples.setdefault(at, []).append(statistics.fmean(point["windows_ms"]))
         points = {at: Figure.of(found, unit="ms a step") for at, found in samples.items()}
         panels.append(Panel(words.get(key, key), points, lines))
     return plot_panels(panels, path, across="data hosts")
@@ -337,7 +336,7 @@ def _draw(record: Record, path: Path) -> Path:
 SUITE = drawn(
     Suite(
         name="scaling",
-        does="step time by number of data hosts, against what their CPUs allow at best (emulated accelerator; root)",
+        does="step time by number of data hosts, against what their CPUs allow at best (root)",
         measures=(*JOB, "benchmarks/scaling", "benchmarks/cluster_runs"),
         options=_options,
         run=_run,

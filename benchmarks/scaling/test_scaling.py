@@ -16,7 +16,7 @@ from fake_clock import FakeClock
 from benchmarks.cluster_runs import batch_cpu, host_cpu
 from benchmarks.cluster_runs import point as scaling_point
 from benchmarks.cluster_runs.host_cpu import HostCpu
-from benchmarks.cluster_runs.load import LINE_STEPS, LOADS, MOST_RECEIVING, Course, Ideal
+from benchmarks.cluster_runs.load import LINE_STEPS, LOADS, Course, Ideal
 from benchmarks.cluster_runs.point import Point, cluster_of, windows
 from benchmarks.cluster_runs.stopped import Stopped
 from benchmarks.job_scripts import SOURCE_DIR
@@ -29,7 +29,7 @@ from tfhet.planes.tf_service import ServiceSettings
 from tfhet.record import WARM_UP_STEPS, Record, RunSummary, Spread
 from tfhet.trainer.settings import Settings
 
-IDEAL = Ideal(stages_s=0.08, wire_s=0.02, reader_s=0.01, step_s=0.1, cpus=0.2)
+IDEAL = Ideal(stages_s=0.08, wire_s=0.02, trainer_s=0.01, cpus=0.2)
 
 
 def point_of(data_hosts: int, *windows_ms: float, launchers_s: float = 0.0, idle_s: float = 0.0) -> Point:
@@ -39,9 +39,10 @@ def point_of(data_hosts: int, *windows_ms: float, launchers_s: float = 0.0, idle
     return Point(data_hosts, windows_ms, 50.0, 10, 5.0, 1.0 + launchers_s + idle_s, used, {"algo-1": 4.0}, kinds)
 
 
-def test_the_accelerator_is_such_that_some_points_wait_for_the_input_and_the_last_do_not() -> None:
-    ideal = Ideal.bound_by_input_until(0.08, 0.02, 0.01, 0.2, scaling.INPUT_BOUND_HOSTS)
-    assert [ideal.at(n) > ideal.step_s for n in range(7)] == [True] * 4 + [False] * 3
+def test_a_step_waits_for_all_cpus_until_the_dnn_host_has_enough_to_do_alone() -> None:
+    assert [IDEAL.at(n) for n in (0, 1, 4)] == pytest.approx([0.5, 0.25, 0.1])
+    assert [IDEAL.at(9), IDEAL.at(20)] == pytest.approx([0.05, 0.05])
+    assert IDEAL.without_wire_at(1) == pytest.approx(0.2)
 
 
 def test_a_course_skips_what_may_be_ready_and_both_its_parts_end_with_a_line() -> None:
@@ -56,20 +57,24 @@ def test_the_samples_are_means_of_equal_parts_because_steps_come_in_bursts() -> 
     assert windows([10.0, 30.0, 20.0, 20.0, 0.0, 80.0, 5.0, 5.0]) == (20.0, 20.0, 40.0, 5.0)
 
 
-ALONE = Alone((0.08, 0.08), (0.02, 0.02), (0.01, 0.01), 1000)
+ALONE = Alone((0.08, 0.08), (0.02, 0.02), (0.005, 0.005), (0.005, 0.005), 1000)
 
 
 def taken_of(worst: float) -> scaling.Taken:
-    points = [point_of(0, 500.0, 510.0, 520.0, 505.0), point_of(6, *(100.0 * worst,) * 4)]
-    return scaling.Taken(LOADS[0], IDEAL, ALONE, [ALONE], [scaling.Pair(point, IDEAL) for point in points])
+    points = [point_of(0, 500.0, 510.0, 520.0, 505.0), point_of(6, *(1e3 * IDEAL.at(6) * worst,) * 4)]
+    pairs = [scaling.Pair(point, ALONE.ideal(0.2)) for point in points]
+    return scaling.Taken(LOADS[0], [ALONE], pairs, throttled=ALONE)
 
 
 def test_the_worst_point_is_the_figure_and_every_point_has_one() -> None:
     figures = scaling.figures_of([taken_of(1.2)])
     assert figures[scaling.WORST].value == pytest.approx(1.2)
-    assert figures["scaling.aws_cifar.example.data_hosts_0"].value == pytest.approx(1.015)
+    assert figures["scaling.aws_cifar.example.data_hosts_0"].value == pytest.approx(1.0175)
+    assert figures["scaling.aws_cifar.example.data_hosts_0"].n == 1, "a run is a sample"
+    assert figures["scaling.aws_cifar.example.without_wire_0"].value == pytest.approx(1.0175 * 0.5 / 0.4)
     assert figures["scaling.aws_cifar.example.wire_ms"].value == pytest.approx(20.0)
-    assert scaling.rows(taken_of(1.2))[0]["x ideal"] == pytest.approx(1.015, abs=1e-3)
+    assert figures["scaling.aws_cifar.example.stages_throttled_ms"].value == pytest.approx(80.0)
+    assert scaling.rows(taken_of(1.2))[0]["x ideal"] == pytest.approx(1.018, abs=1e-3)
     assert scaling.rows(taken_of(1.2))[0]["dnn host ms"] == pytest.approx(100.0)
 
 
@@ -108,8 +113,8 @@ class FakeChild:
 
     def ask(self, request: object, limit_s: float, limits: Limits | None = None) -> dict[str, object]:
         cost = self._costs.pop(0) if len(self._costs) > 1 else self._costs[0]
-        found = {"stages_s": [0.8 * cost] * 3, "wire_s": [0.2 * cost] * 3, "reader_s": [0.1 * cost] * 3}
-        return {**found, "bytes_per_batch": 1}
+        shares = {"stages_s": 0.8, "wire_s": 0.2, "reader_s": 0.05, "after_s": 0.05}
+        return {**{name: [share * cost] * 3 for name, share in shares.items()}, "bytes_per_batch": 1}
 
     @classmethod
     @contextlib.contextmanager
@@ -140,8 +145,9 @@ def test_all_points_of_all_loads_are_measured_and_drawn(suite: Callable[..., Rec
         asked.append((channel.name, data_hosts))
         return point_of(data_hosts, *(1e3 * ideal.at(data_hosts),) * 4)
 
-    record = suite(measured, [0.1], "--points", "0,2", "--loads", f"{LOADS[0].key},{LOADS[1].key}")
-    assert asked == [(f"{load.key}-data", hosts) for load in LOADS[:2] for hosts in (0, 2)]
+    words = ("--points", "0,2", "--loads", f"{LOADS[0].key},{LOADS[1].key}", "--repeats", "2")
+    record = suite(measured, [0.1], *words)
+    assert asked == [(f"{load.key}-data", hosts) for load in LOADS[:2] for hosts in (0, 2, 2, 0)]
     assert record.figures[scaling.WORST].value == pytest.approx(1.0)
     assert [row["data hosts"] for row in record.details["rows"]] == [0, 2, 0, 2]
     pytest.importorskip("matplotlib")
@@ -154,15 +160,16 @@ def test_a_point_is_held_against_what_its_parts_cost_right_before_and_right_afte
     def measured(load: object, ideal: Ideal, data_hosts: int, *_: object) -> Point:
         return point_of(data_hosts, *(500.0,) * 4)
 
-    # With 0.2 CPUs, 0.1 s of CPU take 500 ms. The machine is half as fast for the second point.
-    record = suite(measured, [0.05, 0.1, 0.1, 0.2, 0.2], "--points", "0", "--loads", LOADS[0].key, "--repeats", "3")
+    # With 0.2 CPUs, 0.1 s of CPU take 500 ms. The machine is half as fast for the second run.
+    words = ("--points", "0", "--loads", LOADS[0].key, "--repeats", "3", "--cpus", "0.2")
+    record = suite(measured, [0.1, 0.1, 0.2, 0.2, 0.3], *words)
     samples = record.figures[f"scaling.{LOADS[0].key}.data_hosts_0"].samples
-    assert samples == pytest.approx((1.0,) * 4 + (1 / 1.5,) * 4 + (0.5,) * 4)
+    assert samples == pytest.approx((1.0, 1 / 1.5, 0.5))
     assert record.figures[f"scaling.{LOADS[0].key}.stages_ms"].samples == pytest.approx((80.0,) * 6 + (160.0,) * 6)
-    assert record.figures[f"scaling.{LOADS[0].key}.stages_without_quota_ms"].samples == pytest.approx((40.0,) * 3)
+    assert record.figures[f"scaling.{LOADS[0].key}.stages_throttled_ms"].samples == pytest.approx((240.0,) * 3)
     # Two processes at once; the other one, which is new, was asked once before.
     assert record.figures[f"scaling.{LOADS[0].key}.stages_beside_ms"].samples == pytest.approx(
-        (160.0,) * 3 + (80.0,) * 3
+        (240.0,) * 3 + (80.0,) * 3
     )
 
 
@@ -175,7 +182,7 @@ def test_a_run_that_fails_is_made_again_once_and_the_record_says_why(suite: Call
             raise JobFailed("a worker was lost")
         return point_of(data_hosts, *(1e3 * ideal.at(data_hosts),) * 4)
 
-    words = ("--points", "1", "--loads", LOADS[0].key)
+    words = ("--points", "1", "--loads", LOADS[0].key, "--repeats", "1")
     fails = {1}
     record = suite(measured, [0.1], *words)
     assert folders == [f"{LOADS[0].key}-1-0", f"{LOADS[0].key}-1-0-again"]
@@ -197,18 +204,13 @@ def test_a_suite_that_is_told_to_stop_makes_no_run_again(suite: Callable[..., Re
     assert len(runs) == 1
 
 
-def test_no_accelerator_is_faster_than_the_dnn_host_can_receive_for() -> None:
-    ideal = Ideal.bound_by_input_until(0.01, 0.02, 0.018, 0.2, scaling.INPUT_BOUND_HOSTS)
-    assert ideal.step_s == pytest.approx(0.018 / (0.2 * MOST_RECEIVING)) and ideal.step_s > 0.03 / (0.2 * 4.5)
-
-
 def test_the_arguments_of_a_load_are_understood_by_the_launcher_and_by_the_trainer() -> None:
     for load in LOADS:
-        settings, rest = LaunchSettings.parse(load.arguments(0.06, 41))
+        settings, rest = LaunchSettings.parse(load.arguments(41))
         service = ServiceSettings.of(settings.planes)
         assert service.dnn_host_workers == service.data_host_workers == 1
         asked = Settings.parse(rest)
-        assert (asked.step_ms, asked.steps_per_epoch, asked.batch_size) == (60.0, 41, load.batch_size)
+        assert (asked.step_ms, asked.steps_per_epoch, asked.batch_size) == (0.0, 41, load.batch_size)
         if load.form == "own":
             assert asked.model == "emulated" and not settings.train_script
         else:
