@@ -52,6 +52,11 @@ leaves when it crashes belongs to the session that started the worker, too.
 """
 
 
+TURN = "TFHET_TEST_TURN"
+"""Of the tests with a mark of TAKE_TURNS, only those whose turn it is run: `2/3` is the second of three turns."""
+TAKE_TURNS = ("slow", "plain", "matrix")
+
+
 @dataclass(frozen=True)
 class Process:
     """A line of the process table."""
@@ -194,6 +199,14 @@ def repository() -> Path:
     return Path(__file__).resolve().parents[1]
 
 
+def in_turn(names: list[str], turn: str) -> set[str]:
+    """The names whose turn it is, `2/3` being the second of three. Raises pytest.UsageError."""
+    first, _, of = turn.partition("/")
+    if not (first.isdigit() and of.isdigit() and 1 <= int(first) <= int(of)):
+        raise pytest.UsageError(f"{TURN}={turn}: give K/N, like 1/3 for the first of three turns")
+    return set(sorted(names)[int(first) - 1 :: int(of)])
+
+
 def pytest_configure(config: pytest.Config) -> None:
     global _mark
     _mark = os.environ[MARK] = f"{os.environ.get(MARK, '')}{os.getpid()}-{uuid.uuid4().hex[:8]}/"
@@ -271,6 +284,11 @@ def longest_first(items: list[pytest.Item]) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Skips what the machine cannot do, saying so; the header shows it too. Workers begin with the longest."""
+    if turn := os.environ.get(TURN):
+        long = [item.nodeid for item in items if any(item.get_closest_marker(mark) for mark in TAKE_TURNS)]
+        waiting = set(long) - in_turn(long, turn)
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in waiting])
+        items[:] = [item for item in items if item.nodeid not in waiting]
     if hasattr(config, "workerinput"):
         longest_first(items)
     horovod, mpirun = importlib.util.find_spec("horovod") is not None, shutil.which("mpirun") is not None

@@ -16,8 +16,9 @@ def test_the_tensorflow_run_of_aws_is_predicted_within_15_percent_with_its_savin
     assert FOUND["aws_tf_saving"].predicted.value == pytest.approx(46, abs=5)
 
 
-@pytest.mark.parametrize("key", sorted(FOUND))
+@pytest.mark.parametrize("key", sorted(set(FOUND) - {"ray_saving"}))
 def test_what_was_published_lies_in_the_predicted_interval(key):
+    """That of the saving with Ray is so wide that nothing could lie beyond it."""
     assert FOUND[key].is_within, FOUND[key]
 
 

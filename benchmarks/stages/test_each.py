@@ -1,4 +1,4 @@
-"""every counterpart does what its stage does, in shape and dtype."""
+"""Every counterpart gives the shape and the dtype of its stage."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def test_the_slowest_ratio_is_the_least_of_all() -> None:
 @pytest.mark.parametrize("counterpart", COUNTERPARTS, ids=[counterpart.stage for counterpart in COUNTERPARTS])
 def test_a_counterpart_gives_the_shape_and_the_dtype_of_its_stage(counterpart: each.Counterpart) -> None:
     name = counterpart.stage.partition("(")[0]
-    for pair in each.pairs([name]):
-        if pair.counterpart is not counterpart or pair.size != 32:
-            continue
+    pairs = [pair for pair in each.pairs([name]) if pair.counterpart is counterpart and pair.size == 32]
+    assert pairs
+    for pair in pairs:
         spec = ImageSpec(32, 32, 3, pair.dtype, 0.0, 255.0 if pair.dtype == "uint8" else 1.0)
         images = each.images(pair.dtype, 2, 32)
         try:

@@ -14,6 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.conftest import in_turn
+
 HEADER = """
 import os, subprocess, sys, tempfile, time, pytest
 SLEEP = "import time; time.sleep(60)  # {folder}"
@@ -186,3 +188,17 @@ def test_a_worker_that_crashes_fails_the_session_and_what_it_started_is_removed(
     assert re.search(r"worker gw\d crashed: ", ended.output)
     assert "left behind by the session" in ended.output and "(of test_it.py::test_it (call))" in ended.output
     assert ended.living == []
+
+
+@pytest.mark.parametrize("turn", ["", "0/2", "3/2", "1", "a/b"])
+def test_a_turn_that_there_is_not_is_refused(turn: str) -> None:
+    with pytest.raises(pytest.UsageError, match="K/N"):
+        in_turn(["one"], turn)
+
+
+def test_all_turns_together_have_every_test_once_whatever_their_order() -> None:
+    names = [f"test_{number}" for number in range(11)]
+    turns = [in_turn(names[::-1], f"{turn}/4") for turn in range(1, 5)]
+    assert sorted(name for turn in turns for name in turn) == sorted(names)
+    assert {len(turn) for turn in turns} == {2, 3}
+    assert in_turn(names, "2/4") == turns[1]

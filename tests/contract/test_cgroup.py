@@ -328,7 +328,7 @@ def test_limits_are_set_changed_and_lifted(kernel, group):
 def test_what_the_kernel_refuses_is_an_error_of_the_caller(kernel, group):
     if not any("cpuset" in tree.controllers for tree in kernel.trees):
         pytest.skip("the kernel has no CPU sets in this version")
-    with pytest.raises(UsageError, match=f"CPU set of {group.name} cannot be set to .* Invalid argument|Numerical"):
+    with pytest.raises(UsageError, match=f"CPU set of {group.name} cannot be set to .*(Invalid argument|Numerical)"):
         group.limit(Limits(cpu_set=(900,)))
 
 
