@@ -9,12 +9,14 @@ from typing import Any
 from benchmarks.plan.phase import pace
 from benchmarks.plan_runs.case import PlanRunCase
 from tfhet.errors import JobFailed
+from tfhet.plan import Resource
 from tfhet.record import Figure, RunSummary, median, percentile
 
 SETTLING = 0.5
 """Part of a run's measured steps, the first ones, that are not its steady state: buffers fill, or are used up."""
 LEAST_STEPS = 20
 SIGNIFICANT = 5
+CPUS = {one.value for one in (Resource.DNN_CPUS, Resource.DATA_CPUS, Resource.ALL_CPUS)}
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,11 @@ class PlanRunOutcome:
         """Whether the plan's interval holds the step that was measured."""
         return self.predicted_ms["low"] <= self.after.step_ms <= self.predicted_ms["high"]
 
+    @property
+    def is_bound_by_cpus(self) -> bool:
+        """Whether the plan says so: of an accelerator whose step was given, no error can be large."""
+        return self.candidate["binding"] in CPUS
+
     def row(self) -> dict[str, object]:
         """Of the printed table."""
         predicted = self.predicted_ms
@@ -120,13 +127,16 @@ def figures_of(outcomes: Sequence[PlanRunOutcome]) -> dict[str, Figure]:
     figures = {"plan_runs.cases": Figure.single(len(outcomes), unit="cases")}
     if not outcomes:
         return figures
-    errors = [abs(one.error_pct) for one in outcomes]
-    holds = sum(one.holds for one in outcomes)
-    against = "the simulated step"
-    return figures | {
-        "plan_runs.error_median_pct": Figure.of(errors, unit="%", against=against),
-        "plan_runs.error_p95_pct": Figure.single(percentile(errors, 95), unit="%", against=against),
-        "plan_runs.error_most_pct": Figure.single(max(errors), unit="%", against=against),
-        "plan_runs.drift_most_pct": Figure.single(max(one.drift_pct for one in outcomes), unit="%"),
-        "plan_runs.interval_holds_pct": Figure.share(holds, len(outcomes)),
+    figures["plan_runs.drift_most_pct"] = Figure.single(max(one.drift_pct for one in outcomes), unit="%")
+    on_cpus = [one for one in outcomes if one.is_bound_by_cpus]
+    return figures | _errors("plan_runs", outcomes) | (_errors("plan_runs.cpu_bound", on_cpus) if on_cpus else {})
+
+
+def _errors(prefix: str, outcomes: Sequence[PlanRunOutcome]) -> dict[str, Figure]:
+    errors, against = [abs(one.error_pct) for one in outcomes], "the simulated step"
+    return {
+        f"{prefix}.error_median_pct": Figure.of(errors, unit="%", against=against),
+        f"{prefix}.error_p95_pct": Figure.single(percentile(errors, 95), unit="%", against=against),
+        f"{prefix}.error_most_pct": Figure.single(max(errors), unit="%", against=against),
+        f"{prefix}.interval_holds_pct": Figure.share(sum(one.holds for one in outcomes), len(outcomes)),
     }

@@ -208,6 +208,16 @@ def test_a_record_has_the_figures_and_all_raw_steps(tmp_path: Path) -> None:
     assert set(figures_of([])) == {"plan_runs.cases"}
 
 
+def test_cases_that_cpus_bind_have_figures_of_their_own() -> None:
+    bound = outcome(130.0)
+    bound = replace(bound, candidate={**bound.candidate, "binding": "CPUs of all hosts"})
+    found = figures_of([outcome(104.0), bound])
+    assert found["plan_runs.error_median_pct"].value == pytest.approx(10.0)
+    assert found["plan_runs.cpu_bound.error_median_pct"].value == pytest.approx(20.0)
+    assert found["plan_runs.cpu_bound.interval_holds_pct"].value == 0.0
+    assert not [name for name in figures_of([outcome(104.0)]) if "cpu_bound" in name]
+
+
 class Shared(Commands):
     """Runs nothing."""
 
