@@ -47,8 +47,6 @@ class Rival:
     """Whether that includes what the packages ask for."""
     scales: bool = False
     """Whether several senders and receivers can take part, as many as workers and ranks of a load."""
-    huge_pages: bool = False
-    """Whether its processes have pages of 2 MiB, as those of a job."""
 
     def missing(self) -> str | None:
         """Why it cannot be measured; None when it can."""
@@ -60,15 +58,14 @@ class Rival:
         return None
 
     def environment(self) -> Mapping[str, str]:
-        """The environment of its processes."""
-        env = Place.of(self).environment() if self.requires else environment()
-        return in_huge_pages(env) if self.huge_pages else env
+        """The environment of its processes, which have pages of 2 MiB, as those of a job: for all ways alike."""
+        return in_huge_pages(Place.of(self).environment() if self.requires else environment())
 
 
 _HERE = "benchmarks.transport"
 RIVALS = (
     *(
-        Rival(f"{SERVICE}{way}", (), f"{_HERE}.service:receive_{way}", f"{_HERE}.service:send_{way}", huge_pages=True)
+        Rival(f"{SERVICE}{way}", (), f"{_HERE}.service:receive_{way}", f"{_HERE}.service:send_{way}")
         for way in ("open", "encrypted", "shared")
     ),
     Rival(RAW_SOCKET, (), f"{_HERE}.raw_socket:receive", f"{_HERE}.raw_socket:send"),
