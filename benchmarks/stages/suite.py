@@ -164,7 +164,7 @@ SUITE = drawn_bars(
     Suite(
         name="stages",
         does="CPU per image of a chain of stages, against other libraries, and of each stage",
-        measures=(*CHAIN, "benchmarks/stages", "benchmarks/peers", "benchmarks/job_scripts"),
+        measures=(*CHAIN, "benchmarks/stages", "benchmarks/peers", "benchmarks/job_scripts/plain.py"),
         options=_options,
         run=_run,
         notes=_notes,

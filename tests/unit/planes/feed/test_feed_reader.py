@@ -114,8 +114,8 @@ def test_examples_of_a_map_style_dataset_come_once_each_the_same_whoever_makes_t
 
 
 def test_a_lost_server_is_made_up_for_by_the_others_with_the_same_batches(serve, read):
-    servers = serve(3)
-    readers = readers_of(read, servers, FeedSource.of(numbered, {"batches": 40, "more": 0}))
+    servers = serve(3)  # more batches than readers keep ahead, so that some of the lost server's are still to come
+    readers = readers_of(read, servers, FeedSource.of(numbered, {"batches": 200, "more": 0}))
     met = threading.Barrier(2)
 
     def read_on(one):
@@ -127,10 +127,10 @@ def test_a_lost_server_is_made_up_for_by_the_others_with_the_same_batches(serve,
         return got + [at(each) for each in deliveries]
 
     got = side_by_side(readers, read_on)
-    assert [len(each) for each in got] == [60, 60]
-    assert {each for rank in got for each in rank} == {(shard, number) for shard in range(3) for number in range(40)}
+    assert [len(each) for each in got] == [300, 300]
+    assert {each for rank in got for each in rank} == {(shard, number) for shard in range(3) for number in range(200)}
     assert sum(one.again for one in readers) > 0
-    assert side_by_side(readers, lambda one: len(list(one.epoch(1)))) == [60, 60], "also without it"
+    assert side_by_side(readers, lambda one: len(list(one.epoch(1)))) == [300, 300], "also without it"
 
 
 def test_the_users_error_comes_with_its_traceback_and_ends_no_server(serve, read):
