@@ -86,7 +86,7 @@ MARKED = tuple(pytest.param(kind, marks=getattr(pytest.mark, kind)) for kind in 
 STARTED = {"horovod": by_meeting, "torch": by_meeting, "multi_worker": multi_worker}
 
 
-@pytest.fixture(scope="module", params=("solo", *MARKED, "multi_worker"))
+@pytest.fixture(scope="module", params=("solo", *MARKED, pytest.param("multi_worker", marks=pytest.mark.slow)))
 def ranks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[dict[str, Any]]]:
     """What each rank found."""
     if request.param == "solo":

@@ -74,6 +74,7 @@ def test_a_script_is_run_as_python_runs_it_up_to_the_data_that_it_trains_on(caps
     ] == []
 
 
+@pytest.mark.slow
 def test_a_declared_pipeline_is_profiled_stage_by_stage():
     assert profiled(DECLARED, "--json", "profile.json") == 0
     assert Profile.of(Record.read("profile.json")).costs[1].name.startswith("dilate")
@@ -108,6 +109,7 @@ def test_a_script_whose_data_cannot_be_profiled_says_why(text, code, error, caps
     assert re.search(error, capsys.readouterr().err.splitlines()[-1] if code else "", re.S)
 
 
+@pytest.mark.slow
 def test_a_script_that_is_late_is_ended_with_its_children(capsys):
     text = "import subprocess, time\nchild = subprocess.Popen(['sleep', '1234.5'])\ntime.sleep(600)"
     assert profiled(text, "--deadline_s", "8") == 1

@@ -127,6 +127,7 @@ def test_with_plug_ins_there_is_no_lean_engine(built, monkeypatch):
     assert lean_engine(dict(os.environ)) is None
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_a_process_that_finds_nothing_built_serves_with_all_of_tensorflow(start, tmp_path):
     (port,) = free_ports(1)
@@ -138,6 +139,7 @@ def test_a_process_that_finds_nothing_built_serves_with_all_of_tensorflow(start,
     assert dispatcher.imports_tensorflow()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_without_the_wire_there_is_no_service_and_the_log_says_what_to_install(start, tmp_path):
     env = {"XDG_CACHE_HOME": str(tmp_path), "CXX": str(tmp_path / "none"), "HOME": str(tmp_path)}
@@ -146,6 +148,7 @@ def test_without_the_wire_there_is_no_service_and_the_log_says_what_to_install(s
     assert "install a C++ compiler (Debian: g++), or train with --data_plane local" in dispatcher.said()[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_a_process_whose_names_are_not_tensorflows_any_more_begins_anew_with_all_of_it(start, tmp_path, built):
     # As if this TensorFlow had no such module where the lean engine looks.
