@@ -6,9 +6,11 @@ Only the same picture in the same dtype is compared, so chains that resize photo
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from unittest import mock
 
 from benchmarks.job_scripts import plain
 from benchmarks.peers.job import ANTIALIAS, LINEAR
@@ -24,6 +26,7 @@ from tfhet.bench.chain import (
     rate,
     work_of,
 )
+from tfhet.native import SWITCH
 from tfhet.record import Figure
 
 if TYPE_CHECKING:
@@ -34,6 +37,9 @@ if TYPE_CHECKING:
 
 IN_MEMORY = f"{TFHET} in memory"
 """Name of the case of a chain of small images that lie decoded in memory, as peers get them."""
+UNFUSED = f"{IN_MEMORY}, each stage for itself"
+STOCK = f"{UNFUSED}, in stock TensorFlow"
+"""Names of the same without fused stages, and without compiled operations too: where the example's time goes."""
 PLAIN = "example"
 """Name of the case of the chain as plain TensorFlow writes it, as AWS's example does."""
 WAYS = (LINEAR, ANTIALIAS)
@@ -98,20 +104,20 @@ def whole_cases(course: Course) -> list[Case]:
     passes, shapes = PASSES if course.small else PHOTO_PASSES, forms(course.pipeline)
     cases = [pipeline_case(course, form.case, shaped(course.pipeline, form), passes) for form in shapes]
     if course.small:
-        cases.append(in_memory_case(course))
+        cases += [in_memory_case(course, name) for name in (IN_MEMORY, UNFUSED, STOCK)]
     if plain.knows(course.pipeline.stages):
         written = shaped(course.pipeline, plain_form(shapes))
         cases.insert(0, dataset_case(course, PLAIN, 1, lambda: _plain(written), lambda element: element[0]))
     return cases
 
 
-def in_memory_case(course: Course) -> Case:
-    """The chain on images that lie decoded in memory, batch by batch."""
+def in_memory_case(course: Course, name: str) -> Case:
+    """The chain on images that lie decoded in memory, batch by batch, in the way that is called so."""
     import tensorflow as tf
 
     from tfhet.placement import one_epoch, steps
 
-    pipeline, threads = course.pipeline, course.threads or course.cores
+    pipeline, threads = dataclasses.replace(course.pipeline, fuse=name == IN_MEMORY), course.threads or course.cores
     read = list(one_epoch(pipeline.with_stages(())))
     images, ids = (tf.concat([element[name] for element in read], 0) for name in ("image", "id"))
     works = [work_of(pipeline, step) for step in steps(pipeline)]
@@ -126,9 +132,10 @@ def in_memory_case(course: Course) -> Case:
     def build() -> tf.data.Dataset:
         parts = tf.data.Dataset.range(0, course.examples, size).repeat(PASSES)
         unconverted = tf.autograph.experimental.do_not_convert(batch)
-        return parts.map(unconverted, num_parallel_calls=threads).prefetch(2)
+        with mock.patch.dict(os.environ, {SWITCH: "off"} if name == STOCK else {}):
+            return parts.map(unconverted, num_parallel_calls=threads).prefetch(2)
 
-    return dataset_case(course, IN_MEMORY, PASSES, build, lambda made: made)
+    return dataset_case(course, name, PASSES, build, lambda made: made)
 
 
 def _plain(pipeline: Pipeline) -> tf.data.Dataset:
@@ -143,6 +150,11 @@ def figures_of(
     prefix, figures = f"stages.{course.name}", dict[str, Figure]()
     if PLAIN in taken:
         figures[f"{prefix}.vs_example"] = taken[plain_form(shapes).case].cheaper_than(taken[PLAIN], plain.AGAINST)
+    if {PLAIN, STOCK} <= set(taken):
+        whole = taken[IN_MEMORY]
+        figures[f"{prefix}.by_batching"] = taken[STOCK].cheaper_than(taken[PLAIN], plain.AGAINST)
+        figures[f"{prefix}.by_compiling"] = taken[UNFUSED].cheaper_than(taken[STOCK], "stages in stock TensorFlow")
+        figures[f"{prefix}.by_fusing"] = whole.cheaper_than(taken[UNFUSED], "compiled stages, each for itself")
     if IN_MEMORY in taken:
         figures[f"{prefix}.in_memory_us_per_image"] = taken[IN_MEMORY].figure()
     for form in shapes:

@@ -54,6 +54,7 @@ def entry(name: str, chain: str, way: str, dtype: str) -> peer_cases.Entry:
 
 def test_the_figures_of_a_small_chain_carry_the_names_that_were_agreed() -> None:
     names = {"example": 40.0, "tfhet": 1.0, "tfhet in memory": 0.75, "decode": 0.5, "dilate alone": 0.1}
+    names |= {shapes.UNFUSED: 1.5, shapes.STOCK: 6.0}
     names |= {"opencv as-written": 3.0, "opencv composed": 1.5}
     entries = [entry("opencv", "aws-cifar", way, "float32") for way in (AS_WRITTEN, COMPOSED)]
     measured = {name: taken(name, cpu_s) for name, cpu_s in names.items()}
@@ -61,6 +62,9 @@ def test_the_figures_of_a_small_chain_carry_the_names_that_were_agreed() -> None
     prefix = "stages.aws-cifar."
     assert {name.removeprefix(prefix) for name in found} == {
         "vs_example",
+        "by_batching",
+        "by_compiling",
+        "by_fusing",
         "vs_opencv",
         "vs_best_peer",
         "us_per_image",
@@ -78,6 +82,9 @@ def test_the_figures_of_a_small_chain_carry_the_names_that_were_agreed() -> None
     }
     assert found[f"{prefix}vs_example"].value == pytest.approx(40.0)
     assert found[f"{prefix}vs_example"].against == "the example as written"
+    # Together they are the ratio of the example to the chain in memory.
+    parts = [found[f"{prefix}by_{what}"].value for what in ("batching", "compiling", "fusing")]
+    assert parts == pytest.approx([40 / 6, 6 / 1.5, 1.5 / 0.75])
     assert found[f"{prefix}vs_opencv"].value == pytest.approx(2.0)  # peers get images in memory, too
     assert found[f"{prefix}vs_opencv"].against == "OpenCV, composed"
     assert found[f"{prefix}examples_per_s_core"].value == pytest.approx(0.5)
