@@ -95,7 +95,7 @@ def test_model_fit_on_endless_data_goes_on_when_one_of_two_data_hosts_dies(simul
 
 def test_a_script_whose_data_host_froze_ends_with_its_own_code_and_not_by_the_watch(simulated, script):
     arguments = ["--train_script", script("leaves"), "--linger", 8, "--stall_timeout_s", 30, *QUICK]
-    run = simulated(*arguments, data=2, ranks=1, channels={}, faults=["hang:host@data-2:after=1"])
+    run = simulated(*arguments, data=2, ranks=1, channels={}, faults=["hang:host@data-2:after=3"])
     _, second = names(run)
     assert list(run.summary.lost_hosts) == [second]
     assert living(run, second) == {7}, run.summary.cause
