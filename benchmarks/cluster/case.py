@@ -96,7 +96,7 @@ class ClusterCase:
 
     def command(self, variant: Variant, step_s: float, steps: int) -> list[str]:
         """The launcher and its arguments, for so many steps of an accelerator that takes `step_s` each."""
-        words = ["tfhet_launcher.py", *self.load(variant).arguments(step_s, steps)]
+        words = ["tfhet_launcher.py", *self.load(variant).arguments(steps, step_s)]
         words += ["--compression", variant.compression]
         if variant.in_memory:
             words += ["--train_script", "scaling_train.py", "--in_memory", variant.form]

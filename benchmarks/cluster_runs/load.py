@@ -34,11 +34,11 @@ class ScalingLoad:
     def words(self) -> str:
         return f"{self.chain}, {'as the example writes it' if self.form == 'example' else 'tfhet'}"
 
-    def arguments(self, steps: int) -> list[str]:
-        """Of the launcher, for so many steps of an accelerator that takes no time."""
+    def arguments(self, steps: int, step_s: float = 0.0) -> list[str]:
+        """Of the launcher, for so many steps of an accelerator that takes `step_s` each."""
         words = [
             *("--batch_size", str(self.batch_size), "--steps_per_epoch", str(steps), "--epochs", "1"),
-            *("--step_ms", "0", "--log_every", str(LINE_STEPS), "--chain", self.chain),
+            *("--step_ms", f"{1e3 * step_s:.4f}", "--log_every", str(LINE_STEPS), "--chain", self.chain),
             *["--data_host_workers", "1", "--dnn_host_workers", "1"],
         ]
         if self.form == "example":
