@@ -22,7 +22,7 @@ OUT_OF_TIME = "the job ran longer than"
 _KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 _ABORTED = 128 + signal.SIGABRT
 """The end of a rank that comes back and finds the others gone: Gloo aborts it."""
-ACCOUNT = ("before", "once", "repeated", "missing", "bad")
+ACCOUNT = ("before", "once", "repeated", "missing", "bad", "left")
 """What every example of an epoch is one of."""
 
 
@@ -73,7 +73,7 @@ class ChaosOutcome:
     verdict: Verdict | None = None
     """The judge's, of a job that went on, or was taken up."""
     conditions: Mapping[str, Any] = field(default_factory=dict)
-    """Under which it ran: `hosts`, `busy`."""
+    """Under which it ran: `hosts`, `busy`, `plane`, `reader`."""
 
     @cached_property
     def _silent(self) -> dict[str, bool]:
@@ -172,7 +172,7 @@ class ChaosOutcome:
             return 0
         expected = [int(epoch.get("expected") or 0) for epoch in self.epochs]
         said = [sum(int(epoch.get(name) or 0) for name in ACCOUNT) for epoch in self.epochs]
-        lacking = (EPOCHS - len(expected)) * max([1, *expected])
+        lacking = max(0, EPOCHS - len(expected)) * max([1, *expected])
         return lacking + sum(abs(a - b) for a, b in zip(expected, said, strict=True))
 
     def sum(self, name: str) -> int:
