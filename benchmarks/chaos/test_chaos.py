@@ -131,6 +131,20 @@ def test_what_does_not_is_said(seen: ChaosOutcome, words: str):
         raise AssertionError("\n".join(seen.breaches))
 
 
+def test_a_script_of_its_own_may_lack_what_a_lost_server_held_if_the_account_says_so():
+    def breaches(fault: str, told: int, found: Verdict) -> list[str]:
+        epochs = [{**WELL, "once": 80 - told, "missing": told}, {**WELL, "once": 77, "left": 3}]
+        own = dataclasses.replace(AIM, built_in=False)
+        return dataclasses.replace(outcome((fault, 92.0), epochs=epochs, verdict=found), aim=own).breaches
+
+    lacks = Verdict(("5 examples missing in 2 epochs",), missing=5)
+    assert breaches("kill:worker@data-1", 5, lacks) == []
+    assert breaches("kill:worker@data-1", 4, lacks) == ["the audit counts 4 examples missing, the judge 5"]
+    assert breaches("stall:dnn-2", 5, lacks) == ["by the judge: 5 examples missing in 2 epochs"]
+    twice = Verdict(("5 examples repeated in 2 epochs",), repeated=5)
+    assert "by the judge: 5 examples repeated in 2 epochs" in breaches("kill:worker@data-1", 0, twice)
+
+
 def resumed(*epochs: dict, code: int = 0) -> RunSummary:
     return RunSummary(exit_code=code, cause="it died" if code else None, epochs=epochs)
 
