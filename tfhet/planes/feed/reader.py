@@ -28,8 +28,9 @@ from tfhet.planes.feed.length import length
 from tfhet.planes.feed.memory import Pool
 from tfhet.planes.feed.message import SILENT_S, wanted
 from tfhet.planes.feed.received import Received, SourceError
-from tfhet.planes.feed.share import Key, Share
+from tfhet.planes.feed.share import Share
 from tfhet.planes.feed.source import FeedSource
+from tfhet.planes.feed.taken import Key
 from tfhet.planes.feed.work import MAKE_LIMIT_S, Watch
 
 AHEAD = 2
@@ -147,10 +148,10 @@ class FeedReader:
     # In the thread of the script
 
     def _begin(self, epoch: int, taken: Iterable[Key]) -> _Pass:
-        count, is_map, own = len(self._servers), bool(self._source.batch_size), (self._rank, self._size)
+        count, is_map = len(self._servers), bool(self._source.batch_size)
         with self._changed:
             if epoch not in self._passes:
-                share = Share(epoch, self._seed, *own, count, is_map, self._is_equal, set(taken))
+                share = Share(epoch, self._seed, self._rank, self._size, count, is_map, self._is_equal, taken)
                 self._passes[epoch] = _Pass(share, [0] * count)
                 for server in self._lost:
                     share.lost(server)
@@ -182,9 +183,7 @@ class FeedReader:
 
     def _ask(self, only: int | None = None) -> None:
         """Asks one server, or every one, for as much as it may have in work."""
-        for server, end in list(self._ends.items()) if only is None else [(only, self._ends.get(only))]:
-            if end is None:
-                continue
+        for server, end in [each for each in list(self._ends.items()) if only in (None, each[0])]:
             try:
                 with self._sending[server]:  # the first wish names the source
                     for want in self._wants(server, end):
