@@ -40,7 +40,8 @@ from tfhet.launch.settings import LaunchSettings
 from tfhet.record import Figure, Record, RunFolder, RunSummary
 from tfhet.simulate import ClusterFile, Fault
 
-READER_WITNESS = "benchmarks/job_scripts/reader_witness.py"
+FEED_WITNESS = "benchmarks/job_scripts/feed_witness.py"
+PIPELINE_WITNESS = "benchmarks/chaos/pipeline_witness.py"
 LENGTH_S = 5.0
 """Faults come within so long: about as long as a job trains."""
 MAX_RUN_S = 100.0
@@ -57,10 +58,10 @@ def arguments(ranks: int, plane: str, reader: bool = False) -> list[str]:
     batch, words = GLOBAL_BATCH // ranks, f"--lease_s {LEASE_S:g} --ready_timeout_s {READY_S:g} --step_ms 50"
     if plane == "feed":
         words += f" --data_plane feed --data_host_processes 2 --batch_size {batch} --epochs {EPOCHS}"
-        words += f" --train_script {READER_WITNESS} --reads function"
+        words += f" --train_script {FEED_WITNESS}"
     elif reader:
         words += f" --data_plane tf_service --batch_size {2 * batch} --epochs {PASSES}"
-        words += f" --train_script {READER_WITNESS} --reads pipeline"
+        words += f" --train_script {PIPELINE_WITNESS}"
     else:
         words += f" --model emulated --batch_size {batch} --epochs {EPOCHS} --shuffle 0 --chain none --validation none"
         words += f" --export false --log_every 5 --train_script {WITNESS}"

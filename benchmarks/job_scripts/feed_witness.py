@@ -1,7 +1,6 @@
-"""A script that reads the digits by `tfhet.batches`, with a witness: what each rank was given, for `benchmarks.judge`.
+"""A script that reads the digits from a feed, with a witness: what each rank trained on, for `benchmarks.judge`.
 
-The logs are those of `witness_train.py`. `--reads function`: from a feed, whose data hosts read the TFRecord files, and
-the ranks load no TensorFlow; `--reads pipeline`: a declared pipeline, from tf.data service.
+The logs are those of `witness_train.py`. The data hosts read the TFRecord files; the ranks load no TensorFlow.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -45,16 +43,8 @@ def make_digits(shard: Any, channel: str) -> Digits:
     return Digits(channel)
 
 
-def loader(reads: str, channel: str, batch_size: int) -> Iterable[Any]:
-    """Batches of pixels and labels, a pass each time."""
-    if reads == "function":
-        return tfhet.batches(make_digits, arguments={"channel": channel}, batch_size=batch_size, shuffle=True)
-    return tfhet.batches(tfhet.Pipeline(tfhet.TFRecordSource.from_directory(channel), batch_size=batch_size))
-
-
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--reads", choices=("function", "pipeline"), required=True)
     parser.add_argument("--batch_size", type=int, required=True)
     parser.add_argument("--epochs", type=int, required=True)
     parser.add_argument("--step_ms", type=float, required=True)
@@ -63,9 +53,10 @@ def main() -> None:
     folder = Path(env.get("TFHET_WITNESS") or Path(env["SM_OUTPUT_DATA_DIR"]) / "witness")
     folder.mkdir(parents=True, exist_ok=True)
     log = os.open(folder / f"{job.rank}.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    batches = loader(args.reads, env["SM_CHANNEL_TRAINING"], args.batch_size)
+    channel = {"channel": env["SM_CHANNEL_TRAINING"]}
+    loader = tfhet.batches(make_digits, arguments=channel, batch_size=args.batch_size, shuffle=True)
     for epoch in range(args.epochs):
-        for images, labels in batches:
+        for images, labels in loader:
             pairs = zip(images, labels, strict=True)
             content = [hashlib.sha256(one.tobytes() + label.tobytes()).hexdigest()[:16] for one, label in pairs]
             time.sleep(1e-3 * args.step_ms)
