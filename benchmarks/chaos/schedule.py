@@ -42,20 +42,18 @@ WEIGHTS = {
     ("stranger", ""): 4,
 }
 """Relative frequency of a fault, by kind and process."""
-OF_PLANES = {
-    "tf_service": WEIGHTS,
-    "feed": {
-        ("kill", "feed"): 10,
-        ("hang", "feed"): 7,
-        **{
-            what: weight
-            for what, weight in WEIGHTS.items()
-            if what[1] not in ("worker", "dispatcher")
-            and what[0] not in ("half-checkpoint", "second-job", "same-base", "clock")
-        },
-    },
+OF_SCRIPTS = {
+    what: weight
+    for what, weight in WEIGHTS.items()
+    if what[0] not in ("half-checkpoint", "second-job", "same-base", "clock")
 }
-"""The same by the data plane of the job. The feed's script has no checkpoint, and ends as it is when it is stopped."""
+"""The same for jobs with a script of their own, which has no checkpoint, and ends as it is when it is stopped."""
+OF_FEEDS = {
+    ("kill", "feed"): 10,
+    ("hang", "feed"): 7,
+    **{what: weight for what, weight in OF_SCRIPTS.items() if what[1] not in ("worker", "dispatcher")},
+}
+"""The same for jobs with a feed."""
 SERVERS = ("worker", "dispatcher", "feed")
 """Kinds of processes that serve."""
 NETWORK_WEIGHTS = {("partition", "group"): 4, ("loss", ""): 3, ("delay", ""): 3, ("rate", ""): 3}
@@ -146,7 +144,8 @@ class Aim:
 def schedule(seed: int, aim: Aim, length_s: float) -> tuple[Fault, ...]:
     """One to three faults, each within `length_s` of its moment. The same for the same arguments."""
     draw = random.Random(f"chaos/{seed}")
-    weights = OF_PLANES[aim.plane] | (NETWORK_WEIGHTS if aim.data_group else {})
+    weights = OF_FEEDS if aim.plane == "feed" else WEIGHTS if aim.built_in else OF_SCRIPTS
+    weights = weights | (NETWORK_WEIGHTS if aim.data_group else {})
     if aim.data_group:  # in a container, the witness writes to the disk that would be full
         weights = {what: weight for what, weight in weights.items() if what[0] not in DISK}
     possible = {

@@ -30,7 +30,8 @@ from benchmarks.cluster_runs.leftovers import Before, taken_away
 from benchmarks.cluster_runs.observed_job import ObservedJob, new_place
 from benchmarks.cluster_runs.second_jobs import not_refused
 from benchmarks.faults.case import EPOCHS, LEASE_S, READY_S, WITNESS
-from benchmarks.judge.runs_of_a_job import verdict
+from benchmarks.judge.judge import Verdict
+from benchmarks.judge.runs_of_a_job import verdict, verdict_together
 from tfhet.bench.harness import report
 from tfhet.bench.suite import JOB, Suite
 from tfhet.errors import UsageError
@@ -40,27 +41,31 @@ from tfhet.record import Figure, Record, RunFolder, RunSummary
 from tfhet.simulate import ClusterFile, Fault
 
 FEED_WITNESS = "benchmarks/job_scripts/feed_witness.py"
+PIPELINE_WITNESS = "benchmarks/chaos/pipeline_witness.py"
 LENGTH_S = 5.0
 """Faults come within so long: about as long as a job trains."""
 MAX_RUN_S = 100.0
 GLOBAL_BATCH = 32
+PASSES = 2 * EPOCHS
+"""Of a script that reads a declared pipeline, in batches twice as large: an epoch is known to be over once the next but
+one has begun."""
 NONE_WHOLE = re.compile(r"none of the \d+ checkpoints in \S+ is whole")
 """What a job says that has lost its only checkpoint."""
 
 
-def arguments(ranks: int, plane: str) -> list[str]:
+def arguments(ranks: int, plane: str, reader: bool = False) -> list[str]:
     """The job: about 5 s of training, where nothing disturbs it."""
+    batch, words = GLOBAL_BATCH // ranks, f"--lease_s {LEASE_S:g} --ready_timeout_s {READY_S:g} --step_ms 50"
     if plane == "feed":
-        return [
-            *f"--data_plane feed --data_host_processes 2 --batch_size {GLOBAL_BATCH // ranks} --step_ms 50".split(),
-            *f"--epochs {EPOCHS} --lease_s {LEASE_S:g} --ready_timeout_s {READY_S:g}".split(),
-            *f"--train_script {FEED_WITNESS}".split(),
-        ]
-    return [
-        *f"--model emulated --step_ms 50 --batch_size {GLOBAL_BATCH // ranks} --epochs {EPOCHS} --shuffle 0".split(),
-        *f"--chain none --validation none --export false --lease_s {LEASE_S:g}".split(),
-        *f"--ready_timeout_s {READY_S:g} --log_every 5 --train_script {WITNESS}".split(),
-    ]
+        words += f" --data_plane feed --data_host_processes 2 --batch_size {batch} --epochs {EPOCHS}"
+        words += f" --train_script {FEED_WITNESS}"
+    elif reader:
+        words += f" --data_plane tf_service --batch_size {2 * batch} --epochs {PASSES}"
+        words += f" --train_script {PIPELINE_WITNESS}"
+    else:
+        words += f" --model emulated --batch_size {batch} --epochs {EPOCHS} --shuffle 0 --chain none --validation none"
+        words += f" --export false --log_every 5 --train_script {WITNESS}"
+    return words.split()
 
 
 @dataclass(frozen=True)
@@ -75,6 +80,13 @@ class Planned:
     """Whether another process keeps the CPUs busy."""
     plane: str = "tf_service"
     """Data plane of the job."""
+    reader: bool = False
+    """Whether tf.data service is read by `tfhet.batches` in a script that is no TensorFlow training."""
+
+    @property
+    def condition(self) -> tuple[Any, ...]:
+        """What tells a schedule from the others of a record."""
+        return self.name, self.hosts, self.busy, self.plane, self.reader
 
     @property
     def cluster(self) -> ClusterFile:
@@ -94,10 +106,12 @@ class Planned:
     def run(self, launcher: Path, place: Path) -> ChaosOutcome:
         """Runs it in `place`, which must be new."""
         cluster, networks = self.cluster, self.hosts == "namespace"
-        command = [str(launcher), *arguments(Aim.of(cluster, LaunchSettings()).ranks, self.plane)]
+        ranks = Aim.of(cluster, LaunchSettings()).ranks
+        command = [str(launcher), *arguments(ranks, self.plane, self.reader)]
         settings, _ = LaunchSettings.parse([*cluster.arguments(), *command[1:]])
         # The script with the witness is the built-in one; that of the feed can do without a data host, too.
-        aim = replace(Aim.of(cluster, settings, networks=networks), built_in=True, plane=self.plane, data_workers=1)
+        aim = Aim.of(cluster, settings, networks=networks)
+        aim = replace(aim, built_in=not self.reader, plane=self.plane, data_workers=1)
         how: dict[str, Any] = {"hosts": self.hosts, "start": "alone" if networks else "ranks", "max_run_s": MAX_RUN_S}
         faults, before = self.faults(aim), Before.now()
         job = ObservedJob(cluster, command, place, faults=faults, **how)
@@ -105,8 +119,8 @@ class Planned:
         gone = set().union(*(taken_away(strike.fault, job) for strike in outcome.strikes))
         outcome = replace(outcome, left=before.left_by(job, gone))
         if outcome.kind == GOES_ON:
-            return replace(outcome, verdict=verdict([job.folder.path], EPOCHS))
-        if outcome.kind != STOP or self.plane == "feed":
+            return replace(outcome, verdict=self._verdict(job.folder.path, outcome.epochs))
+        if outcome.kind != STOP or self.plane == "feed" or self.reader:
             return outcome
         (place / "resumed").mkdir()
         (place / "resumed" / "checkpoints").symlink_to(job.checkpoints)
@@ -116,6 +130,12 @@ class Planned:
             return replace(outcome, left=left)  # it had only one, and says so: nothing is repeated in silence
         judged = verdict([job.folder.path, again.folder.path], EPOCHS)
         return replace(outcome, resumed=summary, verdict=judged, left=left)
+
+    def _verdict(self, run: Path, epochs: Sequence[Mapping[str, Any]]) -> Verdict:
+        """The judge's. epochs: those that the job's own account has."""
+        if not self.reader:
+            return verdict([run], EPOCHS)
+        return verdict_together(run, len(epochs), sum(int(epoch.get("left") or 0) for epoch in epochs))
 
 
 def _outcome(
@@ -136,7 +156,7 @@ def _outcome(
         hosts={place: job.named(place)[0].name for place in aim.hosts},
         odd=tuple(not_refused(events)),
         has_begun=any(e["event"] == "training.started" for e in events),
-        conditions={"hosts": planned.hosts, "busy": planned.busy, "plane": planned.plane},
+        conditions={"hosts": planned.hosts, "busy": planned.busy, "plane": planned.plane, "reader": planned.reader},
     )
 
 
@@ -153,6 +173,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
     )
     add("--busy", action="store_true", help="another process keeps all CPUs busy meanwhile")
     add("--plane", choices=("tf_service", "feed"), default="tf_service", help="of the jobs; default %(default)s")
+    add("--reader", action="store_true", help="tf.data service is read by a script that is no TensorFlow training")
     add("--more", action="store_true", help="run what the record of --json lacks or saw broken, and add it")
     add("--launcher", type=Path, default=Path("scripts/launcher.py"), help="default %(default)s")
     add("--folder", type=Path, metavar="DIR", help="keep the runs that broke a promise here")
@@ -163,9 +184,11 @@ def _planned(options: argparse.Namespace) -> list[Planned]:
     if seeds < 0 or not (seeds or options.regressions):
         raise UsageError(f"--seeds {seeds}: give at least 1")
     names = [*(REGRESSIONS if options.regressions else ()), *range(options.first, options.first + seeds)]
-    if options.regressions and options.plane != "tf_service":
-        raise UsageError("--regressions are of jobs with tf_service")
-    return [Planned(name, options.hosts, options.busy, options.plane) for name in names]
+    if options.regressions and (options.plane != "tf_service" or options.reader):
+        raise UsageError("--regressions are of the built-in trainer with tf_service")
+    if options.reader and options.plane != "tf_service":
+        raise UsageError(f"--reader is for tf_service; jobs with {options.plane} have no other script")
+    return [Planned(name, options.hosts, options.busy, options.plane, options.reader) for name in names]
 
 
 def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]) -> Record:
@@ -176,11 +199,15 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
     planned, record = _planned(options), Record.of("chaos", {}, details={"schedules": [], "commands": []})
     if options.more and options.json.exists():
         record = Record.read(options.json)
-    again = {(each.name, each.hosts, each.busy, each.plane) for each in planned}
+    again = {each.condition for each in planned}
+    if {_condition(job)[3:] for job in record.details["schedules"]} - {each.condition[3:] for each in planned}:
+        raise UsageError(
+            f"{options.json} holds schedules of jobs that read otherwise: give these a record of their own"
+        )
     schedules = [job for job in record.details["schedules"] if not (job["breaches"] and _condition(job) in again)]
     commands = [*record.details["commands"], list(command)]
     done = set(map(_condition, schedules))
-    left = [each for each in planned if (each.name, each.hosts, each.busy, each.plane) not in done]
+    left = [each for each in planned if each.condition not in done]
     with new_place("chaos") as place, busy_cpus() if options.busy else contextlib.nullcontext():
         for index, each in enumerate(left):
             outcome = each.run(options.launcher, place / str(each.name))
@@ -197,7 +224,7 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
 
 def _condition(job: Mapping[str, Any]) -> tuple[Any, ...]:
     """Which schedule of a record it is, and under what it ran."""
-    return job["seed"], job["hosts"], job["busy"], job.get("plane", "tf_service")
+    return job["seed"], job["hosts"], job["busy"], job.get("plane", "tf_service"), job.get("reader", False)
 
 
 def _record(schedules: Sequence[Mapping[str, Any]], commands: Sequence[Any], command: Sequence[str]) -> Record:

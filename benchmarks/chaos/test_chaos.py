@@ -131,6 +131,20 @@ def test_what_does_not_is_said(seen: ChaosOutcome, words: str):
         raise AssertionError("\n".join(seen.breaches))
 
 
+def test_a_script_of_its_own_may_lack_what_a_lost_server_held_if_the_account_says_so():
+    def breaches(fault: str, told: int, found: Verdict) -> list[str]:
+        epochs = [{**WELL, "once": 80 - told, "missing": told}, {**WELL, "once": 77, "left": 3}]
+        own = dataclasses.replace(AIM, built_in=False)
+        return dataclasses.replace(outcome((fault, 92.0), epochs=epochs, verdict=found), aim=own).breaches
+
+    lacks = Verdict(("5 examples missing in 2 epochs",), missing=5)
+    assert breaches("kill:worker@data-1", 5, lacks) == []
+    assert breaches("kill:worker@data-1", 4, lacks) == ["the audit counts 4 examples missing, the judge 5"]
+    assert breaches("stall:dnn-2", 5, lacks) == ["by the judge: 5 examples missing in 2 epochs"]
+    twice = Verdict(("5 examples repeated in 2 epochs",), repeated=5)
+    assert "by the judge: 5 examples repeated in 2 epochs" in breaches("kill:worker@data-1", 0, twice)
+
+
 def resumed(*epochs: dict, code: int = 0) -> RunSummary:
     return RunSummary(exit_code=code, cause="it died" if code else None, epochs=epochs)
 
@@ -191,7 +205,7 @@ def options(tmp_path: Path, **given) -> argparse.Namespace:
     launcher = tmp_path / "launcher.py"
     launcher.touch()
     usual = {"seeds": 2, "first": 5, "regressions": False, "hosts": "process", "busy": False, "more": False}
-    usual["plane"] = "tf_service"
+    usual |= {"plane": "tf_service", "reader": False}
     return argparse.Namespace(**{**usual, "launcher": launcher, "folder": None, "json": None, **given})
 
 
@@ -205,7 +219,7 @@ def ran(tmp_path: Path, monkeypatch) -> list[chaos.Planned]:
         place.mkdir(parents=True)
         (place / "log").write_text(str(self.name))
         (place / "channel").symlink_to(tmp_path)
-        conditions = {"hosts": self.hosts, "busy": self.busy}
+        conditions = {"hosts": self.hosts, "busy": self.busy, "plane": self.plane, "reader": self.reader}
         seen = outcome(left=("process 7",) if self.name == 6 else (), conditions=conditions)
         return dataclasses.replace(seen, seed=self.name)
 
@@ -263,7 +277,19 @@ def test_what_was_done_is_in_the_record_though_the_rest_is_broken_off_and_is_not
     assert (record.figures["chaos.schedules"].value, record.figures["chaos.broken"].value) == (5, 1)
 
 
-@pytest.mark.parametrize("given", [{"seeds": 0}, {"launcher": Path("none.py")}, {"more": True}])
+def test_each_way_of_reading_has_a_record_of_its_own(tmp_path: Path, ran):
+    file = tmp_path / "chaos.json"
+    chaos.SUITE.run(options(tmp_path, seeds=1, json=file, reader=True), lambda event: None, ())
+    for other in ({}, {"plane": "feed"}):
+        with pytest.raises(UsageError, match="a record of their own"):
+            chaos.SUITE.run(options(tmp_path, json=file, more=True, **other), lambda event: None, ())
+    chaos.SUITE.run(options(tmp_path, json=file, more=True, reader=True), lambda event: None, ())
+    assert [(each.name, each.reader) for each in ran] == [(5, True), (6, True)]
+
+
+@pytest.mark.parametrize(
+    "given", [{"seeds": 0}, {"launcher": Path("none.py")}, {"more": True}, {"plane": "feed", "reader": True}]
+)
 def test_wrong_use_is_refused(tmp_path: Path, given):
     with pytest.raises(UsageError):
         chaos.SUITE.run(options(tmp_path, **given), lambda event: None, ())

@@ -93,3 +93,10 @@ def test_a_job_with_a_feed_gets_faults_of_its_own_processes():
     assert {("kill", "feed"), ("hang", "feed"), ("kill", "host")} <= drawn
     assert not {process for _, process in drawn} & {"worker", "dispatcher"}
     assert "half-checkpoint" not in {kind for kind, _ in drawn}
+
+
+def test_a_script_that_reads_tf_data_service_gets_the_faults_of_its_servers_and_none_of_checkpoints():
+    aim = Aim(data_hosts=2, dnn_hosts=2, ranks=2, built_in=False)
+    drawn = {(fault.kind, fault.process) for seed in range(300) for fault in schedule(seed, aim, 5.0)}
+    assert {("kill", "worker"), ("hang", "dispatcher"), ("kill", "host")} <= drawn
+    assert not {kind for kind, _ in drawn} & {"half-checkpoint", "second-job", "same-base", "clock"}

@@ -82,6 +82,21 @@ def judge(runs: Sequence[Run], expected: Counter[str], epochs: int) -> Verdict:
     return Verdict(tuple(found), *totals)
 
 
+def judge_together(run: Run, expected: Counter[str], epochs: int, left: int) -> Verdict:
+    """Judges a script that reads one epoch after the other without an end between them, of which a step does not say
+    which epoch its examples belong to: all epochs as one.
+
+    epochs: number of epochs that were begun. left: examples of these that the script had not asked for when it ended.
+    """
+    seen = sum((content for _, content in run.steps), Counter[str]())
+    wanted = Counter({one: epochs * count for one, count in expected.items()})
+    foreign = sum(count for one, count in seen.items() if one not in expected)
+    counts = ((wanted - seen).total() - left, (seen - wanted).total() - foreign, foreign)
+    what = ("missing", "repeated", "not of the source")
+    found = [f"{n} examples {name} in {epochs} epochs" for n, name in zip(counts, what, strict=True) if n]
+    return Verdict(tuple(found), *counts)
+
+
 def content_of(
     channel: Path, image: str = "image", label: str = "label", left_out: Collection[tuple[int, int]] = ()
 ) -> Counter[str]:

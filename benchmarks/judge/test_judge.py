@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.job_scripts.witness_train import Witness, digests
-from benchmarks.judge.judge import Run, content_of, judge, main
+from benchmarks.judge.judge import Run, Verdict, content_of, judge, judge_together, main
 from tfhet.source import Raw, Scalar, write_tfrecords
 
 SOURCE = Counter("aabcd")  # an example may be there twice
@@ -42,6 +42,21 @@ def run(*steps: tuple[int, str], first: int = 0) -> Run:
 )
 def test_what_was_not_kept_is_found(runs, found):
     assert judge(runs, SOURCE, epochs=2).words == tuple(found)
+
+
+@pytest.mark.parametrize(
+    ("steps", "left", "verdict"),
+    [
+        (("abc", "daabc", "da"), 0, Verdict()),
+        (("abcda", "ab"), 3, Verdict()),
+        (("abcda", "abx"), 3, Verdict(("1 examples not of the source in 2 epochs",), foreign=1)),
+        (("abcda", "ab"), 1, Verdict(("2 examples missing in 2 epochs",), missing=2)),
+        (("abcda", "abcdab"), 0, Verdict(("1 examples repeated in 2 epochs",), repeated=1)),
+        (("abcda", "abcda"), 1, Verdict(("-1 examples missing in 2 epochs",), missing=-1)),  # what is left did come
+    ],
+)
+def test_epochs_without_an_end_between_them_are_judged_together(steps, left, verdict):
+    assert judge_together(run(*((0, content) for content in steps)), SOURCE, 2, left) == verdict
 
 
 class Inner:

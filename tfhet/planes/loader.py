@@ -16,8 +16,8 @@ from tfhet.messages import inherited, rank
 from tfhet.planes.feed.frame import examples_in
 from tfhet.planes.feed.reader import AHEAD
 from tfhet.planes.feed.received import BatchReader
-from tfhet.planes.feed.share import compact, expanded
 from tfhet.planes.feed.source import FeedSource
+from tfhet.planes.feed.taken import Taken, expanded
 from tfhet.planes.feed.work import MAKE_LIMIT_S
 from tfhet.planes.registry import get
 from tfhet.steps import Note, NotedLoader, ScriptSteps
@@ -121,7 +121,7 @@ class Loader:
     def state_dict(self) -> dict[str, Any]:
         """Where this rank stands, in JSON values: the epoch, and what it has delivered of it. Each rank has its own."""
         job, taken = self._job, self._reader.taken(self._epoch) or self._taken
-        rows = compact(taken, job.rank, job.size)
+        rows = Taken(job.rank, job.size, taken).rows()
         return {"epoch": self._epoch, "taken": rows, "rank": job.rank, "size": job.size, "source": str(self.source)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

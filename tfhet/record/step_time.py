@@ -22,7 +22,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
+T = TypeVar("T")
 WARM_UP_STEPS = 3
 """First steps of a run that are not measured: they trace graphs and fill buffers."""
 
@@ -67,8 +69,8 @@ class Pause:
     host: str = ""
 
 
-def measured_steps(steps: Sequence[StepTime]) -> Sequence[StepTime]:
-    """The steps after the warm-up; all steps of a run that has no others."""
+def measured_steps(steps: Sequence[T]) -> Sequence[T]:
+    """The steps after the warm-up, or a value of each of them; all steps of a run that has no others."""
     return steps[WARM_UP_STEPS:] or steps
 
 

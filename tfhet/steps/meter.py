@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tfhet.clock import SYSTEM, Clock
 from tfhet.messages import MetricLine, StepPartsLine, rank
-from tfhet.record import Pause, RunSummary, Spread, StepTime, TimelineFile, measured_steps, median, wait_pct
+from tfhet.record import (
+    WARM_UP_STEPS,
+    Pause,
+    RunSummary,
+    Spread,
+    StepTime,
+    TimelineFile,
+    measured_steps,
+    median,
+    wait_pct,
+)
+from tfhet.steps.kept import KeptSteps
 from tfhet.strategies import JobContext
 from tfhet.writer import Writer
 
@@ -24,7 +37,7 @@ class Meter:
     """Collects the steps and pauses of one rank; times are on the clock of the training loop."""
 
     def __init__(self) -> None:
-        self.steps: list[StepTime] = []
+        self.steps = KeptSteps()
         """All steps, the warm-up included."""
         self.pauses: list[Pause] = []
         self._since_line = 0
@@ -47,7 +60,7 @@ class Meter:
         """Takes the CPU seconds of this process so far: what is new belongs to the new steps, if they are enough."""
         steps = len(self.steps)
         if self._counted is None:
-            self._counted = (steps, cpu_s) if len(self.measured) < steps else None  # the warm-up is over
+            self._counted = (steps, cpu_s) if steps > WARM_UP_STEPS else None
         elif steps - self._counted[0] >= CPU_STEPS:
             self._cpu_ms.append(1e3 * (cpu_s - self._counted[1]) / (steps - self._counted[0]))
             self._counted = steps, cpu_s
@@ -61,36 +74,36 @@ class Meter:
         finally:
             self.pauses.append(Pause(name, began_s, clock.monotonic() - began_s))
 
-    @property
-    def measured(self) -> Sequence[StepTime]:
-        """The steps after the warm-up; all steps of a run that has no others."""
-        return measured_steps(self.steps)
+    def measured(self, field: str) -> Sequence[float]:
+        """A field of the steps after the warm-up; of all steps of a run that has no others."""
+        return measured_steps(self.steps.column(field))
 
     def step_ms(self) -> Spread | None:
         """Duration of a measured step in milliseconds; None before the first step."""
-        return Spread.of([1e3 * step.dur_s for step in self.measured]) if self.steps else None
+        return Spread.of(_ms(self.measured("dur_s"))) if self.steps else None
 
     def wait_ms(self) -> Spread | None:
         """Wait for data in a measured step in milliseconds; None before the first step."""
-        return Spread.of([1e3 * step.wait_s for step in self.measured]) if self.steps else None
+        return Spread.of(_ms(self.measured("wait_s"))) if self.steps else None
 
     def wait_pct(self) -> float | None:
         """Wait share of the measured steps, 0 to 100; None before the first step."""
-        return wait_pct(self.measured)
+        return wait_pct([StepTime(sum(self.measured("dur_s")), sum(self.measured("wait_s")))])
 
     def examples_per_s(self) -> float | None:
         """Throughput of all ranks over the measured steps; None before the first step."""
-        total_s = sum(step.dur_s for step in self.measured)
-        return sum(step.examples for step in self.measured) / total_s if total_s else None
+        total_s = sum(self.measured("dur_s"))
+        return sum(self.measured("examples")) / total_s if total_s else None
 
     def parts_ms(self) -> dict[str, float]:
         """Median milliseconds of each component of the measured steps; `allreduce` only where it is known in all."""
-        steps, parts = self.measured, {}
-        for name in ("wait", "copy", "compute", "allreduce"):
-            seconds = [getattr(step, f"{name}_s") for step in steps]
-            if steps and None not in seconds:
-                parts[name] = median([1e3 * each for each in seconds])
-        return parts
+        if not self.steps:
+            return {}
+        names = ("dur_s", "wait_s", "copy_s", "allreduce_s")
+        dur_s, wait_s, copy_s, allreduce_s = (np.array(self.measured(name)) for name in names)
+        compute_s = np.maximum(0.0, dur_s - wait_s - copy_s - np.nan_to_num(allreduce_s))
+        parts = {"wait": wait_s, "copy": copy_s, "compute": compute_s, "allreduce": allreduce_s}
+        return {name: median(_ms(seconds)) for name, seconds in parts.items() if not np.isnan(seconds).any()}
 
     def parts_line(self) -> str:
         """The line at the end of a run with the median of each component of a step."""
@@ -124,6 +137,10 @@ class Meter:
             wait_pct=wait_pct(recent) or 0.0,
             loss=loss,
         )
+
+
+def _ms(seconds: Iterable[float]) -> list[float]:
+    return [1e3 * float(each) for each in seconds]
 
 
 class Journal:

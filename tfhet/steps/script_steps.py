@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import hashlib
 import logging
 import math
 import threading
+from array import array
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -68,7 +70,7 @@ class ScriptSteps:
         self._finder = StepFinder()
         self._sets: list[tuple[str, NotedDataset | NotedLoader]] = []
         self._ends: deque[float] = deque()
-        self._delivery_ms: list[float] = []
+        self._delivery_ms = array("d")
         self._loss: Any = None
         self._facts: dict[str, Any] = {}
         self._deliveries: Deliveries | None = None
@@ -77,6 +79,8 @@ class ScriptSteps:
         self._line_s = clock.monotonic()
         self._batch_size = 0
         self._written: bytes | None = None
+        """Digest of the summary that was written last."""
+        self._epochs: dict[int, dict[str, Any]] = {}
         self._taking, self._closes = threading.Lock(), threading.Event()
 
     @classmethod
@@ -208,13 +212,17 @@ class ScriptSteps:
                     self._first_batch_s = wait_s
             deliveries = [each for each in noted.take_deliveries() if each.examples is not None]
             if of == TRAINING:
-                self._delivery_ms += [1e3 * (each.delivered_s - each.asked_s) for each in deliveries]
+                self._delivery_ms.extend(1e3 * (each.delivered_s - each.asked_s) for each in deliveries)
         while self._ends:
             yield Moment(self._ends.popleft(), ends_step=True)
 
     def _count(self, step: StepTime) -> None:
         self._batch_size = max(self._batch_size, int(step.examples))
-        self.meter.add(replace(step, step=len(self.meter.steps) + 1, examples=step.examples * self._job.size))
+        examples = step.examples * self._job.size
+        self.meter.add(replace(step, step=len(self.meter.steps) + 1, examples=examples))
+        epoch = self._epochs.setdefault(step.epoch, {"epoch": step.epoch, "steps": 0, "examples": 0})
+        epoch["steps"] += 1
+        epoch["examples"] += int(examples)
 
     def _report(self) -> None:
         """Sends a metric line, which the launcher prints, and writes the summary."""
@@ -222,29 +230,28 @@ class ScriptSteps:
         self._channel.send(rank.to_json(line), limit_s=0.1)
         if self._job.record_dir:
             folder = RunFolder(Path(self._job.record_dir)).create()
-            there = folder.summary_path.read_bytes() if folder.summary_path.exists() else None
+            there = _digest(folder.summary_path) if folder.summary_path.exists() else None
             if there == self._written:  # else the script writes its own
-                self._written = folder.write_summary(self._summary()).read_bytes()
+                self._written = _digest(folder.write_summary(self._summary()))
 
     def _standing(self) -> rank.Standing:
-        step_ms = median([1e3 * each.dur_s for each in self.meter.measured])
+        step_ms = 1e3 * median(self.meter.measured("dur_s"))
         delivered = self._deliveries.count if self._deliveries else 0
         unused = max(0, delivered - self._taken)
         return rank.Standing(len(self.meter.steps), step_ms, self.meter.wait_pct() or 0.0, delivered, unused)
 
     def _summary(self) -> RunSummary:
-        epochs: dict[int, dict[str, Any]] = {}
-        for step in self.meter.steps:
-            epoch = epochs.setdefault(step.epoch, {"epoch": step.epoch, "steps": 0, "examples": 0})
-            epoch["steps"] += 1
-            epoch["examples"] += int(step.examples)
         return self.meter.summary(
             self._job,
             **{"batch_size": self._batch_size, **self._facts},
             delivery_ms=Spread.of(self._delivery_ms) if self._delivery_ms else None,
             first_batch_s=self._first_batch_s,
-            epochs=list(epochs.values()),
+            epochs=list(self._epochs.values()),
         )
+
+
+def _digest(file: Path) -> bytes:
+    return hashlib.sha256(file.read_bytes()).digest()
 
 
 def _number(loss: Any) -> float | None:

@@ -99,3 +99,18 @@ def test_cpu_is_counted_per_step_after_the_warm_up_over_several_steps():
         made.count_cpu(cpu_s)
     assert made.summary(JobContext("job", "local")).cpu_ms.samples == (200.0, 200.0)  # 5 steps in 1 s, 10 in 2 s
     assert Meter().summary(JobContext("job", "local")).cpu_ms is None
+
+
+def test_steps_are_kept_as_they_were_without_rank_and_host():
+    given = [
+        StepTime(0.3, 0.1, 64, 0.01, None, 12.5, 1, 0),
+        StepTime(0.2, 0.0, 31.5, 0.0, 0.05, 12.8, 2, 1),
+        StepTime(0.1, 0.0, step=3, epoch=1),
+    ]
+    made = Meter()
+    for each in given:
+        made.add(each)
+    assert list(made.steps) == made.steps[:] == given
+    assert (made.steps[-1], made.steps[1:], len(made.steps)) == (given[2], given[1:], 3)
+    assert isinstance(made.steps[0].examples, int) and isinstance(made.steps[0].step, int), "as the timeline has them"
+    assert made.parts_ms().keys() == {"wait", "copy", "compute"}, "the allreduce of one is not known"

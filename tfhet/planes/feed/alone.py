@@ -8,8 +8,9 @@ from dataclasses import replace
 from tfhet.errors import UsageError
 from tfhet.planes.feed.production import MOST, Over, Production, Wish
 from tfhet.planes.feed.received import Received
-from tfhet.planes.feed.share import Key, Share
+from tfhet.planes.feed.share import Share
 from tfhet.planes.feed.source import FeedSource, Shard
+from tfhet.planes.feed.taken import Key
 
 
 class AloneReader:
@@ -31,7 +32,7 @@ class AloneReader:
     def epoch(self, epoch: int, taken: Iterable[Key] = (), *, goes_on: bool = True) -> Iterator[Received]:
         """See `FeedReader`."""
         rank, size = (self._rank, self._size) if self._is_map else (0, 1)
-        self._share = share = Share(epoch, self._seed, rank, size, 1, self._is_map, self._is_equal, set(taken))
+        self._share = share = Share(epoch, self._seed, rank, size, 1, self._is_map, self._is_equal, taken)
         while (wish := share.next_wish(0)) is not None:
             key = (wish.shard.index, wish.number)
             ask = (*key, wish.is_rest)

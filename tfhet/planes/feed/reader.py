@@ -28,8 +28,9 @@ from tfhet.planes.feed.length import length
 from tfhet.planes.feed.memory import Pool
 from tfhet.planes.feed.message import SILENT_S, wanted
 from tfhet.planes.feed.received import Received, SourceError
-from tfhet.planes.feed.share import Key, Share
+from tfhet.planes.feed.share import Share
 from tfhet.planes.feed.source import FeedSource
+from tfhet.planes.feed.taken import Key
 from tfhet.planes.feed.work import MAKE_LIMIT_S, Watch
 
 AHEAD = 2
@@ -104,15 +105,12 @@ class FeedReader:
         with self._changed:
             this = self._passes.get(epoch)
             self._passes = {epoch: this} if this is not None and not this.share.taken and not taken else {}
-            this = self._begin(epoch, taken)
+        this = self._begin(epoch, taken)
         self._ask()
         while (found := self._next(this)) is not None:
-            with self._changed:
-                this.in_use[found.server] -= 1
-                this.share.taken.add(found.key)
-                if goes_on and this.share.is_ending:
-                    self._begin(epoch + 1, ())
-            self._ask()
+            if begins := goes_on and this.share.is_ending and epoch + 1 not in self._passes:
+                self._begin(epoch + 1, ())
+            self._ask(None if begins else found.server)
             yield found
         with self._changed:
             self.left += this.share.left
@@ -150,20 +148,24 @@ class FeedReader:
     # In the thread of the script
 
     def _begin(self, epoch: int, taken: Iterable[Key]) -> _Pass:
-        if epoch not in self._passes:
-            count, is_map = len(self._servers), bool(self._source.batch_size)
-            given = (epoch, self._seed, self._rank, self._size, count, is_map, self._is_equal, set(taken))
-            self._passes[epoch] = _Pass(Share(*given), [0] * count)
-            for server in self._lost:
-                self._passes[epoch].share.lost(server)
-        return self._passes[epoch]
+        count, is_map = len(self._servers), bool(self._source.batch_size)
+        with self._changed:
+            if epoch not in self._passes:
+                share = Share(epoch, self._seed, self._rank, self._size, count, is_map, self._is_equal, taken)
+                self._passes[epoch] = _Pass(share, [0] * count)
+                for server in self._lost:
+                    share.lost(server)
+            return self._passes[epoch]
 
     def _next(self, this: _Pass) -> Received | None:
         while True:
             self._check_process()
             with self._changed:
                 if this.ready:
-                    return this.ready.popleft()
+                    found = this.ready.popleft()
+                    this.in_use[found.server] -= 1
+                    this.share.taken.add(found.key)
+                    return found
                 if self._failure is not None:
                     raise self._failure
                 if this.share.is_whole:
@@ -179,9 +181,9 @@ class FeedReader:
         if os.getpid() != self._process:  # without the threads; what they held at the fork is held for ever
             raise UsageError("this process was forked after its feed was opened; open it in the child instead")
 
-    def _ask(self) -> None:
-        """Asks every server for as much as it may have in work."""
-        for server, end in list(self._ends.items()):
+    def _ask(self, only: int | None = None) -> None:
+        """Asks one server, or every one, for as much as it may have in work."""
+        for server, end in [each for each in list(self._ends.items()) if only in (None, each[0])]:
             try:
                 with self._sending[server]:  # the first wish names the source
                     for want in self._wants(server, end):
@@ -259,10 +261,8 @@ class FeedReader:
         while True:
             header, size = end.receive()
             memory = self._allocate(size) if size else np.empty(0, np.uint8)
-            if size:
-                end.receive_into(memory.data)
-            kind = header.get("type")
-            if kind != "alive":
+            end.receive_into(memory.data)
+            if (kind := header.get("type")) != "alive":
                 self._heard(server, header, kind, memory)
             elif line := watch.heard(header):
                 self._say(line)
@@ -270,8 +270,7 @@ class FeedReader:
 
     def _heard(self, server: int, header: Mapping[str, Any], kind: Any, memory: np.ndarray) -> None:
         try:
-            ask = (int(header["index"]), int(header["number"]), bool(header["is_rest"]))
-            epoch = int(header["epoch"])
+            epoch, ask = int(header["epoch"]), (int(header["index"]), int(header["number"]), bool(header["is_rest"]))
             value = unpacked(header["tree"], memory) if kind == "batch" else {}
             batches, again = int(header.get("batches", 0)), int(header.get("again", 0))
         except (KeyError, TypeError, ValueError) as error:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tfhet.errors import DataError
-from tfhet.planes.feed.share import Key
+from tfhet.planes.feed.taken import Key
 
 
 class SourceError(DataError):

@@ -7,14 +7,13 @@ the shards alone, and all get the same number of batches; fewer than R are left 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import InitVar, dataclass
 
 from tfhet.planes.feed.production import Wish
 from tfhet.planes.feed.source import Shard
+from tfhet.planes.feed.taken import Key, Taken
 
-Key = tuple[int, int]
-"""A batch of an epoch: the index of its shard, and its number there."""
 Ask = tuple[int, int, bool]
 """The same, and whether it is asked for as a rest: before, it may have been refused for its round."""
 
@@ -44,10 +43,12 @@ class Share:
     is_map: bool
     is_equal: bool = True
     """Whether all ranks get the same number of batches; otherwise none is left over."""
-    taken: set[Key] = field(default_factory=set)
-    """Batches that were delivered to the script, also in an earlier run."""
+    before: InitVar[Iterable[Key]] = ()
+    """Batches that were delivered in an earlier run."""
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, before: Iterable[Key]) -> None:
+        self.taken = Taken(self.rank, self.size, before)
+        """Batches that were delivered to the script, also before."""
         self._parts = [_Part(index) for index in range(1 if self.is_map else self.servers)]
         self._again: list[Ask] = []
         """Batches that a lost server was asked for."""
@@ -161,23 +162,3 @@ class Share:
         """Number of batches of the epoch that no rank gets, known when it is over."""
         total = sum(part.batches or 0 for part in self._parts)
         return total % self.size if self.is_equal else 0
-
-
-def compact(taken: Collection[Key], rank: int, size: int) -> list[list[int]]:
-    """Batches that a rank has taken, in JSON: for each shard its index, the number of rounds taken from the first on,
-    and the numbers taken beyond them."""
-    found = []
-    for index in sorted({index for index, _ in taken}):
-        numbers, rounds = {number for one, number in taken if one == index}, 0
-        while rounds * size + rank in numbers:
-            numbers.remove(rounds * size + rank)
-            rounds += 1
-        found.append([index, rounds, *sorted(numbers)])
-    return found
-
-
-def expanded(rows: Iterable[Iterable[int]], rank: int, size: int) -> Iterator[Key]:
-    """The keys that `compact` was made of."""
-    for index, rounds, *numbers in rows:
-        yield from ((index, each * size + rank) for each in range(rounds))
-        yield from ((index, number) for number in numbers)

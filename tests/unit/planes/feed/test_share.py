@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from tfhet.planes.feed.production import Over, Wish
-from tfhet.planes.feed.share import Share, compact, expanded
+from tfhet.planes.feed.share import Share
+from tfhet.planes.feed.taken import Taken, expanded
 
 
 def answer(lengths: list[int], wish: Wish) -> Over | None:
@@ -105,6 +106,9 @@ def test_what_a_lost_server_had_is_asked_of_another_one():
 def test_what_was_taken_is_short_text(size):
     rank = size - 1
     taken = {(0, rank + size * at) for at in range(1000)} | {(2, rank + size * 5), (2, rank + size * 9)}
-    rows = compact(taken, rank, size)
+    kept = Taken(rank, size, taken)
+    assert all(key in kept for key in taken) and set(kept) == taken and not Taken(rank, size)
+    assert not any(key in kept for key in ((0, rank + size * 1000), (2, rank), (1, rank), (2, rank + size * 6)))
+    rows = kept.rows()
     assert rows == [[0, 1000], [2, 0, rank + size * 5, rank + size * 9]]
     assert set(expanded(rows, rank, size)) == taken
