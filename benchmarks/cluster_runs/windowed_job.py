@@ -31,13 +31,13 @@ class Window:
     """Seconds of a step in the window, after the hosts were limited."""
     steps: int
     cpu_s: Mapping[str, float]
-    """CPU seconds in the window by host."""
+    """CPU seconds in the window by group, of all its hosts."""
     first_batch_s: float
     """Seconds from the start of the job to its first batch; the hosts were not limited by then."""
     rss: int
-    """Bytes of the rank's process at the end, what it shares with others included."""
+    """Bytes of the rank's process at the end, with what it shares with others."""
     host_bytes: Mapping[str, float]
-    """The most memory that was in use at once, by host, what its processes share and file cache included."""
+    """The most memory in use at once, by group, of all its hosts: with what processes share, and file cache."""
     plane_use: Mapping[str, Mapping[str, float]]
 
     def to_json(self) -> dict[str, Any]:
@@ -82,9 +82,13 @@ class WindowedJob(ObservedJob):
         return Window(
             step_s=float(said["step_s"]),
             steps=int(said["steps"]),
-            cpu_s={host: used - before[host] for host, used in after.items()},
+            cpu_s=self._by_group({host: used - before[host] for host, used in after.items()}),
             first_batch_s=self._looks[FIRST][0] - began_s,
             rss=int(said["rss"]),
-            host_bytes={host: float(use["memory_peak_bytes"] or 0) for host, use in summary.host_use.items()},
+            host_bytes=self._by_group({host: use["memory_peak_bytes"] or 0 for host, use in summary.host_use.items()}),
             plane_use=summary.plane_use,
         )
+
+    def _by_group(self, by_host: Mapping[str, float]) -> dict[str, float]:
+        groups = dict.fromkeys(host.group for host in self.hosts)
+        return {group: sum(by_host[one.name] for one in self.hosts if one.group == group) for group in groups}

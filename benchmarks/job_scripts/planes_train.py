@@ -27,7 +27,7 @@ start at the first batches."""
 
 def loader(plane: str, name: str) -> Iterable[Any]:
     """The batches of this rank."""
-    given = {"name": name, "blocks": BLOCKS}
+    given: dict[str, Any] = {"name": name, "blocks": BLOCKS}
     if plane == "ray":
         return tfhet.batches(make_blocks, arguments=given, batch_size=CHAINS[name].batch_size)
     return tfhet.batches(make_batches, arguments=given) if plane == "feed" else tfhet.batches(dataset(**given))
