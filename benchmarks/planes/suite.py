@@ -15,8 +15,8 @@ from typing import Any
 from benchmarks import chosen
 from benchmarks.cluster_runs.awake_cpus import awake
 from benchmarks.cluster_runs.observed_job import new_place
-from benchmarks.cluster_runs.windowed_job import Window, WindowedJob
-from benchmarks.job_scripts.planes_pictures import CHAINS, Chain
+from benchmarks.planes.pictures import CHAINS, Chain
+from benchmarks.planes.windowed_job import Window, WindowedJob
 from benchmarks.ray.needed import require
 from benchmarks.ray.suite import STORE_MB, batch_cpu_s
 from tfhet.bench.harness import in_rounds
@@ -115,7 +115,7 @@ def _of_runs(chain: Chain, windows: Sequence[Window]) -> list[tuple[str, Figure]
 SUITE = Suite(
     name="planes",
     does="tf.data service, the feed and Ray with the same pictures on the same cluster, in three sizes of work",
-    measures=(*JOB, "benchmarks/planes", "benchmarks/job_scripts/planes_pictures.py"),
+    measures=(*JOB, "benchmarks/planes"),
     options=_options,
     run=_run,
 )

@@ -7,9 +7,9 @@ import argparse
 import numpy as np
 import pytest
 
-from benchmarks.cluster_runs.windowed_job import Window
-from benchmarks.job_scripts.planes_pictures import CHAINS, check, dataset, make_batches
+from benchmarks.planes.pictures import CHAINS, check, dataset, make_batches
 from benchmarks.planes.suite import SUITE, figures_of
+from benchmarks.planes.windowed_job import Window
 from tfhet.errors import UsageError
 from tfhet.events import ignore
 from tfhet.planes.feed import Shard

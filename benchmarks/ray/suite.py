@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks import child_environment
 from benchmarks.cluster_runs.awake_cpus import awake
 from benchmarks.cluster_runs.observed_job import new_place
-from benchmarks.cluster_runs.windowed_job import Window, WindowedJob
+from benchmarks.planes.windowed_job import Window, WindowedJob
 from benchmarks.ray.case import CASES, SCALE, Case, Prices
 from benchmarks.ray.needed import require
 from tfhet.bench.harness import in_rounds
@@ -76,7 +76,7 @@ def _measured(name: str, case: Case, place: Path, seconds: float, index: int) ->
 
 def batch_cpu_s(chain: str, form: str = "numpy") -> float:
     """CPU seconds of making a batch, in a process that does nothing else: by `prepared`, or by TensorFlow."""
-    words = [sys.executable, "-m", "benchmarks.job_scripts.planes_pictures", chain, form]
+    words = [sys.executable, "-m", "benchmarks.planes.pictures", chain, form]
     done = subprocess.run(words, env=child_environment(), capture_output=True, text=True, timeout=LIMIT_S, check=False)
     if done.returncode:
         raise JobFailed("a batch cannot be made", log_tail=done.stderr.splitlines()[-20:])
@@ -114,7 +114,7 @@ def figures_of(cpu_s: Sequence[float], jobs: Mapping[str, Sequence[Window]], pri
 SUITE = Suite(
     name="ray",
     does="steps of an article's work on Ray with its batches made where it trains, and on a data host",
-    measures=(*JOB, "benchmarks/ray", "benchmarks/job_scripts/planes_pictures.py"),
+    measures=(*JOB, "benchmarks/ray", "benchmarks/planes"),
     options=_options,
     run=_run,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.cluster_runs.windowed_job import Window
+from benchmarks.planes.windowed_job import Window
 from benchmarks.ray.case import CASES, DATA, DNN, SCALE, Prices
 from benchmarks.ray.needed import refuse
 from benchmarks.ray.suite import figures_of

@@ -187,6 +187,17 @@ def test_ranks_that_ray_did_not_start_read_every_example_once_in_equally_many_ba
     assert run.summary.steps and run.summary.wait_pct is not None and run.summary.batch_size == 8
 
 
+def test_the_example_trains_alike_on_all_ranks_on_images_that_data_hosts_blur(simulated, repository):
+    words = ("--train_script", repository / "examples" / "ray-vit" / "train.py", "--images", 384, "--epochs", 1)
+    run = simulated(*READS, *words, data=1, ranks=2, channels={})
+    assert run.summary.exit_code == 0, run.summary.cause
+    found = run.found(r"rank=(\d) steps=(\d+) weights=(\w+)")
+    assert sorted((rank, steps) for rank, steps, _ in found) == [("0", "6"), ("1", "6")]
+    assert len({weights for _, _, weights in found}) == 1
+    assert [(epoch["once"], epoch["expected"]) for epoch in run.summary.epochs] == [(384, 384)]
+    assert sum(used["spilled_bytes"] for used in run.summary.plane_use.values()) == 0
+
+
 @pytest.mark.slow
 def test_what_the_users_code_raises_in_a_task_is_the_cause_of_the_jobs_end(simulated, script):
     words = ("--train_script", script("ray_reads"), "--raises_at", 77)

@@ -1,4 +1,4 @@
-"""A job of `planes_train.py`: what it hears, and that one without all of its stamps is refused."""
+"""A job of `train.py`: what it hears, and that one without all of its stamps is refused."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchmarks.cluster_runs import windowed_job
-from benchmarks.cluster_runs.windowed_job import WindowedJob
+from benchmarks.planes import windowed_job
+from benchmarks.planes.windowed_job import WindowedJob
 from tfhet.errors import JobFailed
 from tfhet.record import RunSummary
 from tfhet.simulate import ClusterFile, GroupFile

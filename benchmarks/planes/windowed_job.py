@@ -1,4 +1,4 @@
-"""A simulated job of `job_scripts/planes_train.py`: when its first batch came, and what a window of its steps took."""
+"""A simulated job of `benchmarks/planes/train.py`: when its first batch came, and what a window of its steps took."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks import child_environment
+from benchmarks import ROOT, child_environment
 from benchmarks.cluster_runs.observed_job import ObservedJob
 from benchmarks.cluster_runs.point import MODE
 from benchmarks.job_scripts.stamp import read
@@ -19,7 +19,7 @@ from tfhet.simulate import ClusterFile
 
 FIRST, WARM, BEGINS, ENDS = "first_batch", "warm", "window_begins", "window_ends"
 """What the script stamps, in this order."""
-SCRIPT = "planes_train.py"
+SCRIPT = "benchmarks/planes/train.py"
 LAST_LINES = 40
 
 
@@ -53,9 +53,9 @@ class WindowedJob(ObservedJob):
         self._looks: dict[str, tuple[float, Mapping[str, float]]] = {}
         self._lines: list[str] = []
         self._lock = threading.Lock()
-        launcher = ["tfhet_launcher.py", "--strategy", "torch", "--data_plane", plane]
+        launcher = ["scripts/launcher.py", "--strategy", "torch", "--data_plane", plane]
         given = ["--train_script", SCRIPT, "--plane", plane, *words]
-        super().__init__(cluster, [*launcher, *given], place, max_run_s=max_run_s, **MODE)
+        super().__init__(cluster, [*launcher, *given], place, max_run_s=max_run_s, **{**MODE, "code": ROOT})
         self._env = {**self._env, "PYTHONPATH": child_environment()["PYTHONPATH"]}
 
     def _has_come(self, moment: str = "steps") -> bool:

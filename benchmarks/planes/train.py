@@ -15,8 +15,8 @@ import numpy as np
 import psutil
 
 import tfhet
-from benchmarks.job_scripts.planes_pictures import CHAINS, check, dataset, make_batches, make_blocks
 from benchmarks.job_scripts.stamp import stamp
+from benchmarks.planes.pictures import CHAINS, check, dataset, make_batches, make_blocks
 
 BLOCKS = 10_000
 """Blocks of an epoch, more than a run reads."""

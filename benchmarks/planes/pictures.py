@@ -1,4 +1,4 @@
-"""The pictures of `planes_train.py`, as users of each data plane write them.
+"""The pictures of `train.py`, as users of each data plane write them.
 
 They are made by a tf.data map of TensorFlow's operations and tfhet's stages, by a function that gives batches (the
 feed), or by map_batches (Ray).
@@ -82,7 +82,12 @@ def dataset(name: str, blocks: int) -> Any:
             blurred = blur.apply(blurred, {})
         return {"image": tf.cast(blurred, tf.uint8), "id": ids}
 
-    ids = tf.data.Dataset.range(blocks * chain.block).batch(chain.batch_size, drop_remainder=True)
+    def batches(block: Any) -> Any:
+        of_block = tf.data.Dataset.range(block * chain.block, (block + 1) * chain.block)
+        return of_block.batch(chain.batch_size, drop_remainder=True)
+
+    # A worker asks the dispatcher for each element of the first data set, as for each file of a real one.
+    ids = tf.data.Dataset.range(blocks).flat_map(batches)
     return ids.map(prepare, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
 
 
