@@ -18,6 +18,7 @@ import pytest
 from sockets import is_local, listening_below
 
 from tfhet.container import kernel
+from tfhet.ray import DATA_HOSTS_FIRST
 from tfhet.simulate import ClusterFile, GroupFile, simulate
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(240)]
@@ -138,6 +139,15 @@ def test_hole_all_hosts_end_with_the_failure_of_the_script(simulated, script):
     run = simulated(*RAY, "--train_script", script("ray_cluster"), "--raises", 1, **ONE)
     assert "ValueError: the model is upside down" in (run.summary.cause or "")
     assert codes(run) == {1} and set(run.failures()) == set(run.summary.exit_codes)
+
+
+@pytest.mark.slow
+def test_tasks_run_on_data_hosts_first_and_then_on_spare_cpus_of_dnn_hosts(simulated, script):
+    given = ("--dnn_host_cpus", 1, "--blocks", 80, "--options", json.dumps(dict(DATA_HOSTS_FIRST)))
+    wrote = found(simulated(*RAY, "--train_script", script("ray_cluster"), *given, **ONE))
+    role = {one["ip"]: one["labels"]["tfhet-role"] for one in wrote["nodes"]}
+    rows = {role[ip]: count for ip, count in wrote["at"].items()}
+    assert sum(rows.values()) == 800 and rows["data"] >= 3 * rows.get("dnn", 0)
 
 
 @pytest.mark.slow
