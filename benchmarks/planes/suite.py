@@ -37,7 +37,7 @@ FORMS = ("numpy", "tf")
 """How a batch is made: by the feed and Ray, and by tf.data service."""
 CLUSTER = ClusterFile("planes", {"dnn_group": GroupFile(cpus=0.6), "data_group": GroupFile(cpus=1.0)})
 READER, PREPARES = "dnn_group", "data_group"
-LIMIT_S = 240.0
+LIMIT_S = 400.0
 
 
 def _options(parser: argparse.ArgumentParser) -> None:

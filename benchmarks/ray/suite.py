@@ -33,7 +33,7 @@ from tfhet.units import MB
 CHAIN, STEP_MS = "blurs", 2.0
 STORE_MB = 500
 """Size of each host's object store."""
-LIMIT_S = 240.0
+LIMIT_S = 400.0
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
