@@ -18,6 +18,7 @@ import pytest
 from sockets import is_local, listening_below
 
 from tfhet.container import kernel
+from tfhet.ray import DATA_HOSTS_FIRST
 from tfhet.simulate import ClusterFile, GroupFile, simulate
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(240)]
@@ -141,6 +142,15 @@ def test_hole_all_hosts_end_with_the_failure_of_the_script(simulated, script):
 
 
 @pytest.mark.slow
+def test_tasks_run_on_data_hosts_first_and_then_on_spare_cpus_of_dnn_hosts(simulated, script):
+    given = ("--dnn_host_cpus", 1, "--blocks", 80, "--options", json.dumps(dict(DATA_HOSTS_FIRST)))
+    wrote = found(simulated(*RAY, "--train_script", script("ray_cluster"), *given, **ONE))
+    role = {one["ip"]: one["labels"]["tfhet-role"] for one in wrote["nodes"]}
+    rows = {role[ip]: count for ip, count in wrote["at"].items()}
+    assert sum(rows.values()) == 800 and rows["data"] >= 3 * rows.get("dnn", 0)
+
+
+@pytest.mark.slow
 def test_ray_runs_elsewhere_what_a_lost_node_and_a_lost_host_had(simulated, script):
     faults = ("kill:ray@data-1:from=scripts:after=4", "kill:host@data-2:from=scripts:after=6")
     words = ("--train_script", script("ray_cluster"), "--blocks", 400)
@@ -185,6 +195,17 @@ def test_ranks_that_ray_did_not_start_read_every_example_once_in_equally_many_ba
     for epoch in run.summary.epochs[:2]:
         assert (epoch["expected"], epoch["once"], epoch["repeated"]) == (388, 384, 0)
     assert run.summary.steps and run.summary.wait_pct is not None and run.summary.batch_size == 8
+
+
+def test_the_example_trains_alike_on_all_ranks_on_images_that_data_hosts_blur(simulated, repository):
+    words = ("--train_script", repository / "examples" / "ray-vit" / "train.py", "--images", 384, "--epochs", 1)
+    run = simulated(*READS, *words, data=1, ranks=2, channels={})
+    assert run.summary.exit_code == 0, run.summary.cause
+    found = run.found(r"rank=(\d) steps=(\d+) weights=(\w+)")
+    assert sorted((rank, steps) for rank, steps, _ in found) == [("0", "6"), ("1", "6")]
+    assert len({weights for _, _, weights in found}) == 1
+    assert [(epoch["once"], epoch["expected"]) for epoch in run.summary.epochs] == [(384, 384)]
+    assert sum(used["spilled_bytes"] for used in run.summary.plane_use.values()) == 0
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ With --until_stopped it then waits for SIGTERM, writes a file, and ends with cod
 from __future__ import annotations
 
 import argparse
+import collections
 import json
 import os
 import signal
@@ -29,6 +30,7 @@ def variables() -> dict[str, str]:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--blocks", type=int, default=8)
+    parser.add_argument("--options", type=json.loads, default={}, help="further arguments of map_batches, JSON")
     parser.add_argument("--until_stopped", type=int, default=0)
     parser.add_argument("--raises", type=int, default=0)
     args = parser.parse_args()
@@ -48,11 +50,12 @@ def main() -> None:
             time.sleep(0.1)
     held = ray.put(bytes(40_000_000))
     time.sleep(3.0)  # until the nodes have said what they hold
-    rows = ray.data.range(10 * args.blocks, override_num_blocks=args.blocks).map_batches(where).take_all()
+    numbers = ray.data.range(10 * args.blocks, override_num_blocks=args.blocks)
+    rows = numbers.map_batches(where, **args.options).take_all()
     del held
     found = {
         "ids": sorted(int(row["id"]) for row in rows),
-        "at": sorted({row["at"] for row in rows}),
+        "at": collections.Counter(row["at"] for row in rows),
         "nodes": [{"ip": one["NodeManagerAddress"], "labels": one["Labels"]} for one in ray.nodes() if one["Alive"]],
         "resources": ray.cluster_resources(),
         "variables": ray.get(variables.remote()),

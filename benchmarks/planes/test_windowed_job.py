@@ -1,0 +1,63 @@
+"""A job of `train.py`: what it hears, and that one without all of its stamps is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from benchmarks.planes import windowed_job
+from benchmarks.planes.windowed_job import WindowedJob
+from tfhet.errors import JobFailed
+from tfhet.record import RunSummary
+from tfhet.simulate import ClusterFile, GroupFile
+
+LINES = ("first_batch", "warm", "window_begins", "window_ends step_s=0.25 steps=8 rss=1000")
+USE = {"algo-1": {"memory_peak_bytes": 10}, "algo-2": {"memory_peak_bytes": None}}
+
+
+class Heard(WindowedJob):
+    """A job that only hears lines, between each two of which each host uses a second of CPU."""
+
+    lines: tuple[str, ...] = LINES
+    used_s = 0.0
+
+    @property
+    def cgroups(self):
+        def cpu_s() -> float:
+            self.used_s += 0.5
+            return self.used_s
+
+        return dict.fromkeys(("algo-1", "algo-2"), SimpleNamespace(cpu_s=cpu_s))
+
+    def run(self) -> RunSummary:
+        for line in self.lines:
+            self.hear(f"algo-1 | [algo-1/0] [stamp] {line}")
+        return RunSummary(job_id="x", mode="heterogeneous", exit_code=0, host_use=USE)
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Heard:
+    cluster = ClusterFile("x", {"dnn_group": GroupFile(), "data_group": GroupFile()})
+    return Heard(cluster, "feed", ["--chain", "small"], tmp_path / "run", max_run_s=5.0)
+
+
+def test_a_window_is_what_the_script_said_and_the_cpu_between_its_stamps(job: Heard):
+    assert not job._has_come()
+    window = job.window()
+    assert job._has_come(), "the hosts are limited once the script is warm"
+    assert (window.step_s, window.steps, window.rss) == (0.25, 8, 1000)
+    assert window.cpu_s == {"dnn_group": 1.0, "data_group": 1.0} and window.first_batch_s >= 0
+    assert window.host_bytes == {"dnn_group": 10, "data_group": 0}
+
+
+def test_a_job_that_was_not_heard_to_the_end_is_refused(job: Heard):
+    job.lines = LINES[:2]
+    with pytest.raises(JobFailed, match="heard of first_batch, warm"):
+        job.window()
+
+
+def test_stamps_are_in_their_order():
+    names = (windowed_job.FIRST, windowed_job.WARM, windowed_job.BEGINS, windowed_job.ENDS)
+    assert names == tuple(line.split()[0] for line in LINES)

@@ -1,0 +1,94 @@
+"""A simulated job of `benchmarks/planes/train.py`: when its first batch came, and what a window of its steps took."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks import ROOT, child_environment
+from benchmarks.cluster_runs.observed_job import ObservedJob
+from benchmarks.cluster_runs.point import MODE
+from benchmarks.job_scripts.stamp import read
+from tfhet.clock import SYSTEM
+from tfhet.errors import JobFailed
+from tfhet.record import RunSummary
+from tfhet.simulate import ClusterFile
+
+FIRST, WARM, BEGINS, ENDS = "first_batch", "warm", "window_begins", "window_ends"
+"""What the script stamps, in this order."""
+SCRIPT = "benchmarks/planes/train.py"
+LAST_LINES = 40
+
+
+@dataclass(frozen=True)
+class Window:
+    """What one run came to."""
+
+    step_s: float
+    """Seconds of a step in the window, after the hosts were limited."""
+    steps: int
+    cpu_s: Mapping[str, float]
+    """CPU seconds in the window by group, of all its hosts."""
+    first_batch_s: float
+    """Seconds from the start of the job to its first batch; the hosts were not limited by then."""
+    rss: int
+    """Bytes of the rank's process at the end, with what it shares with others."""
+    host_bytes: Mapping[str, float]
+    """The most memory in use at once, by group, of all its hosts: with what processes share, and file cache."""
+    plane_use: Mapping[str, Mapping[str, float]]
+
+    def to_json(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+
+class WindowedJob(ObservedJob):
+    """One run on one data plane, in `place`, a new folder."""
+
+    def __init__(self, cluster: ClusterFile, plane: str, words: Sequence[str], place: Path, *, max_run_s: float):
+        """words: further arguments of the launcher and of the script."""
+        self._stamps: dict[str, Mapping[str, str]] = {}
+        self._looks: dict[str, tuple[float, Mapping[str, float]]] = {}
+        self._lines: list[str] = []
+        self._lock = threading.Lock()
+        launcher = ["scripts/launcher.py", "--strategy", "torch", "--data_plane", plane]
+        given = ["--train_script", SCRIPT, "--plane", plane, *words]
+        super().__init__(cluster, [*launcher, *given], place, max_run_s=max_run_s, **{**MODE, "code": ROOT})
+        self._env = {**self._env, "PYTHONPATH": child_environment()["PYTHONPATH"]}
+
+    def _has_come(self, moment: str = "steps") -> bool:
+        """The hosts are limited from the moment on that the script says, rather than from its first read."""
+        return WARM in self._looks if moment == "steps" else super()._has_come(moment)
+
+    def hear(self, line: str) -> None:
+        super().hear(line)
+        with self._lock:
+            self._lines = [*self._lines[1 - LAST_LINES :], line]
+            name, fields = read(line) or ("", {})
+            if name in (FIRST, WARM, BEGINS, ENDS):
+                used = {host: group.cpu_s() for host, group in self.cgroups.items()}
+                self._stamps[name], self._looks[name] = fields, (SYSTEM.monotonic(), used)
+
+    def window(self) -> Window:
+        """Runs the job. Raises JobFailed for one that failed, or whose hosts were not limited."""
+        began_s = SYSTEM.monotonic()
+        summary: RunSummary = self.run()
+        if summary.exit_code or summary.not_limited or set(self._looks) != {FIRST, WARM, BEGINS, ENDS}:
+            heard = f"heard of {', '.join(self._looks) or 'no batch'}; not limited: {', '.join(summary.not_limited)}"
+            raise JobFailed(f"exit code {summary.exit_code}: {summary.cause}; {heard}", log_tail=self._lines)
+        said, before, after = self._stamps[ENDS], self._looks[BEGINS][1], self._looks[ENDS][1]
+        return Window(
+            step_s=float(said["step_s"]),
+            steps=int(said["steps"]),
+            cpu_s=self._by_group({host: used - before[host] for host, used in after.items()}),
+            first_batch_s=self._looks[FIRST][0] - began_s,
+            rss=int(said["rss"]),
+            host_bytes=self._by_group({host: use["memory_peak_bytes"] or 0 for host, use in summary.host_use.items()}),
+            plane_use=summary.plane_use,
+        )
+
+    def _by_group(self, by_host: Mapping[str, float]) -> dict[str, float]:
+        groups = dict.fromkeys(host.group for host in self.hosts)
+        return {group: sum(by_host[one.name] for one in self.hosts if one.group == group) for group in groups}

@@ -1,0 +1,73 @@
+"""The hosts on which the article's chain runs, scaled to this machine, and what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tfhet import catalogue
+from tfhet.catalogue import Instance
+from tfhet.errors import UsageError
+from tfhet.simulate import ClusterFile, GroupFile
+
+SCALE = 12.5
+"""vCPUs of the article's hosts for one CPU here."""
+DNN, DATA = "ml.g5.xlarge", "ml.c5.4xlarge"
+"""Instance types of the article."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """The dnn host, and what is beside it."""
+
+    data_hosts: int
+
+    @property
+    def instances(self) -> tuple[str, ...]:
+        """Instance type of each host. Both kinds prepare batches."""
+        return (DNN, *(DATA for _ in range(self.data_hosts)))
+
+    @property
+    def cpus(self) -> float:
+        """CPUs of all hosts, here."""
+        return sum(map(cpus_of, self.instances))
+
+    def cluster(self, name: str) -> ClusterFile:
+        groups = {"dnn_group": GroupFile(instance_type=DNN, cpus=cpus_of(DNN))}
+        if self.data_hosts:
+            groups["data_group"] = GroupFile(self.data_hosts, instance_type=DATA, cpus=cpus_of(DATA))
+        return ClusterFile(name, groups)
+
+
+CASES: Mapping[str, Case] = {"homogeneous": Case(0), "heterogeneous": Case(1)}
+
+
+def cpus_of(instance: str) -> float:
+    """CPUs here of a host of an instance type."""
+    known: Instance = catalogue.shipped().instance(instance)
+    return known.vcpus / SCALE
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Prices of the hosts of each case in one market, in USD an hour."""
+
+    market: str
+    region: str
+    usd_per_hour: Mapping[str, float]
+    """By instance type."""
+
+    @classmethod
+    def known(cls) -> Prices:
+        """The package's own, in a market that has both types. Raises UsageError where none has."""
+        listed = catalogue.shipped()
+        market = listed.common_market([DNN, DATA])
+        prices = {name: listed.price(name, market=market) for name in (DNN, DATA)}
+        if market is None or None in prices.values():
+            raise UsageError(f"no market has prices of both {DNN} and {DATA}")
+        found = {name: price.usd_per_hour for name, price in prices.items() if price is not None}
+        return cls(market, catalogue.REGION, found)
+
+    def of(self, case: Case) -> float:
+        """USD an hour of all hosts of a case."""
+        return sum(self.usd_per_hour[name] for name in case.instances)

@@ -1,0 +1,120 @@
+"""`benchmarks.ray`: the work of an article on Ray on SageMaker, prepared where it trains, and on a data host as well.
+
+Hosts have the vCPUs of the article's, 4 and 16, scaled down until they fit on this machine, and an accelerator that is
+emulated. What the CPUs allow is what a batch costs one process that does nothing else, over the CPUs of all hosts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks import child_environment
+from benchmarks.cluster_runs.awake_cpus import awake
+from benchmarks.cluster_runs.observed_job import new_place
+from benchmarks.planes.windowed_job import Window, WindowedJob
+from benchmarks.ray.case import CASES, SCALE, Case, Prices
+from benchmarks.ray.needed import require
+from tfhet.bench.harness import in_rounds
+from tfhet.bench.suite import JOB, Suite
+from tfhet.container import kernel
+from tfhet.errors import JobFailed
+from tfhet.events import Observer
+from tfhet.planes.ray.private import SPILLED, STORED
+from tfhet.record import Figure, Record, versions
+from tfhet.units import MB
+
+CHAIN, STEP_MS = "blurs", 2.0
+STORE_MB = 500
+"""Size of each host's object store."""
+LIMIT_S = 400.0
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(repeats=3, warmup=0)
+    parser.add_argument("--seconds", type=float, default=30.0, metavar="N", help="measured in a run (%(default)s)")
+
+
+def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]) -> Record:
+    require("ray", "torch", "scipy")
+    kernel.require("namespace")
+    prices = Prices.known()
+    with new_place("ray") as place, awake():
+        runs: dict[str, Any] = {"batch_cpu": lambda index: batch_cpu_s(CHAIN)}
+        for name, case in CASES.items():
+            runs[name] = functools.partial(_measured, name, case, place, options.seconds)
+        taken = in_rounds(
+            runs,
+            lambda name, found: f"{1e3 * (found if name == 'batch_cpu' else found.step_s):.1f} ms",
+            warmup=options.warmup,
+            repeats=options.repeats,
+            observer=observer,
+        )
+    cpu_s = taken.pop("batch_cpu")
+    details: dict[str, Any] = {
+        "cases": {name: {"cpus": case.cpus, "hosts": case.instances} for name, case in CASES.items()}
+    }
+    details |= {"scale": SCALE, "seconds": options.seconds, "step_ms": STEP_MS, "object_store_mb": STORE_MB}
+    details |= {"prices": vars(prices), "batch_cpu_s": cpu_s, "peers": versions(("ray", "torch", "scipy"))}
+    details |= {"runs": {name: [one.to_json() for one in found] for name, found in taken.items()}}
+    return Record.of("ray", figures_of(cpu_s, taken, prices), details=details, command=command)
+
+
+def _measured(name: str, case: Case, place: Path, seconds: float, index: int) -> Window:
+    given = {"chain": CHAIN, "step_ms": STEP_MS, "seconds": seconds, "object_store_mb": STORE_MB}
+    given["dnn_host_cpus"] = 1 if case.data_hosts else -1
+    words = [word for key, value in given.items() for word in (f"--{key}", str(value))]
+    at = place / f"{name}-{index}"
+    return WindowedJob(case.cluster(name), "ray", words, at, max_run_s=LIMIT_S).window()
+
+
+def batch_cpu_s(chain: str, form: str = "numpy") -> float:
+    """CPU seconds of making a batch, in a process that does nothing else: by `prepared`, or by TensorFlow."""
+    words = [sys.executable, "-m", "benchmarks.planes.pictures", chain, form]
+    done = subprocess.run(words, env=child_environment(), capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    if done.returncode:
+        raise JobFailed("a batch cannot be made", log_tail=done.stderr.splitlines()[-20:])
+    return float(json.loads(done.stdout))
+
+
+def figures_of(cpu_s: Sequence[float], jobs: Mapping[str, Sequence[Window]], prices: Prices) -> dict[str, Figure]:
+    """Seconds of a step by case, and what follows from them, round by round."""
+    steps = {name: [one.step_s for one in taken] for name, taken in jobs.items()}
+    figures = {f"ray.{name}.step_s": Figure.of(steps[name], unit="s") for name in CASES}
+    figures["ray.batch_cpu_s"] = Figure.of(cpu_s, unit="s")
+    figures["ray.speedup"] = Figure.ratio(
+        steps["homogeneous"], steps["heterogeneous"], unit="x", against="without a data host"
+    )
+    for name, case in CASES.items():
+        least = [one / case.cpus for one in cpu_s]
+        used = [sum(one.cpu_s.values()) / one.steps for one in jobs[name]]
+        figures[f"ray.{name}.vs_cpus"] = Figure.ratio(
+            steps[name], least, unit="x", against="what the CPUs of all hosts allow"
+        )
+        figures[f"ray.{name}.cpu_vs_batch"] = Figure.ratio(
+            used, cpu_s, unit="x", against="the CPU of making a batch alone"
+        )
+        stored = [max(use[f"{STORED}_peak"] for use in one.plane_use.values()) / MB for one in jobs[name]]
+        spilled = [sum(use[SPILLED] for use in one.plane_use.values()) / MB for one in jobs[name]]
+        figures[f"ray.{name}.object_store_mb"] = Figure.of(stored, unit="MB")
+        figures[f"ray.{name}.spilled_mb"] = Figure.of(spilled, unit="MB")
+    before, after = ([step_s * prices.of(case) for step_s in steps[name]] for name, case in CASES.items())
+    saved = [100.0 * (1.0 - with_data / alone) for alone, with_data in zip(before, after, strict=True)]
+    words = f"the cost of a step without a data host, at prices of {prices.market} in {prices.region}"
+    figures["ray.saving_pct"] = Figure.of(saved, unit="%", against=words)
+    return figures
+
+
+SUITE = Suite(
+    name="ray",
+    does="steps of an article's work on Ray with its batches made where it trains, and on a data host",
+    measures=(*JOB, "benchmarks/ray", "benchmarks/planes"),
+    options=_options,
+    run=_run,
+)
