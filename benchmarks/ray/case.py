@@ -37,9 +37,10 @@ class Case:
 
     @property
     def offered(self) -> dict[str, int]:
-        """Arguments of the launcher: CPUs that each host offers to tasks. A data host offers twice those that it has, so
-        that the next task is there when one ends. Tasks of half a CPU would do the same, but a node ends idle workers
-        beyond its number of CPUs, and starts others."""
+        """Arguments of the launcher: CPUs that each host offers to tasks.
+
+        A data host offers twice those that it has, so that the next task is there when one ends. Tasks of half a CPU
+        would do the same, but a node ends idle workers beyond its number of CPUs, and starts others."""
         return {"dnn_host_cpus": math.ceil(cpus_of(DNN)), "data_host_cpus": math.ceil(2 * cpus_of(DATA))}
 
     def cluster(self, name: str) -> ClusterFile:
