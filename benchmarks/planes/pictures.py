@@ -17,8 +17,6 @@ from typing import Any
 import numpy as np
 from scipy.ndimage import gaussian_filter  # type: ignore[import-untyped]
 
-TASK_CPUS = 0.5
-"""CPUs that a task of Ray asks for: the next one is there when one ends, as Ray Data queues none at the nodes."""
 PICTURES = 4
 """Number of different pictures."""
 
@@ -110,7 +108,7 @@ def make_blocks(shard: Any, name: str, blocks: int) -> Any:
 
     ids = ray.data.range(blocks * CHAINS[name].block, override_num_blocks=blocks)
     given = {"fn_kwargs": {"name": name}, "batch_size": CHAINS[name].batch_size}
-    return ids.map_batches(of_block, num_cpus=TASK_CPUS, **DATA_HOSTS_FIRST, **given)
+    return ids.map_batches(of_block, **DATA_HOSTS_FIRST, **given)
 
 
 def check(batch: dict[str, np.ndarray], name: str) -> None:

@@ -1,7 +1,7 @@
 """`benchmarks.planes`: the same pictures over tf.data service, the feed and Ray, on the same simulated cluster.
 
 One data host prepares, one dnn host reads as fast as it can. Each plane is configured as its users would: TensorFlow's
-threads in one worker, a process of the feed for each CPU, two tasks of Ray for each CPU with blocks of some MB.
+threads in one worker, two processes of the feed, two tasks of Ray with blocks of some MB.
 """
 
 from __future__ import annotations

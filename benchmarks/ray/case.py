@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tfhet import catalogue
 from tfhet.catalogue import Instance
 from tfhet.errors import UsageError
+from tfhet.record import usable_cores
 from tfhet.simulate import ClusterFile, GroupFile
 
-SCALE = 12.5
-"""vCPUs of the article's hosts for one CPU here."""
+SCALE = 20 / (0.8 * usable_cores())
+"""vCPUs of the article's hosts for one CPU here: all 20 take four fifths of this machine. The more CPUs it has, the
+less of the leader's host do Ray's own processes take, which are not scaled."""
 DNN, DATA = "ml.g5.xlarge", "ml.c5.4xlarge"
 """Instance types of the article."""
 
@@ -31,6 +34,14 @@ class Case:
     def cpus(self) -> float:
         """CPUs of all hosts, here."""
         return sum(map(cpus_of, self.instances))
+
+    @property
+    def offered(self) -> dict[str, int]:
+        """Arguments of the launcher: CPUs that each host offers to tasks.
+
+        A data host offers twice those that it has, so that the next task is there when one ends. Tasks of half a CPU
+        would do the same, but a node ends idle workers beyond its number of CPUs, and starts others."""
+        return {"dnn_host_cpus": math.ceil(cpus_of(DNN)), "data_host_cpus": math.ceil(2 * cpus_of(DATA))}
 
     def cluster(self, name: str) -> ClusterFile:
         groups = {"dnn_group": GroupFile(instance_type=DNN, cpus=cpus_of(DNN))}

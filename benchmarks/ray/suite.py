@@ -67,8 +67,7 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
 
 
 def _measured(name: str, case: Case, place: Path, seconds: float, index: int) -> Window:
-    given = {"chain": CHAIN, "step_ms": STEP_MS, "seconds": seconds, "object_store_mb": STORE_MB}
-    given["dnn_host_cpus"] = 1 if case.data_hosts else -1
+    given = {"chain": CHAIN, "step_ms": STEP_MS, "seconds": seconds, "object_store_mb": STORE_MB, **case.offered}
     words = [word for key, value in given.items() for word in (f"--{key}", str(value))]
     at = place / f"{name}-{index}"
     return WindowedJob(case.cluster(name), "ray", words, at, max_run_s=LIMIT_S).window()
