@@ -241,8 +241,12 @@ def _keep(run: Path, folder: Path) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(folder)
-    # Links stay links: the channels' files are not part of the run.
-    shutil.copytree(run, folder, symlinks=True)
+    # Links stay links: the channels' files are not part of the run. Sockets cannot be copied.
+    shutil.copytree(run, folder, symlinks=True, ignore=_sockets)
+
+
+def _sockets(folder: str, names: Sequence[str]) -> list[str]:
+    return [name for name in names if Path(folder, name).is_socket()]
 
 
 def figures_of(schedules: Sequence[Mapping[str, Any]]) -> Mapping[str, Figure]:

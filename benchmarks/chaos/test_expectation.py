@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from benchmarks.chaos.expectation import FAILURE, GOES_ON, NEVER_JOINED, STOP, allowed, harmful
@@ -92,6 +94,12 @@ def test_who_serves_beside_the_data_hosts_or_does_without_decides_what_their_los
     assert kinds(Aim.of(load("demo"), serving_too), *lost) == {GOES_ON}
     assert kinds(Aim.of(load("demo"), LaunchSettings(on_data_loss="local")), *lost) == {GOES_ON}
     assert kinds(Aim.of(load("two-data-two-dnn"), LaunchSettings(train_script="mine.py")), *lost) == {FAILURE}
+
+
+def test_a_host_that_a_script_of_its_own_loses_before_it_reads_is_not_missed():
+    own = replace(TWO, built_in=False)
+    assert kinds(own, "kill:launcher@data-2:from=scripts:after=0.1") == {GOES_ON, FAILURE}
+    assert kinds(own, "kill:launcher@data-2:after=0.1") == {FAILURE}
 
 
 def test_harm_is_what_may_end_a_job_or_costs_it_a_host():
