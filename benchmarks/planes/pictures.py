@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -120,6 +121,7 @@ def check(batch: dict[str, np.ndarray], name: str) -> None:
 
 def batch_cpu_s(name: str, form: str) -> float:
     """CPU seconds of this process for making a batch in NumPy and SciPy, or in TensorFlow ("tf")."""
+    os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])  # as a host of one CPU: more threads are dearer
     size, count = CHAINS[name].batch_size, 30 if CHAINS[name].blurs else 300
     batches = iter(dataset(name, count)) if form == "tf" else None
     for number in range(count + 3):

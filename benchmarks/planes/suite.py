@@ -30,9 +30,10 @@ from tfhet.units import GB, MB
 PLANES: Mapping[str, Mapping[str, int]] = {
     "tf_service": {"data_host_workers": 1, "dnn_host_workers": 0},
     "feed": {"data_host_processes": 2},
-    "ray": {"object_store_mb": STORE_MB},
+    "ray": {"object_store_mb": STORE_MB, "data_host_cpus": 2},
 }
-"""Arguments of the launcher, by data plane. Ray offers the CPUs of data hosts only unless told otherwise."""
+"""Arguments of the launcher, by data plane. Ray offers its data host's CPU twice, so that the next task is there when
+one ends."""
 FORMS = ("numpy", "tf")
 """How a batch is made: by the feed and Ray, and by tf.data service."""
 CLUSTER = ClusterFile("planes", {"dnn_group": GroupFile(cpus=0.6), "data_group": GroupFile(cpus=1.0)})
@@ -60,14 +61,19 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
             for plane in planes:
                 runs[f"{plane}.{chain}"] = functools.partial(_measured, plane, chain, place, options.seconds)
         taken = in_rounds(runs, _words, warmup=options.warmup, repeats=options.repeats, observer=observer)
-    alone = {name: found for name, found in taken.items() if name.startswith(FORMS)}
-    jobs = {name: found for name, found in taken.items() if name not in alone}
+    alone, jobs = divided(taken)
     details: dict[str, Any] = {"chains": {name: vars(CHAINS[name]) for name in chains}, "seconds": options.seconds}
     details |= {"arguments": {name: PLANES[name] for name in planes}, "batch_cpu_s": alone}
     details |= {"cpus": {name: group.cpus for name, group in CLUSTER.groups.items()}}
     details |= {"runs": {name: [one.to_json() for one in found] for name, found in jobs.items()}}
     details |= {"peers": versions(("ray", "torch", "scipy", "tensorflow"))}
     return Record.of("planes", figures_of(alone, jobs), details=details, command=command)
+
+
+def divided(taken: Mapping[str, list[Any]]) -> tuple[dict[str, list[float]], dict[str, list[Window]]]:
+    """What making batches alone came to, and what the jobs did, by `FORM.CHAIN` and `PLANE.CHAIN`."""
+    alone = {name: found for name, found in taken.items() if name.partition(".")[0] in FORMS}
+    return alone, {name: found for name, found in taken.items() if name not in alone}
 
 
 def _words(name: str, found: Window | float) -> str:
@@ -98,13 +104,16 @@ def figures_of(alone: Mapping[str, Sequence[float]], jobs: Mapping[str, Sequence
 
 
 def _of_runs(chain: Chain, windows: Sequence[Window]) -> list[tuple[str, Figure]]:
+    """The reader's CPU for a GB only where batches cost little: else what a host uses in any second is most of it."""
+
     def of(unit: str, value: Callable[[Window], float]) -> Figure:
         return Figure.of([value(one) for one in windows], unit=unit)
 
+    moved = of("s", lambda one: one.cpu_s[READER] / (one.steps * chain.batch_bytes) * GB)
     return [
+        *([] if chain.blurs else [("reader_cpu_s_per_gb", moved)]),
         ("examples_per_s", of("examples/s", lambda one: chain.batch_size / one.step_s)),
         ("cpu_ms", of("ms", lambda one: 1e3 * sum(one.cpu_s.values()) / (one.steps * chain.batch_size))),
-        ("reader_cpu_s_per_gb", of("s", lambda one: one.cpu_s[READER] / (one.steps * chain.batch_bytes) * GB)),
         ("first_batch_s", of("s", lambda one: one.first_batch_s)),
         ("rank_mb", of("MB", lambda one: one.rss / MB)),
         ("dnn_host_mb", of("MB", lambda one: one.host_bytes[READER] / MB)),

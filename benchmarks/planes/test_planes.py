@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.planes.pictures import CHAINS, check, dataset, make_batches
-from benchmarks.planes.suite import SUITE, figures_of
+from benchmarks.planes.suite import SUITE, divided, figures_of
 from benchmarks.planes.windowed_job import Window
 from tfhet.errors import UsageError
 from tfhet.events import ignore
@@ -45,6 +45,17 @@ def test_figures_are_of_an_example_and_of_a_gigabyte():
     assert figures["planes.ray.small.reader_cpu_s_per_gb"].value == pytest.approx(0.3 / gb)
     assert [figures[f"planes.ray.small.{name}_mb"].value for name in ("rank", "dnn_host", "data_host")] == [50, 60, 70]
     assert figures["planes.ray.small.first_batch_s"].value == 7
+
+
+def test_a_blur_says_nothing_of_what_a_gigabyte_costs():
+    window = Window(0.002, 100, {"dnn_group": 0.3, "data_group": 0.5}, 7.0, 1, {"dnn_group": 1, "data_group": 1}, {})
+    assert "planes.feed.blurs.cpu_ms" in (found := figures_of({}, {"feed.blurs": [window]}))
+    assert "planes.feed.blurs.reader_cpu_s_per_gb" not in found
+
+
+def test_batches_alone_are_told_from_jobs():
+    taken = {"tf.small": [0.1], "numpy.small": [0.2], "tf_service.small": ["a window"]}
+    assert divided(taken) == ({"tf.small": [0.1], "numpy.small": [0.2]}, {"tf_service.small": ["a window"]})
 
 
 def test_an_unknown_plane_is_refused_by_name():

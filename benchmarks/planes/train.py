@@ -18,8 +18,9 @@ import tfhet
 from benchmarks.job_scripts.stamp import stamp
 from benchmarks.planes.pictures import CHAINS, check, dataset, make_batches, make_blocks
 
-BLOCKS, RAY_BLOCKS = 10_000, 300
-"""Blocks of an epoch. Ray plans all tasks of an epoch before the first one runs: 10,000 took it a minute."""
+BLOCKS, RAY_BLOCKS = 10_000, 1_000
+"""Blocks of an epoch. Ray plans all tasks of an epoch before the first one runs: 10,000 took it a minute. No epoch ends
+within a window."""
 WARM_S, SETTLE_S = 5.0, 4.0
 """Seconds from the first batch until the hosts are limited, and from then to the window: processes of the plane still
 start at the first batches."""
@@ -40,15 +41,19 @@ def main() -> None:
     parser.add_argument("--step_ms", type=float, default=0.0)
     parser.add_argument("--seconds", type=float, default=10.0)
     args = parser.parse_args()
-    endless = loader(args.plane, args.chain)
-    batches = itertools.chain.from_iterable(iter(endless) for _ in itertools.count())
-    check(next(batches), args.chain)
+    endless, begun = loader(args.plane, args.chain), itertools.count()
+    batches = itertools.chain.from_iterable(iter(endless) for _ in begun)
+    first = next(batches)
     stamp("first_batch")
+    check(first, args.chain)
+    del first  # its memory is used again
     steps(batches, WARM_S, args.step_ms)
     stamp("warm")
     steps(batches, SETTLE_S, args.step_ms)
     stamp("window_begins")
     times = steps(batches, args.seconds, args.step_ms)
+    if next(begun) > 1:
+        raise SystemExit("an epoch ended before the window did: give train.py more blocks")
     # Batches come in bursts, a block after the other, so the two ends of the window say less than all of them.
     step_s = float(np.polyfit(np.arange(len(times)), times, 1)[0])
     rss = psutil.Process().memory_info().rss

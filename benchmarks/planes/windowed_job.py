@@ -78,6 +78,9 @@ class WindowedJob(ObservedJob):
         if summary.exit_code or summary.not_limited or set(self._looks) != {FIRST, WARM, BEGINS, ENDS}:
             heard = f"heard of {', '.join(self._looks) or 'no batch'}; not limited: {', '.join(summary.not_limited)}"
             raise JobFailed(f"exit code {summary.exit_code}: {summary.cause}; {heard}", log_tail=self._lines)
+        peaks = {host: use["memory_peak_bytes"] for host, use in summary.host_use.items()}
+        if None in peaks.values():
+            raise JobFailed("the kernel does not say how much memory a host used at most")
         said, before, after = self._stamps[ENDS], self._looks[BEGINS][1], self._looks[ENDS][1]
         return Window(
             step_s=float(said["step_s"]),
@@ -85,7 +88,7 @@ class WindowedJob(ObservedJob):
             cpu_s=self._by_group({host: used - before[host] for host, used in after.items()}),
             first_batch_s=self._looks[FIRST][0] - began_s,
             rss=int(said["rss"]),
-            host_bytes=self._by_group({host: use["memory_peak_bytes"] or 0 for host, use in summary.host_use.items()}),
+            host_bytes=self._by_group(peaks),
             plane_use=summary.plane_use,
         )
 

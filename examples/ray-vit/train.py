@@ -82,7 +82,6 @@ def main() -> None:
     parser.add_argument("--batch_size", type=int, default=32)
     parser.add_argument("--blurs", type=int, default=10, help="of each image")
     parser.add_argument("--accelerator_ms", type=float, default=0.0, help="sleep as long instead of a step of the ViT")
-    parser.add_argument("--seconds", type=float, default=0.0, help="end after as long; 0: after the epochs")
     args = parser.parse_args()
     arguments = {"images": args.images, "batch_size": args.batch_size, "blurs": args.blurs}
     if args.accelerator_ms:
@@ -91,13 +90,10 @@ def main() -> None:
     else:
         loader = tfhet.torch.loader(make_images, arguments=arguments, batch_size=args.batch_size)
         step, model = trainer()
-    steps, loss, end_s = 0, 0.0, None
+    steps, loss = 0, 0.0
     for epoch in range(args.epochs):
         for batch in loader:
             loss, steps = step(batch), steps + 1
-            end_s = end_s or time.monotonic() + args.seconds
-            if args.seconds and time.monotonic() > end_s:
-                break
         print(f"epoch {epoch}: {steps} steps, loss {loss:.3f}", flush=True)
     if model is not None:
         weights = b"".join(value.cpu().numpy().tobytes() for value in model.state_dict().values())

@@ -15,7 +15,7 @@ from tfhet.planes.feed.source import Shard
 from tfhet.planes.feed.taken import Key, Taken
 
 Ask = tuple[int, int, bool]
-"""The same, and whether it is asked for as a rest: before, it may have been refused for its round."""
+"""A batch, by its `Key`, and whether it is asked for as a rest: before, it may have been refused for its round."""
 
 
 @dataclass(eq=False)
