@@ -18,7 +18,7 @@ import tfhet
 from benchmarks.job_scripts.stamp import stamp
 from benchmarks.planes.pictures import CHAINS, check, dataset, make_batches, make_blocks
 
-BLOCKS, RAY_BLOCKS = 10_000, 1_000
+BLOCKS, RAY_BLOCKS = 10_000, 300
 """Blocks of an epoch. Ray plans all tasks of an epoch before the first one runs: 10,000 took it a minute. No epoch ends
 within a window."""
 WARM_S, SETTLE_S = 5.0, 4.0
