@@ -75,6 +75,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         _await_head(args.head_at, args.wait_s)
     from tfhet.planes.ray import private
 
+    private.load()
     stop = threading.Event()
     given = (args.head_at, args.ip, args.port, stop)
     threading.Thread(target=_report, args=given, name="ray-report", daemon=True).start()

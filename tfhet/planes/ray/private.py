@@ -19,6 +19,16 @@ STORED, SPILLED = "object_store_bytes", "spilled_bytes"
 """Names of what the object store of a node uses."""
 
 
+def load() -> None:
+    """Imports what a node's threads need, before there are several: two that import Ray at once, each a part of it,
+    wait for each other, which Python ends by an error in one of them."""
+    import ray._private.grpc_utils
+    import ray._private.services
+    import ray.core.generated.gcs_pb2
+    import ray.core.generated.node_manager_pb2_grpc
+    import ray.scripts.scripts  # noqa: F401
+
+
 @functools.cache
 def _client(head: str) -> Any:
     from ray._raylet import GcsClient
