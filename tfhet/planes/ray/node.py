@@ -48,8 +48,8 @@ def _report(head: str, ip: str, port: int, stop: threading.Event) -> None:
     while not stop.wait(REPORT_S if has_joined else _LOOK_S):
         if not has_joined:
             has_joined = private.is_alive(head, ip, port)
-            if has_joined:
-                channel.send(messages.to_json(messages.Ready(port)), limit_s=5.0)
+            # One that has not joined yet lives, too; how long that may take is the launchers' to say.
+            channel.send(messages.to_json(messages.Ready(port) if has_joined else messages.Alive()), limit_s=5.0)
         else:
             used = private.store_use(ip, port)
             channel.send(messages.to_json(messages.Alive() if used is None else messages.Used(used)))
