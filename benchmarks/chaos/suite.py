@@ -205,7 +205,7 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
             f"{options.json} holds schedules of jobs that read otherwise: give these a record of their own"
         )
     schedules = [job for job in record.details["schedules"] if not (job["breaches"] and _condition(job) in again)]
-    commands = [*record.details["commands"], list(command)]
+    commands = [_anywhere(each) for each in (*record.details["commands"], command)]
     done = set(map(_condition, schedules))
     left = [each for each in planned if each.condition not in done]
     with new_place("chaos") as place, busy_cpus() if options.busy else contextlib.nullcontext():
@@ -216,7 +216,7 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
             if outcome.breaches and options.folder is not None:
                 _keep(place / str(each.name), options.folder / f"seed-{each.name}")
             shutil.rmtree(place / str(each.name), ignore_errors=True)
-            record = _record(schedules, commands, command)
+            record = _record(schedules, commands, commands[-1])
             if options.json is not None:
                 record.write(options.json)
     return record
@@ -225,6 +225,15 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
 def _condition(job: Mapping[str, Any]) -> tuple[Any, ...]:
     """Which schedule of a record it is, and under what it ran."""
     return job["seed"], job["hosts"], job["busy"], job.get("plane", "tf_service"), job.get("reader", False)
+
+
+def _anywhere(command: Sequence[str]) -> list[str]:
+    """The command without the folder where this machine keeps runs that broke a promise."""
+    words = list(command)
+    if "--folder" in words:
+        at = words.index("--folder")
+        del words[at : at + 2]
+    return words
 
 
 def _record(schedules: Sequence[Mapping[str, Any]], commands: Sequence[Any], command: Sequence[str]) -> Record:

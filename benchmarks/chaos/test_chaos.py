@@ -293,3 +293,8 @@ def test_each_way_of_reading_has_a_record_of_its_own(tmp_path: Path, ran):
 def test_wrong_use_is_refused(tmp_path: Path, given):
     with pytest.raises(UsageError):
         chaos.SUITE.run(options(tmp_path, **given), lambda event: None, ())
+
+
+def test_a_record_names_no_folder_of_the_machine_that_made_it():
+    assert chaos._anywhere(["chaos", "--folder", "/kept", "--more"]) == ["chaos", "--more"]
+    assert chaos._anywhere(["chaos", "--more"]) == ["chaos", "--more"]
