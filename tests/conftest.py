@@ -53,7 +53,8 @@ leaves when it crashes belongs to the session that started the worker, too.
 
 
 TURN = "TFHET_TEST_TURN"
-"""Of the tests with a mark of TAKE_TURNS, only those whose turn it is run: `2/3` is the second of three turns."""
+"""This variable, such as `2/3` for the second of three turns, says whose turn it is among the tests with a mark of
+TAKE_TURNS; the others of these are left out. Empty or unset: all run."""
 TAKE_TURNS = ("slow", "plain", "matrix")
 
 

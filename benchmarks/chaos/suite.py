@@ -40,14 +40,13 @@ from tfhet.launch.settings import LaunchSettings
 from tfhet.record import Figure, Record, RunFolder, RunSummary
 from tfhet.simulate import ClusterFile, Fault
 
-FEED_WITNESS = "benchmarks/job_scripts/feed_witness.py"
-PIPELINE_WITNESS = "benchmarks/chaos/pipeline_witness.py"
+READER_WITNESS = "benchmarks/chaos/reader_witness.py"
 LENGTH_S = 5.0
 """Faults come within so long: about as long as a job trains."""
 MAX_RUN_S = 100.0
 GLOBAL_BATCH = 32
 PASSES = 2 * EPOCHS
-"""Of a script that reads a declared pipeline, in batches twice as large: an epoch is known to be over once the next but
+"""Epochs of a script that reads a declared pipeline, in batches twice as large: an epoch is known to be over once the next but
 one has begun."""
 NONE_WHOLE = re.compile(r"none of the \d+ checkpoints in \S+ is whole")
 """What a job says that has lost its only checkpoint."""
@@ -58,10 +57,10 @@ def arguments(ranks: int, plane: str, reader: bool = False) -> list[str]:
     batch, words = GLOBAL_BATCH // ranks, f"--lease_s {LEASE_S:g} --ready_timeout_s {READY_S:g} --step_ms 50"
     if plane == "feed":
         words += f" --data_plane feed --data_host_processes 2 --batch_size {batch} --epochs {EPOCHS}"
-        words += f" --train_script {FEED_WITNESS}"
+        words += f" --train_script {READER_WITNESS} --reads feed"
     elif reader:
         words += f" --data_plane tf_service --batch_size {2 * batch} --epochs {PASSES}"
-        words += f" --train_script {PIPELINE_WITNESS}"
+        words += f" --train_script {READER_WITNESS} --reads pipeline"
     else:
         words += f" --model emulated --batch_size {batch} --epochs {EPOCHS} --shuffle 0 --chain none --validation none"
         words += f" --export false --log_every 5 --train_script {WITNESS}"

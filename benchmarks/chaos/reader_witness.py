@@ -1,6 +1,8 @@
-"""A script that reads the digits from a feed, with a witness: what each rank trained on, for `benchmarks.judge`.
+"""A script that reads the digits by `tfhet.batches`, with a witness: what each rank trained on, for `benchmarks.judge`.
 
-The logs are those of `witness_train.py`. The data hosts read the TFRecord files; the ranks load no TensorFlow.
+`--reads feed`: from a function, whose data hosts read the TFRecord files; the ranks load no TensorFlow. `--reads
+pipeline`: from a declared pipeline over tf.data service. The logs are those of `job_scripts/witness_train.py`, with the
+number of the script's pass in place of the epoch.
 """
 
 from __future__ import annotations
@@ -45,6 +47,7 @@ def make_digits(shard: Any, channel: str) -> Digits:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
+    parser.add_argument("--reads", choices=("feed", "pipeline"), required=True)
     parser.add_argument("--batch_size", type=int, required=True)
     parser.add_argument("--epochs", type=int, required=True)
     parser.add_argument("--step_ms", type=float, required=True)
@@ -53,8 +56,12 @@ def main() -> None:
     folder = Path(env.get("TFHET_WITNESS") or Path(env["SM_OUTPUT_DATA_DIR"]) / "witness")
     folder.mkdir(parents=True, exist_ok=True)
     log = os.open(folder / f"{job.rank}.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    channel = {"channel": env["SM_CHANNEL_TRAINING"]}
-    loader = tfhet.batches(make_digits, arguments=channel, batch_size=args.batch_size, shuffle=True)
+    channel = env["SM_CHANNEL_TRAINING"]
+    if args.reads == "feed":
+        loader = tfhet.batches(make_digits, arguments={"channel": channel}, batch_size=args.batch_size, shuffle=True)
+    else:
+        source = tfhet.TFRecordSource.from_directory(channel)
+        loader = tfhet.batches(tfhet.Pipeline(source, batch_size=args.batch_size))
     for epoch in range(args.epochs):
         for images, labels in loader:
             pairs = zip(images, labels, strict=True)
