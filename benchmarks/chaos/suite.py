@@ -46,8 +46,8 @@ LENGTH_S = 5.0
 MAX_RUN_S = 100.0
 GLOBAL_BATCH = 32
 PASSES = 2 * EPOCHS
-"""Epochs of a script that reads a declared pipeline, in batches twice as large: an epoch is known to be over once the next but
-one has begun."""
+"""Epochs of a script that reads a declared pipeline, in batches twice as large: an epoch is known to be over once the
+next but one has begun."""
 NONE_WHOLE = re.compile(r"none of the \d+ checkpoints in \S+ is whole")
 """What a job says that has lost its only checkpoint."""
 

@@ -35,7 +35,7 @@ class ScalingLoad:
         return f"{self.chain}, {'as the example writes it' if self.form == 'example' else 'tfhet'}"
 
     def arguments(self, steps: int, step_s: float = 0.0) -> list[str]:
-        """Of the launcher, for so many steps of an accelerator that takes `step_s` each."""
+        """The launcher's arguments, for so many steps of an accelerator that takes `step_s` each."""
         words = [
             *("--batch_size", str(self.batch_size), "--steps_per_epoch", str(steps), "--epochs", "1"),
             *("--step_ms", f"{1e3 * step_s:.4f}", "--log_every", str(LINE_STEPS), "--chain", self.chain),
@@ -81,7 +81,7 @@ def _whole(steps: float) -> int:
 
 @dataclass(frozen=True)
 class Ideal:
-    """What a batch takes at least, from its parts, each measured apart and without a quota."""
+    """The least that a batch takes, from its parts, each measured apart and without a quota."""
 
     stages_s: float
     """CPU seconds of a batch through the pipeline alone, in one process."""

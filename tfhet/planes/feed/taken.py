@@ -9,7 +9,7 @@ Key = tuple[int, int]
 
 
 class Taken:
-    """Of each shard the number of rounds that the rank has taken from the first on, and the batches beyond them."""
+    """The number of rounds of each shard that the rank has taken from the first on, and the batches beyond them."""
 
     def __init__(self, rank: int, size: int, keys: Iterable[Key] = ()):
         self._rank, self._size = rank, size
