@@ -26,12 +26,14 @@ def groups() -> None:
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A module that counts the requests, or fails."""
     (tmp_path / "counting_child.py").write_text(
+        "import time\n"
         "from tfhet.bench.child_process import answer_requests\n"
         "answered = []\n"
         "def answer(request):\n"
         "    print('noise')\n"
         "    if 'fail' in request: raise ValueError('no')\n"
         "    if 'end' in request: raise SystemExit(3)\n"
+        "    if 'sleep' in request: time.sleep(request['sleep'])\n"
         "    answered.append(request)\n"
         "    return {'turn': len(answered)}\n"
         "answer_requests(answer)\n"
@@ -56,4 +58,4 @@ def test_a_process_that_is_gone_or_slow_is_an_error(module: str) -> None:
     with pytest.raises(TfhetError, match="counting_child ended with exit code 3"), LimitedChild.started(module) as one:
         one.ask({"end": 1}, 60.0)
     with pytest.raises(TfhetError, match="no answer within 0.01 s"), LimitedChild.started(module) as one:
-        one.ask({}, 0.01)
+        one.ask({"sleep": 600}, 0.01)
