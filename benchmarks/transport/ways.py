@@ -81,6 +81,13 @@ RIVALS = (
     Rival("zeromq", ("zmq",), f"{_HERE}.zeromq:receive", f"{_HERE}.zeromq:send"),
     Rival(RAW_GRPC, ("grpc",), f"{_HERE}.raw_grpc:receive", f"{_HERE}.raw_grpc:send"),
     Rival("grpc_stream", ("grpc",), f"{_HERE}.grpc_stream:receive", f"{_HERE}.grpc_stream:send"),
+    Rival(
+        "arrow_flight",
+        ("pyarrow.flight",),
+        f"{_HERE}.arrow_flight:receive",
+        f"{_HERE}.arrow_flight:send",
+        requires=("pyarrow==26.0.1",),
+    ),
     Rival("torch", ("torch",), f"{_HERE}.torch_loader:read"),
     Rival("ray", ("ray.data",), f"{_HERE}.ray_data:read", requires=("ray[data]==2.60.0",)),
 )
