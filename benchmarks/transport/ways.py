@@ -86,7 +86,7 @@ RIVALS = (
         ("pyarrow.flight",),
         f"{_HERE}.arrow_flight:receive",
         f"{_HERE}.arrow_flight:send",
-        requires=("pyarrow==26.0.1",),
+        requires=("pyarrow==25.0.1",),
     ),
     Rival("torch", ("torch",), f"{_HERE}.torch_loader:read"),
     Rival("ray", ("ray.data",), f"{_HERE}.ray_data:read", requires=("ray[data]==2.60.0",)),
