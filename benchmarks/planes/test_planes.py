@@ -35,7 +35,7 @@ def test_a_picture_that_is_none_of_the_chain_is_refused():
 
 def test_figures_are_of_an_example_and_of_a_gigabyte():
     cpu_s = {"dnn_group": 0.3, "data_group": 0.5}
-    window = Window(0.002, 100, cpu_s, 7.0, 50 * MB, {"dnn_group": 60 * MB, "data_group": 70 * MB}, {})
+    window = Window(0.002, 100, 0.2, cpu_s, 0.0, 7.0, 50 * MB, {"dnn_group": 60 * MB, "data_group": 70 * MB}, {})
     figures = figures_of({"numpy.small": [0.0008]}, {"ray.small": [window]})
     size = CHAINS["small"].batch_size
     assert figures["planes.numpy.small.alone_ms"].value == pytest.approx(0.8 / size)
@@ -48,7 +48,9 @@ def test_figures_are_of_an_example_and_of_a_gigabyte():
 
 
 def test_a_blur_says_nothing_of_what_a_gigabyte_costs():
-    window = Window(0.002, 100, {"dnn_group": 0.3, "data_group": 0.5}, 7.0, 1, {"dnn_group": 1, "data_group": 1}, {})
+    window = Window(
+        0.002, 100, 0.2, {"dnn_group": 0.3, "data_group": 0.5}, 0.0, 7.0, 1, {"dnn_group": 1, "data_group": 1}, {}
+    )
     assert "planes.feed.blurs.cpu_ms" in (found := figures_of({}, {"feed.blurs": [window]}))
     assert "planes.feed.blurs.reader_cpu_s_per_gb" not in found
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -30,7 +34,7 @@ class Heard(WindowedJob):
             self.used_s += 0.5
             return self.used_s
 
-        return dict.fromkeys(("algo-1", "algo-2"), SimpleNamespace(cpu_s=cpu_s))
+        return dict.fromkeys(("algo-1", "algo-2"), SimpleNamespace(cpu_s=cpu_s, pids=list))
 
     def run(self) -> RunSummary:
         for line in self.lines:
@@ -51,6 +55,24 @@ def test_a_window_is_what_the_script_said_and_the_cpu_between_its_stamps(job: He
     assert (window.step_s, window.steps, window.rss) == (0.25, 8, 1000)
     assert window.cpu_s == {"dnn_group": 1.0, "data_group": 1.0} and window.first_batch_s >= 0
     assert window.host_bytes == {"dnn_group": 10, "data_group": 20}
+
+
+def test_processes_of_tasks_are_told_from_actors_and_all_others():
+    titles = ("ray::Map(prepared)", "ray::SplitCoordinator", "python -c ray::")
+    with contextlib.ExitStack() as stack:
+        pids = [stack.enter_context(sleeping(title)).pid for title in titles]
+        assert list(windowed_job.tasks_cpu_s([*pids, 2**22 + 1])) == pids[:1]
+
+
+@contextlib.contextmanager
+def sleeping(title: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A process of this title, which runs until the context ends."""
+    with subprocess.Popen(
+        [title, "-c", "print(flush=True); input()"], executable=sys.executable, stdin=-1, stdout=-1
+    ) as process:
+        assert process.stdout is not None and process.stdout.readline()
+        yield process
+        process.kill()
 
 
 def test_a_job_that_was_not_heard_to_the_end_is_refused(job: Heard):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from benchmarks import ROOT, child_environment
 from benchmarks.cluster_runs.observed_job import ObservedJob
@@ -21,6 +24,8 @@ FIRST, WARM, BEGINS, ENDS = "first_batch", "warm", "window_begins", "window_ends
 """What the script stamps, in this order."""
 SCRIPT = "benchmarks/planes/train.py"
 LAST_LINES = 40
+ACTORS = ("Coordinator", "Actor", "Autoscal")
+"""Parts of the titles of Ray's own actors, which it runs in processes like those of tasks."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +35,12 @@ class Window:
     step_s: float
     """Seconds of a step in the window, after the hosts were limited."""
     steps: int
+    seconds: float
+    """Length of the window."""
     cpu_s: Mapping[str, float]
     """CPU seconds in the window by group, of all its hosts."""
+    tasks_cpu_s: float
+    """CPU seconds of them that processes of Ray's tasks took, on all hosts; 0 on the other planes."""
     first_batch_s: float
     """Seconds from the start of the job to its first batch; the hosts were not limited by then."""
     rss: int
@@ -44,6 +53,18 @@ class Window:
         return dict(vars(self))
 
 
+def tasks_cpu_s(pids: Iterable[int]) -> dict[int, float]:
+    """CPU seconds so far of those of these processes in which Ray runs tasks; actors are none of them."""
+    found = {}
+    for pid in pids:
+        with contextlib.suppress(psutil.Error):
+            process = psutil.Process(pid)
+            title, used = " ".join(process.cmdline()), process.cpu_times()
+            if title.startswith("ray::") and not any(word in title for word in ACTORS):
+                found[pid] = used.user + used.system
+    return found
+
+
 class WindowedJob(ObservedJob):
     """One run on one data plane, in `place`, a new folder."""
 
@@ -51,6 +72,7 @@ class WindowedJob(ObservedJob):
         """words: further arguments of the launcher and of the script."""
         self._stamps: dict[str, Mapping[str, str]] = {}
         self._looks: dict[str, tuple[float, Mapping[str, float]]] = {}
+        self._tasks: dict[str, Mapping[int, float]] = {}
         self._lines: list[str] = []
         self._lock = threading.Lock()
         launcher = ["scripts/launcher.py", "--strategy", "torch", "--data_plane", plane]
@@ -70,6 +92,7 @@ class WindowedJob(ObservedJob):
             if name in (FIRST, WARM, BEGINS, ENDS):
                 used = {host: group.cpu_s() for host, group in self.cgroups.items()}
                 self._stamps[name], self._looks[name] = fields, (SYSTEM.monotonic(), used)
+                self._tasks[name] = tasks_cpu_s(pid for group in self.cgroups.values() for pid in group.pids())
 
     def window(self) -> Window:
         """Runs the job. Raises JobFailed for one that failed, or whose hosts were not limited."""
@@ -85,6 +108,8 @@ class WindowedJob(ObservedJob):
         return Window(
             step_s=float(said["step_s"]),
             steps=int(said["steps"]),
+            seconds=self._looks[ENDS][0] - self._looks[BEGINS][0],
+            tasks_cpu_s=sum(used - self._tasks[BEGINS].get(pid, 0.0) for pid, used in self._tasks[ENDS].items()),
             cpu_s=self._by_group({host: used - before[host] for host, used in after.items()}),
             first_batch_s=self._looks[FIRST][0] - began_s,
             rss=int(said["rss"]),

@@ -12,11 +12,13 @@ from tfhet.errors import UsageError
 from tfhet.record import usable_cores
 from tfhet.simulate import ClusterFile, GroupFile
 
-SCALE = 20 / (0.8 * usable_cores())
-"""vCPUs of the article's hosts for one CPU here: all 20 take four fifths of this machine. The more CPUs it has, the
-less of the leader's host do Ray's own processes take, which are not scaled."""
 DNN, DATA = "ml.g5.xlarge", "ml.c5.4xlarge"
 """Instance types of the article."""
+OWN_CPUS = {DNN: 0.35, DATA: 0.15}
+"""CPUs that a host here has beside its scaled ones: what runs beside tasks (Ray's own processes, the rank, the
+launcher) takes as much of a host of 0.3 CPUs as of one of 4."""
+SCALE = 20 / (0.9 * usable_cores() - sum(OWN_CPUS.values()))
+"""vCPUs of the article's hosts for one CPU here: all 20, and OWN_CPUS, take nine tenths of this machine."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +56,9 @@ CASES: Mapping[str, Case] = {"homogeneous": Case(0), "heterogeneous": Case(1)}
 
 
 def cpus_of(instance: str) -> float:
-    """CPUs here of a host of an instance type."""
+    """CPUs here of a host of an instance type, with those of OWN_CPUS."""
     known: Instance = catalogue.shipped().instance(instance)
-    return known.vcpus / SCALE
+    return known.vcpus / SCALE + OWN_CPUS[instance]
 
 
 @dataclass(frozen=True)

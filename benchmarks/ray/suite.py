@@ -1,7 +1,8 @@
 """`benchmarks.ray`: the work of an article on Ray on SageMaker, prepared where it trains, and on a data host as well.
 
 Hosts have the vCPUs of the article's, 4 and 16, scaled down until they fit on this machine, and an accelerator that is
-emulated. What the CPUs allow is what a batch costs one process that does nothing else, over the CPUs of all hosts.
+emulated. What the CPUs allow is what a batch costs one process that does nothing else, over the CPUs of all hosts but
+those that Ray's own processes, the rank and the launchers take.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from benchmarks import child_environment
 from benchmarks.cluster_runs.awake_cpus import awake
 from benchmarks.cluster_runs.observed_job import new_place
 from benchmarks.planes.windowed_job import Window, WindowedJob
-from benchmarks.ray.case import CASES, SCALE, Case, Prices
+from benchmarks.ray.case import CASES, OWN_CPUS, SCALE, Case, Prices
 from benchmarks.ray.needed import require
 from tfhet.bench.harness import in_rounds
 from tfhet.bench.suite import JOB, Suite
@@ -62,6 +63,7 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
     }
     details |= {"scale": SCALE, "seconds": options.seconds, "step_ms": STEP_MS, "object_store_mb": STORE_MB}
     details |= {"prices": vars(prices), "batch_cpu_s": cpu_s, "peers": versions(("ray", "torch", "scipy"))}
+    details |= {"own_cpus": OWN_CPUS}
     details |= {"runs": {name: [one.to_json() for one in found] for name, found in taken.items()}}
     return Record.of("ray", figures_of(cpu_s, taken, prices), details=details, command=command)
 
@@ -91,10 +93,15 @@ def figures_of(cpu_s: Sequence[float], jobs: Mapping[str, Sequence[Window]], pri
         steps["homogeneous"], steps["heterogeneous"], unit="x", against="without a data host"
     )
     for name, case in CASES.items():
-        least = [one / case.cpus for one in cpu_s]
+        own = [(sum(one.cpu_s.values()) - one.tasks_cpu_s) / one.seconds for one in jobs[name]]
+        least = [each_s / (case.cpus - taken) for each_s, taken in zip(cpu_s, own, strict=True)]
         used = [sum(one.cpu_s.values()) / one.steps for one in jobs[name]]
+        figures[f"ray.{name}.own_cpus"] = Figure.of(own, unit="CPUs")
         figures[f"ray.{name}.vs_cpus"] = Figure.ratio(
-            steps[name], least, unit="x", against="what the CPUs of all hosts allow"
+            steps[name],
+            least,
+            unit="x",
+            against="what the CPUs of all hosts allow, but for those that tasks cannot have",
         )
         figures[f"ray.{name}.cpu_vs_batch"] = Figure.ratio(
             used, cpu_s, unit="x", against="the CPU of making a batch alone"
