@@ -24,15 +24,18 @@ class ScalingLoad:
     batch_size: int
     image_words: str
     """What is read."""
+    ranks: int = 1
+    """Hosts with a rank each, which meet by Horovod in every step; the batch size is that of one."""
 
     @property
     def key(self) -> str:
         """Its part of a figure's name: `aws_cifar.own`."""
-        return f"{self.chain.replace('-', '_')}.{self.form}"
+        return f"{self.chain.replace('-', '_')}.{self.form}" + (f".ranks_{self.ranks}" if self.ranks > 1 else "")
 
     @property
     def words(self) -> str:
-        return f"{self.chain}, {'as the example writes it' if self.form == 'example' else 'tfhet'}"
+        written = "as the example writes it" if self.form == "example" else "tfhet"
+        return f"{self.chain}, {written}" + (f", {self.ranks} ranks" if self.ranks > 1 else "")
 
     def arguments(self, steps: int, step_s: float = 0.0) -> list[str]:
         """The launcher's arguments, for so many steps of an accelerator that takes `step_s` each."""
@@ -52,6 +55,7 @@ LOADS = (
     ScalingLoad("aws-cifar", "own", 2048, "digits, 32x32x3, raw"),
     ScalingLoad("imagenet-train", "example", 48, "photos, JPEG"),
     ScalingLoad("imagenet-train", "own", 128, "photos, JPEG"),
+    ScalingLoad("imagenet-train", "own", 128, "photos, JPEG", ranks=2),
 )
 
 
@@ -92,12 +96,14 @@ class Ideal:
     are part of `stages_s`."""
     cpus: float
     """Of each host."""
+    ranks: int = 1
+    """Hosts that train, each of which takes a batch in a step."""
 
     def at(self, data_hosts: int) -> float:
         """Seconds a step takes at least, beside so many data hosts."""
-        shared_s = (self.stages_s + self.wire_s) / (self.cpus * (data_hosts + 1))
+        shared_s = self.ranks * (self.stages_s + self.wire_s) / (self.cpus * (data_hosts + self.ranks))
         return max(shared_s, self.trainer_s / self.cpus)
 
     def without_wire_at(self, data_hosts: int) -> float:
         """The same if batches moved by themselves and every host could do any part."""
-        return self.stages_s / (self.cpus * (data_hosts + 1))
+        return self.ranks * self.stages_s / (self.cpus * (data_hosts + self.ranks))

@@ -53,13 +53,13 @@ class Point:
         return 1e-3 * sum(self.windows_ms) / len(self.windows_ms)
 
     @property
-    def trainer_s(self) -> float:
-        """CPU seconds a step that the trainer used: it receives, runs the stages behind the cut, and hands over."""
+    def trainers_s(self) -> float:
+        """CPU seconds a step that all trainers used: they receive, run the stages behind the cut, and hand over."""
         return self.kinds_s["trainers"] / self.steps
 
     def shares(self, ideal: Ideal) -> dict[str, float]:
         """Where the CPU time of a step goes that is not what a batch costs apart, each as a percentage of that."""
-        least_s = ideal.stages_s + ideal.wire_s
+        least_s = ideal.ranks * (ideal.stages_s + ideal.wire_s)
         each = {kind: used / self.steps for kind, used in self.kinds_s.items()}
         work = each["workers"] + each["trainers"] - least_s
         idle = (self.quota_s - sum(self.used_s.values())) / self.steps
@@ -83,8 +83,10 @@ class Job(Simulation):
         folder: Path,
         course: Course,
         limit_s: float,
+        ranks: int = 1,
     ):
-        self._course = course
+        """ranks: hosts that train."""
+        self._course, self._ranks = course, ranks
         self._looks: list[HostCpu] = []
         self._lines: list[str] = []
         self._lock = threading.Lock()
@@ -113,13 +115,13 @@ class Job(Simulation):
         if summary.exit_code or summary.step_ms is None or summary.wait_ms is None or len(self._looks) != 2:
             unheard = f"of its {course.steps} steps, {len(self._looks)} of 2 were heard of"
             why = summary.cause or (unheard if summary.step_ms else f"{unheard}, and it left no record of them")
-            raise JobFailed(f"a run with {hosts - 1} data hosts failed: {why}", log_tail=self._lines)
+            raise JobFailed(f"a run with {hosts - self._ranks} data hosts failed: {why}", log_tail=self._lines)
         first = course.skipped - RECORD_SKIPS
         steps = summary.step_ms.samples[first : first + course.measured]
         waits = summary.wait_ms.samples[first : first + course.measured]
         used = self._looks[1] - self._looks[0]
         return Point(
-            hosts - 1,
+            hosts - self._ranks,
             windows(steps),
             100.0 * sum(waits) / sum(steps),
             len(steps),
@@ -135,17 +137,17 @@ def measured(
     load: ScalingLoad, ideal: Ideal, data_hosts: int, channel: Path, folder: Path, seconds: float, limit_s: float
 ) -> Point:
     """One run. Raises JobFailed."""
-    course = Course.of(data_hosts + 1, ideal.at(data_hosts), seconds)
+    course = Course.of(data_hosts + load.ranks, ideal.at(data_hosts), seconds)
     command = ["tfhet_launcher.py", *load.arguments(course.steps)]
-    cluster = cluster_of(data_hosts, ideal.cpus, channel)
-    job = Job(cluster, command, folder, course, limit_s)
+    cluster = cluster_of(data_hosts, ideal.cpus, channel, load.ranks)
+    job = Job(cluster, command, folder, course, limit_s, load.ranks)
     return job.point(job.run(), ideal.cpus)
 
 
-def cluster_of(data_hosts: int, cpus: float, channel: Path) -> ClusterFile:
-    """A dnn host with one rank, and data hosts, all with the same share of a CPU."""
+def cluster_of(data_hosts: int, cpus: float, channel: Path, ranks: int = 1) -> ClusterFile:
+    """Hosts with one rank each, and data hosts, all with the same share of a CPU."""
     groups = {"data_group": GroupFile(hosts=data_hosts, instance_type="ml.c5.large", cpus=cpus)} if data_hosts else {}
-    groups["dnn_group"] = GroupFile(hosts=1, instance_type="ml.p3.2xlarge", cpus=cpus)
+    groups["dnn_group"] = GroupFile(hosts=ranks, instance_type="ml.p3.2xlarge", cpus=cpus)
     return ClusterFile("scaling", groups, {"training": str(channel)})
 
 

@@ -51,10 +51,10 @@ class Alone:
         parts = {name: tuple(value for one in both for value in getattr(one, name)) for name in PARTS}
         return Alone(**parts, bytes_per_batch=self.bytes_per_batch)
 
-    def ideal(self, cpus: float) -> Ideal:
-        """What these parts allow, from their medians, with so many CPUs for each host."""
+    def ideal(self, cpus: float, ranks: int = 1) -> Ideal:
+        """What these parts allow, from their medians, with so many CPUs for each host, and so many that train."""
         stages_s, wire_s, reader_s, after_s = (median(getattr(self, name)) for name in PARTS)
-        return Ideal(stages_s, wire_s, reader_s + after_s, cpus)
+        return Ideal(stages_s, wire_s, reader_s + after_s, cpus, ranks)
 
     @classmethod
     def of(cls, answer: Mapping[str, Any]) -> Alone:

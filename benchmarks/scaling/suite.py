@@ -1,9 +1,10 @@
 """`benchmarks.scaling`: the time of a step over the number of data hosts, against what the CPUs allow at best.
 
 The accelerator takes no time, so every point waits for its input. Every host has the same share of a CPU, and a worker
-runs on the dnn host too. At best a step takes as long as all CPUs together need for what a batch costs, the pipeline
-alone and the wire alone, or as the dnn host needs for what no other can do. The parts are measured in processes without
-a quota, right before and right after each run: a virtual machine becomes faster and slower within minutes.
+runs on the dnn hosts too: one, or two whose ranks meet in every step. At best a step takes as long as all CPUs together
+need for what its batches cost, the pipeline alone and the wire alone, or as a dnn host needs for what no other can do.
+The parts are measured in processes without a quota, right before and right after each run: a virtual machine becomes
+faster and slower within minutes.
 """
 
 from __future__ import annotations
@@ -150,10 +151,10 @@ def _measured(
         first = index % len(points)
         for data_hosts in (*points[first:], *points[:first]):
             folder = channel.with_name(f"{load.key}-{data_hosts}-{index}")
-            point = _point(taken, before.ideal(options.cpus), data_hosts, channel, folder, options)
+            point = _point(taken, before.ideal(options.cpus, load.ranks), data_hosts, channel, folder, options)
             after = Alone.of(child.ask({}, ALONE_LIMIT_S))
             taken.alone.append(after)
-            pair = Pair(point, before.and_again(after).ideal(options.cpus))
+            pair = Pair(point, before.and_again(after).ideal(options.cpus, load.ranks))
             before = after
             if index >= options.warmup:
                 taken.pairs.append(pair)
@@ -187,9 +188,9 @@ def _points(text: str) -> list[int]:
 
 def _write(load: ScalingLoad, channel: Path, points: Sequence[int], options: argparse.Namespace) -> None:
     """The load's data. Raises TfhetError."""
-    most = max(Course.of(point + 1, 1e-9, options.seconds).steps for point in points)
+    most = max(Course.of(point + load.ranks, 1e-9, options.seconds).steps for point in points)
     # What workers have taken, and nobody asks for any more, has to be there too.
-    batches = most + 8 * (max(points) + 1)
+    batches = load.ranks * most + 8 * (max(points) + load.ranks)
     job_data.write_apart(channel, load.chain, load.batch_size, batches)
 
 
@@ -247,7 +248,7 @@ def points_of(taken: Sequence[Taken]) -> list[dict[str, object]]:
 
 
 def rows(taken: Taken) -> list[dict[str, object]]:
-    """The printed table. `dnn host`: what the trainer's own CPU time takes there, which no data host can take over: no
+    """The printed table. `dnn host`: what a trainer's own CPU time takes there, which no data host can take over: no
     step is shorter. The last columns: CPU time that is not the pipeline's or the wire's, or that nobody used, as
     a percentage of what a batch costs apart; where the dnn host is the bound, some has to be left."""
     found = []
@@ -262,7 +263,9 @@ def rows(taken: Taken) -> list[dict[str, object]]:
                 "ideal ms": 1e3 * median([pair.ideal_s for pair in pairs]),
                 "x ideal": round(median([pair.over_ideal for pair in pairs]), 3),
                 "without wire ms": 1e3 * median([pair.ideal.without_wire_at(data_hosts) for pair in pairs]),
-                "dnn host ms": median([1e3 * pair.point.trainer_s / pair.ideal.cpus for pair in pairs]),
+                "dnn host ms": median(
+                    [1e3 * pair.point.trainers_s / pair.ideal.ranks / pair.ideal.cpus for pair in pairs]
+                ),
                 "wait %": median([pair.point.wait_pct for pair in pairs]),
                 **{f"{name} %": round(median([one[name] for one in shares]), 1) for name in shares[0]},
             }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -43,6 +44,16 @@ def test_a_step_waits_for_all_cpus_until_the_dnn_host_has_enough_to_do_alone() -
     assert [IDEAL.at(n) for n in (0, 1, 4)] == pytest.approx([0.5, 0.25, 0.1])
     assert [IDEAL.at(9), IDEAL.at(20)] == pytest.approx([0.05, 0.05])
     assert IDEAL.without_wire_at(1) == pytest.approx(0.2)
+
+
+def test_two_ranks_take_two_batches_in_a_step_and_bring_a_host_each() -> None:
+    two = dataclasses.replace(IDEAL, ranks=2)
+    assert [two.at(n) for n in (0, 2)] == pytest.approx([IDEAL.at(0), 0.25])
+    assert two.at(99) == pytest.approx(IDEAL.at(99)), "each has the same to do alone"
+    assert two.without_wire_at(2) == pytest.approx(0.2)
+    groups = cluster_of(3, 0.2, Path("data"), ranks=2).groups
+    assert [groups[name].hosts for name in ("dnn_group", "data_group")] == [2, 3]
+    assert len({load.key for load in LOADS}) == len(LOADS)
 
 
 def test_a_course_skips_what_may_be_ready_and_both_its_parts_end_with_a_line() -> None:
