@@ -3,26 +3,44 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
+import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import tensorflow as tf
 
 from tfhet.errors import UsageError
 from tfhet.placement import Pipeline
+from tfhet.planes.feed import Shard
+from tfhet.planes.ray import is_dataset
 from tfhet.source import SyntheticSource, TFRecordSource
 
 
-def load(target: str, stages: str | None = None, batch_size: int = 128) -> Pipeline | tf.data.Dataset:
+_RAY = re.compile(r"^\s*(import|from)\s+ray\b", re.M)
+
+
+def makes_ray(target: str) -> bool:
+    """Whether a target is FILE.py:NAME in a file that imports Ray, which is installed: such a data set is profiled in a
+    process of its own, as a script is."""
+    path, colon, _ = target.rpartition(":")
+    if not (colon and path.endswith(".py") and Path(path).is_file() and importlib.util.find_spec("ray")):
+        return False
+    return _RAY.search(Path(path).read_text(encoding="utf-8", errors="replace")) is not None
+
+
+def load(target: str, stages: str | None = None, batch_size: int = 128) -> Any:
     """Returns the pipeline or data set that `target` names: a directory of TFRecords with a `tfhet.json`, the word
-    `synthetic`, or FILE.py:NAME, where NAME is a Pipeline, a tf.data.Dataset, or a function without arguments that
-    returns one. Raises UsageError for another target, and for stages beside a plain data set."""
+    `synthetic`, or FILE.py:NAME, where NAME is a Pipeline, a tf.data.Dataset, or a function that returns one, or a Ray
+    data set; without arguments, or called with a shard. Raises UsageError for another target, and for stages beside a
+    data set."""
     path, colon, name = target.rpartition(":")
     if colon and path.endswith(".py"):
         found = _attribute(Path(path), name)
         if not stages:
             return found
-        if isinstance(found, tf.data.Dataset):
+        if not isinstance(found, Pipeline):
             raise UsageError("--stages needs a source or a Pipeline; a plain data set has its own transformations")
         return found.with_stages(stages)
     if target == "synthetic":
@@ -32,7 +50,7 @@ def load(target: str, stages: str | None = None, batch_size: int = 128) -> Pipel
     return Pipeline(TFRecordSource.from_directory(target), stages or "", batch_size)
 
 
-def _attribute(path: Path, name: str) -> Pipeline | tf.data.Dataset:
+def _attribute(path: Path, name: str) -> Any:
     """Runs a file and returns its attribute, called when it is a function."""
     if not path.is_file():
         raise UsageError(f"no such file: {path}")
@@ -45,7 +63,13 @@ def _attribute(path: Path, name: str) -> Pipeline | tf.data.Dataset:
         raise UsageError(f"{path} has no {name!r}; it has {known}")
     found = getattr(module, name)
     if callable(found) and not isinstance(found, (Pipeline, tf.data.Dataset)):
-        found = found()
-    if not isinstance(found, (Pipeline, tf.data.Dataset)):
+        found = found(Shard(0, 1)) if _takes_shard(found) else found()
+    if not (isinstance(found, (Pipeline, tf.data.Dataset)) or is_dataset(found)):
         raise UsageError(f"{path}:{name} is a {type(found).__name__}; wanted a Pipeline or a tf.data.Dataset")
     return found
+
+
+def _takes_shard(function: Any) -> bool:
+    """Whether a function has to be called with something: as those that `tfhet.batches` takes."""
+    parameters = inspect.signature(function).parameters.values()
+    return any(each.default is each.empty and each.kind is each.POSITIONAL_OR_KEYWORD for each in parameters)
