@@ -25,7 +25,7 @@ from tfhet.profile.parts import parts_of_dataset, parts_of_pipeline
 from tfhet.profile.ray_data import measure_ray, names_ray
 from tfhet.profile.result import Profile
 from tfhet.profile.rounds import Effort, measure
-from tfhet.profile.target import load, makes_ray
+from tfhet.profile.target import makes_ray, ray_data_set
 from tfhet.record import RunFolder, write_text
 
 REACHED, RECORD, FAILURE = "reached", "record.json", "failure"
@@ -65,7 +65,7 @@ def main(argv: Sequence[str]) -> None:
 
     sys.path[0] = str(Path(script.rpartition(":")[0] or script).resolve().parent)
     if makes_ray(script):
-        leave(lambda observer: measure_ray(functools.partial(load, script), effort, observer=observer))
+        leave(lambda observer: measure_ray(functools.partial(ray_data_set, script), effort, observer=observer))
     hand_over_to(lambda data: leave(lambda observer: measure_target(data, effort, observer)))
     sys.argv = list(argv[3:])
     runpy.run_path(script, run_name="__main__")

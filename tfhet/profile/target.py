@@ -13,10 +13,8 @@ import tensorflow as tf
 
 from tfhet.errors import UsageError
 from tfhet.placement import Pipeline
-from tfhet.planes.feed import Shard
-from tfhet.planes.ray import is_dataset
+from tfhet.planes.feed import FeedSource, Shard
 from tfhet.source import SyntheticSource, TFRecordSource
-
 
 _RAY = re.compile(r"^\s*(import|from)\s+ray\b", re.M)
 
@@ -30,17 +28,26 @@ def makes_ray(target: str) -> bool:
     return _RAY.search(Path(path).read_text(encoding="utf-8", errors="replace")) is not None
 
 
-def load(target: str, stages: str | None = None, batch_size: int = 128) -> Any:
+def ray_data_set(target: str) -> Any:
+    """The data set of FILE.py:NAME: of a function, called with a shard where it takes one, as by `tfhet.batches`. Its
+    module is imported by its own name, by which tasks find it. Raises UsageError for no such function."""
+    path, _, name = target.rpartition(":")
+    make = FeedSource(Path(path).stem, str(Path(path).resolve()), name).called
+    parameters = inspect.signature(make).parameters.values()
+    takes_shard = any(each.default is each.empty and each.kind is each.POSITIONAL_OR_KEYWORD for each in parameters)
+    return make(Shard(0, 1)) if takes_shard else make()
+
+
+def load(target: str, stages: str | None = None, batch_size: int = 128) -> Pipeline | tf.data.Dataset:
     """Returns the pipeline or data set that `target` names: a directory of TFRecords with a `tfhet.json`, the word
-    `synthetic`, or FILE.py:NAME, where NAME is a Pipeline, a tf.data.Dataset, or a function that returns one, or a Ray
-    data set; without arguments, or called with a shard. Raises UsageError for another target, and for stages beside a
-    data set."""
+    `synthetic`, or FILE.py:NAME, where NAME is a Pipeline, a tf.data.Dataset, or a function without arguments that
+    returns one. Raises UsageError for another target, and for stages beside a plain data set."""
     path, colon, name = target.rpartition(":")
     if colon and path.endswith(".py"):
         found = _attribute(Path(path), name)
         if not stages:
             return found
-        if not isinstance(found, Pipeline):
+        if isinstance(found, tf.data.Dataset):
             raise UsageError("--stages needs a source or a Pipeline; a plain data set has its own transformations")
         return found.with_stages(stages)
     if target == "synthetic":
@@ -50,7 +57,7 @@ def load(target: str, stages: str | None = None, batch_size: int = 128) -> Any:
     return Pipeline(TFRecordSource.from_directory(target), stages or "", batch_size)
 
 
-def _attribute(path: Path, name: str) -> Any:
+def _attribute(path: Path, name: str) -> Pipeline | tf.data.Dataset:
     """Runs a file and returns its attribute, called when it is a function."""
     if not path.is_file():
         raise UsageError(f"no such file: {path}")
@@ -63,13 +70,7 @@ def _attribute(path: Path, name: str) -> Any:
         raise UsageError(f"{path} has no {name!r}; it has {known}")
     found = getattr(module, name)
     if callable(found) and not isinstance(found, (Pipeline, tf.data.Dataset)):
-        found = found(Shard(0, 1)) if _takes_shard(found) else found()
-    if not (isinstance(found, (Pipeline, tf.data.Dataset)) or is_dataset(found)):
+        found = found()
+    if not isinstance(found, (Pipeline, tf.data.Dataset)):
         raise UsageError(f"{path}:{name} is a {type(found).__name__}; wanted a Pipeline or a tf.data.Dataset")
     return found
-
-
-def _takes_shard(function: Any) -> bool:
-    """Whether a function has to be called with something: as those that `tfhet.batches` takes."""
-    parameters = inspect.signature(function).parameters.values()
-    return any(each.default is each.empty and each.kind is each.POSITIONAL_OR_KEYWORD for each in parameters)

@@ -18,11 +18,12 @@ import secrets
 import socket
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from pathlib import Path
+from typing import Any, TypeVar
 
 from tfhet.clock import SYSTEM
-from tfhet.cluster import DATA, environment, without_secrets
+from tfhet.cluster import DATA, environment, free_ports, without_secrets
 from tfhet.errors import NotReady, UsageError
 from tfhet.planes.privileges import give_up_capabilities
 from tfhet.planes.ray import private
@@ -34,8 +35,11 @@ from tfhet.planes.ray.start import AGENT, LOOPBACK, NODE, SCRIPT, WORKER_PORTS, 
 from tfhet.planes.ray.token import AUTH_TOKEN, token_variables
 from tfhet.process import Child
 
-READY_S = 120.0
-"""Seconds within which the node has to be ready, on a machine that does other things."""
+T = TypeVar("T")
+
+READY_S, ATTEMPTS = 60.0, 3
+"""Seconds within which the node has to be ready, and how often that is tried: on a busy machine, Ray's own agent may
+take longer than the 15 s for which the node waits, and then never comes up."""
 GRACE_S = 5.0
 SETTINGS = RaySettings(data_host_cpus=1)
 LABELS = {"tfhet-group": "data_group", "tfhet-role": DATA.name}
@@ -62,10 +66,7 @@ def alone() -> Iterator[None]:
         raise UsageError("a Ray data set is profiled in a process of its own: by the command tfhet profile")
     folder = Path(env[MARK])
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    head, *ports = _free_ports(1 + WORKERS + WORKER_PORTS)
-    capacity = Capacity.of(SETTINGS, DATA, has_data_hosts=True, gpus=0)
-    start = NodeStart(LOOPBACK, f"{LOOPBACK}:{head}", ports, capacity, LABELS, is_head=True)
-    with _node(start, folder, env):
+    with _node(folder, env) as start:
         logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # what a task raises is raised here, too
         ray.init(start.head_at, _node_ip_address=LOOPBACK, log_to_driver=False, logging_level="ERROR")
         try:
@@ -74,42 +75,55 @@ def alone() -> Iterator[None]:
             ray.shutdown()
 
 
-def _free_ports(count: int) -> list[int]:
-    """Ports at which nothing listens now."""
-    with contextlib.ExitStack() as stack:
-        found = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in found:
-            one.bind((LOOPBACK, 0))
-        return [int(one.getsockname()[1]) for one in found]
-
-
 @contextlib.contextmanager
-def _node(start: NodeStart, folder: Path, env: Mapping[str, str]) -> Iterator[None]:
+def _node(folder: Path, env: Mapping[str, str]) -> Iterator[NodeStart]:
     """A block in which the node runs, ready. A thread of its own hears it."""
-    loop, last = asyncio.new_event_loop(), collections.deque[str](maxlen=1)
+    loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="ray-node", daemon=True)
     thread.start()
-    command = [sys.executable, "-m", NODE, "--head_at", start.head_at, "--ip", start.ip, "--port", str(start.ports[0])]
-    command += ["--wait_s", str(READY_S), "--folder", str(folder), "--", *start.words()]
-    token = {name: value for name, value in env.items() if name in token_variables(b"")}
-    own = {**variables(without_secrets(env), token), **_listening(start, env)}
-    given = Child.start("ray", command, env=own, on_line=last.append, before_exec=give_up_capabilities)
+
+    def done(what: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(what, loop).result()
+
+    said = collections.deque[str](maxlen=1)
     try:
-        child = asyncio.run_coroutine_threadsafe(given, loop).result()
-        try:
-            end_s = SYSTEM.monotonic() + READY_S
-            while not _answers(start):
-                if child.code is not None or SYSTEM.monotonic() > end_s:
-                    why = "ended" if child.code is not None else f"is not ready after {READY_S:g} s"
-                    raise NotReady(f"the node of Ray {why}: {''.join(last) or 'it said nothing'}")
-                SYSTEM.sleep(0.2)
-            yield
-        finally:
-            asyncio.run_coroutine_threadsafe(child.stop(GRACE_S), loop).result()
+        for _ in range(ATTEMPTS):
+            start = _new_start()
+            child = done(_child(start, folder, env, said.append))
+            try:
+                if _is_ready(start, child):
+                    yield start
+                    return
+            finally:
+                done(child.stop(GRACE_S))
+        raise NotReady(f"no node of Ray came up in {ATTEMPTS} attempts of {READY_S:g} s: {' '.join(said)}")
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
+
+
+def _new_start() -> NodeStart:
+    head, *ports = free_ports(1 + WORKERS + WORKER_PORTS)
+    capacity = Capacity.of(SETTINGS, DATA, has_data_hosts=True, gpus=0)
+    return NodeStart(LOOPBACK, f"{LOOPBACK}:{head}", ports, capacity, LABELS, is_head=True)
+
+
+async def _child(start: NodeStart, folder: Path, env: Mapping[str, str], on_line: Callable[[str], None]) -> Child:
+    command = [sys.executable, "-m", NODE, "--head_at", start.head_at, "--ip", start.ip, "--port", str(start.ports[0])]
+    command += ["--wait_s", str(READY_S), "--folder", str(folder), "--", *start.words()]
+    token = {name: env[name] for name in token_variables(b"")}
+    own = {**variables(without_secrets(env), token), **_listening(start, env)}
+    return await Child.start("ray", command, env=own, on_line=on_line, before_exec=give_up_capabilities)
+
+
+def _is_ready(start: NodeStart, child: Child) -> bool:
+    end_s = SYSTEM.monotonic() + READY_S
+    while child.code is None and SYSTEM.monotonic() < end_s:
+        if _answers(start):
+            return True
+        SYSTEM.sleep(0.2)
+    return False
 
 
 def _listening(start: NodeStart, env: Mapping[str, str]) -> Mapping[str, str]:

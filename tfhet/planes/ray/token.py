@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 
-
 AUTH_TOKEN = "RAY_AUTH_TOKEN"
 
 
