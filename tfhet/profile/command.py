@@ -23,7 +23,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     profile.usage = "%(prog)s [options] TARGET\n       %(prog)s [options] --script FILE [-- ARGUMENTS]"
     add_examples(profile, "tfhet profile synthetic --stages aws-cifar", "tfhet profile --script train.py -- --epochs 1")
     add = profile.add_argument
-    words = "a directory of TFRecords, `synthetic`, or FILE.py:NAME of a Pipeline or tf.data.Dataset"
+    words = "a directory of TFRecords, `synthetic`, or FILE.py:NAME of a Pipeline, tf.data.Dataset or Ray data set"
     add("target", nargs="?", metavar="TARGET", help=words)
     words = "or a training script, whose arguments come after --: the data set that it gives tfhet.distribute first"
     add("--script", type=Path, metavar="FILE", help=words)

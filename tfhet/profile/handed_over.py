@@ -63,11 +63,12 @@ def main(argv: Sequence[str]) -> None:
             write_text(folder / FAILURE, f"it hands over {kind}{error}")
         raise SystemExit(0)
 
-    sys.path[0] = str(Path(script.rpartition(":")[0] or script).resolve().parent)
-    if makes_ray(script):
+    is_target = makes_ray(script)
+    sys.argv = [script.rpartition(":")[0] if is_target else script, *argv[4:]]  # beside it, Ray's tasks find modules
+    sys.path[0] = str(Path(sys.argv[0]).resolve().parent)
+    if is_target:
         leave(lambda observer: measure_ray(functools.partial(ray_data_set, script), effort, observer=observer))
     hand_over_to(lambda data: leave(lambda observer: measure_target(data, effort, observer)))
-    sys.argv = list(argv[3:])
     runpy.run_path(script, run_name="__main__")
 
 

@@ -141,8 +141,13 @@ def test_a_file_that_imports_ray_gives_the_data_set_of_its_function(tmp_path, mo
     assert sys.modules.pop("makes_rows").__file__ == str(file)
 
 
+def ray_that(monkeypatch, is_initialized):
+    monkeypatch.setitem(sys.modules, "ray", types.SimpleNamespace(is_initialized=lambda: is_initialized))
+    monkeypatch.setitem(sys.modules, "ray.data", types.ModuleType("ray.data"))
+
+
 def test_ray_starts_only_in_a_process_that_was_started_for_it(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "ray", types.SimpleNamespace(is_initialized=lambda: False))
+    ray_that(monkeypatch, is_initialized=False)
     monkeypatch.delenv(MARK, raising=False)
     with pytest.raises(UsageError, match="by the command tfhet profile"), alone():
         pass
@@ -152,6 +157,6 @@ def test_ray_starts_only_in_a_process_that_was_started_for_it(tmp_path, monkeypa
 
 
 def test_a_ray_that_the_script_has_is_used(monkeypatch):
-    monkeypatch.setitem(sys.modules, "ray", types.SimpleNamespace(is_initialized=lambda: True))
+    ray_that(monkeypatch, is_initialized=True)
     with alone():
         pass

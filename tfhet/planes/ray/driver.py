@@ -57,7 +57,9 @@ def alone() -> Iterator[None]:
     """A block in which this process has a Ray: that which it has already, or one of its own, ended afterwards with all
     its processes. Raises UsageError in a process that was not started for it, and NotReady."""
     import ray
+    import ray.data  # which sets the level of its log
 
+    logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # what a task raises is raised here, too
     if ray.is_initialized():
         yield
         return
@@ -67,7 +69,6 @@ def alone() -> Iterator[None]:
     folder = Path(env[MARK])
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _node(folder, env) as start:
-        logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # what a task raises is raised here, too
         ray.init(start.head_at, _node_ip_address=LOOPBACK, log_to_driver=False, logging_level="ERROR")
         try:
             yield
