@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import tempfile
 from pathlib import Path
 
 import psutil
@@ -68,17 +70,17 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, repository: Path) ->
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_left():
-    before = set(Path("/tmp").glob("tfhet-profile-*"))
-    yield
-    left = []
-    for process in psutil.process_iter():
-        try:
-            if "tfhet-profile-" in process.environ().get(MARK, ""):
-                left.append(" ".join(process.cmdline()))
-        except psutil.Error:
-            continue
-    assert left == [] and set(Path("/tmp").glob("tfhet-profile-*")) <= before
+def nothing_is_left(monkeypatch):
+    """Neither a process of Ray nor a file: all of them are below a folder of the test's own, with a short path."""
+    with tempfile.TemporaryDirectory(prefix="tfhet-lane-") as folder:
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        yield
+        left = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if process.environ().get(MARK, "").startswith(f"{folder}/"):
+                    left.append(process.cmdline())
+        assert left == [] and list(Path(folder).iterdir()) == []
 
 
 def test_a_script_that_reads_ray_data_is_profiled_operator_by_operator(script, capsys):

@@ -51,7 +51,7 @@ async def measure_script(
 
         words = [name, str(effort.budget_s), str(effort.repeats), str(script), *arguments]
         command = [sys.executable, "-m", handed_over.__name__, *words]
-        env = {**environment(), **alone_variables(folder / RAY), "PYTHONUNBUFFERED": "1"}
+        env = {**alone_variables(environment(), folder / RAY), "PYTHONUNBUFFERED": "1"}
         child = await Child.start(script.name, command, env=env, on_line=_say)
         try:
             late = f"{script} has not called tfhet.distribute within {deadline_s:g} s (--deadline_s)"

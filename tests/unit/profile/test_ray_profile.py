@@ -151,8 +151,10 @@ def test_ray_starts_only_in_a_process_that_was_started_for_it(tmp_path, monkeypa
     monkeypatch.delenv(MARK, raising=False)
     with pytest.raises(UsageError, match="by the command tfhet profile"), alone():
         pass
-    one, other = (alone_variables(tmp_path) for _ in range(2))
+    env = {"HOME": "/root", "RAY_ADDRESS": "far:6379"}
+    one, other = (alone_variables(env, tmp_path) for _ in range(2))
     assert one[MARK] == str(tmp_path) and one["RAY_AUTH_MODE"] == "token"
+    assert one["HOME"] == "/root" and "RAY_ADDRESS" not in one
     assert one["RAY_AUTH_TOKEN"] != other["RAY_AUTH_TOKEN"]
 
 

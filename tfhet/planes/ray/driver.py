@@ -1,9 +1,9 @@
 """A Ray of one CPU on this host alone, of which this process is the driver: for what is measured without a job.
 
-    environment = {**environment(), **alone_variables(folder)}    # of the process that is to be the driver
-    with alone():                                                 # in that process
+    env = alone_variables(environment(), folder)    # of the process that is to be the driver
+    with alone():                                   # in that process
         ...
-    end_marked(folder)                                            # in the one that started it, whatever became of it
+    end_marked(folder)                              # in the one that started it, whatever became of it
 
 It is closed as that of a job: nothing answers without the token.
 """
@@ -46,10 +46,11 @@ LABELS = {"tfhet-group": "data_group", "tfhet-role": DATA.name}
 """Labels of the node, so that tasks which ask for a data host run there."""
 
 
-def alone_variables(folder: Path) -> Mapping[str, str]:
-    """The variables with which a process has to be started that calls `alone`. folder: of the node, which that makes;
-    all that is started with these variables has its mark."""
-    return {**token_variables(secrets.token_bytes(32)), **mark(folder), **SCRIPT}
+def alone_variables(env: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """`env` for a process that calls `alone`, without the address of another Ray. folder: of the node, which that
+    makes; all that is started with these variables has its mark."""
+    others = {name: value for name, value in env.items() if name != "RAY_ADDRESS"}
+    return {**others, **token_variables(secrets.token_bytes(32)), **mark(folder), **SCRIPT}
 
 
 @contextlib.contextmanager

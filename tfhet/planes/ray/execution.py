@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import traceback
 from dataclasses import dataclass
 from typing import Any
 
 import psutil
 
+from tfhet.planes.feed.received import SourceError
 from tfhet.planes.ray import private
 
 
@@ -29,7 +31,16 @@ class Execution:
 
 
 def executed(dataset: Any, inputs: int) -> Execution:
-    """Runs a data set on at most `inputs` of its inputs, and reads what it gives as ranks do, block by block."""
+    """Runs a data set on at most `inputs` of its inputs, and reads what it gives as ranks do, block by block. Raises
+    SourceError with what the user's code raised."""
+    try:
+        return _executed(dataset, inputs)
+    except Exception as error:
+        text = private.of_the_user("".join(traceback.format_exception_only(type(error), error)))
+        raise SourceError(f"a task failed: {text}") from error
+
+
+def _executed(dataset: Any, inputs: int) -> Execution:
     import ray
 
     dataset.context.enable_progress_bars = False
