@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tfhet.cluster import DATA, DNN
 from tfhet.errors import UsageError
 from tfhet.plan import ClusterShape, CutCost, HostType, Interval, Layout, PipelineCost, Trainer, Where, Workload
+from tfhet.plan.measured_run import MeasuredRun
 from tfhet.plan.prediction import best_layout, layouts, predict, supply
 from tfhet.planes import get
 from tfhet.planes.carrier import RAY
 from tfhet.planes.ray import costs
-from tfhet.record import Record
+from tfhet.planes.ray.settings import RaySettings
+from tfhet.record import Record, RunFolder, RunSummary, Timeline
 from tfhet.units import GB
 
 G5, C5 = HostType("ml.g5.xlarge", 4, 1, "A10G"), HostType("ml.c5.xlarge", 4)
@@ -85,6 +89,17 @@ def test_its_processes_take_cpus_of_each_host_and_more_of_the_leaders():
     found = supply(training, cluster, Layout(Where.EVERYWHERE))
     assert found.dnn_cpus == pytest.approx(3 * 4 - 0.38 - 2 * 0.18)
     assert found.data_cpus == pytest.approx(2 * (4 - 0.18))
+
+
+def test_a_run_says_which_hosts_prepared_and_without_data_hosts_ray_did():
+    facts = get("ray").host_facts
+    cases = [(RaySettings(dnn_host_cpus=cpus), role) for cpus in (-1, 2) for role in (DATA, DNN)]
+    servers = [facts(*case)["servers_per_host"] for case in cases]
+    assert servers == [1, 0, 1, 1]
+    training = workload(1000.0)
+    run = MeasuredRun(RunFolder(Path("none")), RunSummary(mode="homogeneous"), Timeline())
+    assert run.layout(training.pipeline, training.plane_costs).where is Where.EVERYWHERE
+    assert run.layout(training.pipeline).where is Where.TRAINER
 
 
 def test_without_data_hosts_a_plan_has_dnn_hosts_offer_all_cpus():
