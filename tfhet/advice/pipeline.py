@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from tfhet.advice.finding import Finding, counted
-from tfhet.profile import PYTHON, Profile
+from tfhet.profile import PYTHON, RAY, Profile
 
 MOST_FINDINGS = 3
 LARGE_SHARE = 0.1
@@ -126,7 +126,7 @@ def dominant_part(profile: Profile) -> Iterator[Finding]:
         return
     part = profile.costs[worst]
     share, saves_us = f"{part.name!r} is {profile.share(worst):.0%} of the cost", profile.us(worst) / 2
-    if part.kind == PYTHON:
+    if part.kind in (PYTHON, RAY):
         better = "a library that works in C on whole arrays (OpenCV, Albumentations), or the device, may do it cheaper"
         clause = f"{share} {_of_whole(profile, worst)}: {better} (the estimate is half of it)"
         yield Finding("dominant_python", clause, saves_us)

@@ -57,7 +57,7 @@ class Plan:
 
     def _candidate(self, one: Candidate) -> dict[str, Any]:
         prediction, cluster, layout, usd = one.prediction, one.cluster, one.prediction.layout, one.usd_per_million
-        on_data = 0 if layout.where is Where.TRAINER else layout.servers_per_host
+        on_data = 0 if layout.where is Where.TRAINER or not cluster.data_hosts else layout.servers_per_host
         on_dnn = layout.servers_per_host if layout.where is Where.EVERYWHERE else 0
         return {
             "cluster": {
@@ -104,7 +104,7 @@ class Plan:
         if layout.where is not Where.TRAINER:
             compression = "" if layout.compression == "none" else f", {layout.compression}"
             cut = f"{prediction.cut.position}: {prediction.cut.last_part}{compression}"
-            also = ", dnn hosts too" if layout.where is Where.EVERYWHERE else ""
+            also = ", dnn hosts too" if layout.where is Where.EVERYWHERE and one.cluster.data_hosts else ""
             servers = f"{layout.servers_per_host} a host{also}"
         return [
             mark or ("frontier" if one.on_frontier else "; ".join(one.missed)),

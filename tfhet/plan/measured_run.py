@@ -100,11 +100,11 @@ class MeasuredRun:
         most = 0.0 if self._slowest else max(waits.values(), default=0.0)
         return max(0.0, most - waits.get(0, most))
 
-    def layout(self, pipeline: PipelineCost) -> Layout:
-        """The layout of the run."""
+    def layout(self, pipeline: PipelineCost, costs: PlaneCosts | None = None) -> Layout:
+        """The layout of the run. costs: of the data plane that moved the batches, if one did."""
         before = sum(place != "trainer" for place in self.run.stages_where.values())
         if self.run.mode != "heterogeneous" and not before:
-            return Layout()
+            return Layout(Where.EVERYWHERE) if costs and costs.is_needed else Layout()
         cut = next((at for at, each in enumerate(pipeline.cuts) if before and each.position == before), -1)
         servers = {group.get("role"): group.get("servers_per_host") or 0 for group in self.run.cluster.values()}
         data = servers.pop("data", 0)
@@ -118,7 +118,7 @@ class MeasuredRun:
         waited = max((self.run.wait_pct or 0.0, *(each["wait_pct"] or 0.0 for each in self.run.by_rank)))
         if waited < WAITS_PCT or len(steps_ms) < 2:
             return None
-        layout = self.layout(workload.pipeline)
+        layout = self.layout(workload.pipeline, workload.plane_costs)
         overheads = (replace(workload, overhead=Interval.exact(times)) for times in (0.0, 1.0))
         none, alone = (predict(each, cluster, layout).ceilings_s for each in overheads)
         binds = next(each for each in alone if each is not Resource.ACCELERATOR)
@@ -131,7 +131,7 @@ class MeasuredRun:
         costs: of the data plane that moved the batches, if one did."""
         if self.run.cpu_ms is None:
             return Interval.exact(0.0)
-        layout = self.layout(pipeline)
+        layout = self.layout(pipeline, costs)
         cut, us, s_per_gb = pipeline.cuts[layout.cut], pipeline.whole_us, Interval.exact(0.0)
         if layout.where is not Where.TRAINER:
             us, batch_bytes = cut.local_us, round(batch_size * cut.bytes_per_example)

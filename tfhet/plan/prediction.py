@@ -85,10 +85,15 @@ def supply(workload: Workload, cluster: ClusterShape, layout: Layout, view: View
     dnn, data = cluster.dnn, cluster.data
     serving = cluster.data_hosts + (cluster.dnn_hosts if layout.where is Where.EVERYWHERE else 0)
     preparing = cluster.dnn_hosts if layout.where is Where.TRAINER else max(1, serving)
-    taken = workload.launcher_cpus.demand(view)
+    launcher, leader, other = workload.launcher_cpus.demand(view), 0.0, 0.0
+    if layout.where is not Where.TRAINER:
+        leader, other = (
+            each.demand(view) for each in (workload.plane_costs.leader_cpus, workload.plane_costs.host_cpus)
+        )
+    further = (cluster.dnn_hosts - 1) * dnn.left_by(launcher + other, view) if cluster.dnn_hosts > 1 else 0.0
     return Supply(
-        dnn_cpus=cluster.dnn_hosts * dnn.left_by(taken, view),
-        data_cpus=cluster.data_hosts * data.left_by(taken, view) if data else 0.0,
+        dnn_cpus=dnn.left_by(launcher + leader, view) + further,
+        data_cpus=cluster.data_hosts * data.left_by(launcher + other, view) if data else 0.0,
         dnn_hosts=cluster.dnn_hosts,
         dnn_bytes_per_s=cluster.dnn_hosts * dnn.bytes_per_s,
         data_bytes_per_s=cluster.data_hosts * data.bytes_per_s if data else math.inf,
@@ -127,9 +132,10 @@ def layouts(workload: Workload, cluster: ClusterShape) -> list[Layout]:
     """Returns one layout where batches are not served, else one for every place, cut and compression."""
     costs, only = workload.plane_costs, workload.only_cut
     cuts = range(len(workload.pipeline.cuts)) if only is None else [only]
-    if not cluster.data_hosts or not costs.most_servers_per_host:
+    if not (cluster.data_hosts or costs.is_needed) or not costs.most_servers_per_host:
         return [Layout()]
-    return [Layout(*each) for each in product((Where.DATA, Where.EVERYWHERE), cuts, costs.compressions)]
+    places = (Where.DATA, Where.EVERYWHERE) if cluster.data_hosts else (Where.EVERYWHERE,)
+    return [Layout(*each) for each in product(places, cuts, costs.compressions)]
 
 
 def best_layout(workload: Workload, cluster: ClusterShape) -> tuple[float, Layout]:

@@ -49,3 +49,9 @@ class PlaneCosts:
     """Seconds for the request for a batch and its answer between two hosts, without the batch itself."""
     most_servers_per_host: int = 0
     """Maximum number of servers on a host that a plan tries; 0 where the plane has none."""
+    leader_cpus: Interval = Interval.exact(0.0)
+    """CPUs that its processes take all the time on the leader's host, whatever is moved."""
+    host_cpus: Interval = Interval.exact(0.0)
+    """The same of every other host."""
+    is_needed: bool = False
+    """Whether batches go through it where there are no data hosts, too."""

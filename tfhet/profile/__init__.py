@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from tfhet.profile.anatomy import Anatomy, anatomy_of
     from tfhet.profile.handed_over import measure_target
     from tfhet.profile.parts import PipelinePart, parts_of_dataset, parts_of_pipeline
-    from tfhet.profile.result import PYTHON, Cost, Profile
+    from tfhet.profile.result import PYTHON, RAY, Cost, Profile
     from tfhet.profile.rounds import Effort, measure
     from tfhet.profile.script import measure_script
-    from tfhet.profile.target import load
+    from tfhet.profile.target import load, makes_ray
 
 lazy.names_on_demand(__name__)

@@ -23,7 +23,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     profile.usage = "%(prog)s [options] TARGET\n       %(prog)s [options] --script FILE [-- ARGUMENTS]"
     add_examples(profile, "tfhet profile synthetic --stages aws-cifar", "tfhet profile --script train.py -- --epochs 1")
     add = profile.add_argument
-    words = "a directory of TFRecords, `synthetic`, or FILE.py:NAME of a Pipeline or tf.data.Dataset"
+    words = "a directory of TFRecords, `synthetic`, or FILE.py:NAME of a Pipeline, tf.data.Dataset or Ray data set"
     add("target", nargs="?", metavar="TARGET", help=words)
     words = "or a training script, whose arguments come after --: the data set that it gives tfhet.distribute first"
     add("--script", type=Path, metavar="FILE", help=words)
@@ -52,11 +52,15 @@ def run(args: argparse.Namespace) -> int:
             if event.name == "profile.round":
                 step(event.fields["done"], event.fields["total"], "rounds")
 
-        if args.script:
-            found = asyncio.run(profile.measure_script(args.script, args.command, effort, args.deadline_s, observe))
-        else:
+        if not args.script:
             with planes.noise_left_out():
                 importlib.import_module("tensorflow")
+        script = args.script or (Path(args.target) if profile.makes_ray(args.target) else None)
+        if script and args.stages:
+            raise UsageError("--stages needs a source or a Pipeline; a Ray data set has operators of its own")
+        if script:
+            found = asyncio.run(profile.measure_script(script, args.command, effort, args.deadline_s, observe))
+        else:
             target = profile.load(args.target, args.stages, args.batch_size)
             found = profile.measure_target(target, effort, observe)
     show(found, args.wide)
@@ -79,6 +83,9 @@ def show(found: Profile, wide: bool = False) -> None:
     report.show(report.table(rows, columns=columns, extras=1), wide=wide)
     residue = found.sum_over_whole()
     print(f"The parts alone sum to {residue.value:.2f} of the whole ({residue.low:.2f} to {residue.high:.2f}).")
+    if found.beside_us:
+        reader, server = (median(found.beside_us[end]) for end in ("reader", "server"))
+        print(f"Ray takes beside them, per example: {reader:.1f} us where it is read, {server:.1f} us elsewhere.")
     for finding in advice.of_pipeline(found):
         saves = f"saves up to {finding.saves_us:.1f} us: " if finding.saves_us else ""
         print(f"- {saves}{finding.clause}")

@@ -1,14 +1,15 @@
 """Profiles what a script first hands to `tfhet.distribute` for training: `python -m` this runs it like `python SCRIPT`.
 
 The data are measured inside that call, because a data set cannot leave the process that made it. Then the script ends,
-as by `sys.exit()`.
+as by `sys.exit()`. In place of a script, FILE.py:NAME names a function that returns a Ray data set.
 """
 
 from __future__ import annotations
 
+import functools
 import runpy
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,13 @@ from tfhet.errors import UsageError
 from tfhet.events import Observer, ignore
 from tfhet.placement import Pipeline
 from tfhet.planes import Loader, hand_over_to
+from tfhet.planes.feed import Shard
 from tfhet.profile.loader import measure_loader
 from tfhet.profile.parts import parts_of_dataset, parts_of_pipeline
+from tfhet.profile.ray_data import measure_ray, names_ray
 from tfhet.profile.result import Profile
 from tfhet.profile.rounds import Effort, measure
+from tfhet.profile.target import makes_ray, ray_data_set
 from tfhet.record import RunFolder, write_text
 
 REACHED, RECORD, FAILURE = "reached", "record.json", "failure"
@@ -33,7 +37,12 @@ def measure_target(target: Any, effort: Effort, observer: Observer = ignore) -> 
     """Returns the profile of a pipeline, data set or loader. Raises UsageError for what cannot be profiled. observer:
     as for `measure`."""
     if isinstance(target, Loader):
-        return measure_loader(target, effort, observer=observer)
+        source, as_loader = target.source, functools.partial(measure_loader, target, effort, observer=observer)
+        if not names_ray(source.called):
+            return as_loader()
+        make = functools.partial(source.make, Shard(0, 1))
+        given: dict[str, Any] = {"batch_size": source.batch_size, "otherwise": as_loader, "observer": observer}
+        return measure_ray(make, effort, **given)
     if not isinstance(target, (Pipeline, tf.data.Dataset)):
         raise UsageError(f"a {type(target).__name__}; wanted a Pipeline, a tf.data.Dataset or a loader")
     is_declared = isinstance(target, Pipeline)
@@ -45,17 +54,21 @@ def main(argv: Sequence[str]) -> None:
     """Runs a script. argv: the folder for the files above, CPU seconds, rounds, the script, its arguments."""
     folder, script, effort = Path(argv[0]), argv[3], Effort(float(argv[1]), int(argv[2]))
 
-    def take(data: Any) -> None:
+    def leave(measured: Callable[[Observer], Profile]) -> None:
         (folder / REACHED).touch()
         try:
-            measure_target(data, effort, RunFolder(folder).write_event).record().write(folder / RECORD)
+            measured(RunFolder(folder).write_event).record().write(folder / RECORD)
         except Exception as error:  # noqa: BLE001  whatever the script's own pipeline raises
             kind = "" if isinstance(error, UsageError) else f"{type(error).__name__}: "
             write_text(folder / FAILURE, f"it hands over {kind}{error}")
         raise SystemExit(0)
 
-    hand_over_to(take)
-    sys.argv, sys.path[0] = list(argv[3:]), str(Path(script).resolve().parent)
+    is_target = makes_ray(script)
+    sys.argv = [script.rpartition(":")[0] if is_target else script, *argv[4:]]  # beside it, Ray's tasks find modules
+    sys.path[0] = str(Path(sys.argv[0]).resolve().parent)
+    if is_target:
+        leave(lambda observer: measure_ray(functools.partial(ray_data_set, script), effort, observer=observer))
+    hand_over_to(lambda data: leave(lambda observer: measure_target(data, effort, observer)))
     runpy.run_path(script, run_name="__main__")
 
 

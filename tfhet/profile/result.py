@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 
 from tfhet.errors import DataError
 from tfhet.record import Figure, Record, from_json_object, median
 
 PYTHON = "Python"
 """Kind of the parts of a loader."""
+RAY = "Ray"
+"""Kind of the parts of a Ray data set."""
+PLANES = {PYTHON: "feed", RAY: "ray"}
+"""Name of the data plane that serves parts of a kind, unless tf.data service does."""
 
 
 @dataclass(frozen=True)
@@ -42,11 +46,14 @@ class Profile:
     """Costs in order, at least one; the source comes first."""
     examples: int = 0
     """Number of examples in each run."""
+    beside_us: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """CPU microseconds per example that the data plane takes beside the parts, of the `reader` and of the `server`, one
+    value for each round; empty where that was not measured."""
 
     @property
     def plane(self) -> str:
         """Name of the data plane that serves such a pipeline."""
-        return "feed" if self.costs[0].kind == PYTHON else "tf_service"
+        return PLANES.get(self.costs[0].kind, "tf_service")
 
     @property
     def whole_us(self) -> float:
@@ -98,11 +105,15 @@ class Profile:
                 table[f"profile.{name}.alone_us"] = Figure.of(self.costs[index].alone_us, unit="us")
         table["profile.whole.us"] = Figure.of(self.costs[-1].cumulative_us, unit="us")
         table["profile.sum_over_whole"] = self.sum_over_whole()
+        for end, samples in self.beside_us.items():
+            table[f"profile.beside.{end}.us"] = Figure.of(samples, unit="us")
         return table
 
     def record(self, command: Sequence[str] = ()) -> Record:
         """Returns the record, with the raw samples of every prefix and the bytes after every part."""
         details = {"examples": self.examples, "parts": [asdict(cost) for cost in self.costs]}
+        if self.beside_us:
+            details["beside_us"] = dict(self.beside_us)
         return Record.of(f"profile.{self.name}", self.figures(), details=details, command=command)
 
     @classmethod
@@ -115,4 +126,5 @@ class Profile:
         rounds = {len(cost.cumulative_us) for cost in costs}
         if not (name and costs and len(rounds) == 1 and min(rounds)):
             raise DataError(f"record {record.name!r} is not of a profile; make one with: tfhet profile ... --json FILE")
-        return cls(name, costs, int(record.details.get("examples") or 0))
+        beside = record.details.get("beside_us") or {}
+        return cls(name, costs, int(record.details.get("examples") or 0), {k: tuple(us) for k, us in beside.items()})

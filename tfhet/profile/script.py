@@ -13,13 +13,17 @@ from tfhet.cluster import environment
 from tfhet.deadline import Deadline
 from tfhet.errors import DataError, NotReady, UsageError
 from tfhet.events import Event, Observer, ignore
+from tfhet.planes.ray import alone_variables, end_marked
 from tfhet.process import Child, describe_exit
 from tfhet.profile import handed_over
 from tfhet.profile.handed_over import FAILURE, REACHED, RECORD
 from tfhet.profile.result import Profile
 from tfhet.profile.rounds import Effort
+from tfhet.profile.target import makes_ray
 from tfhet.record import Record, RunFolder
 
+RAY = "ray"
+"""Name of the folder of a Ray node, where the data are Ray's."""
 GRACE_S = 10.0
 """Seconds that the script may take to end after its pipeline was measured, before it is killed."""
 LOOK_S = 0.1
@@ -31,11 +35,12 @@ BUDGETS = 20.0
 async def measure_script(
     script: Path, arguments: Sequence[str], effort: Effort, deadline_s: float, observer: Observer = ignore
 ) -> Profile:
-    """Returns the profile of the pipeline that a script trains on; what the script prints goes to stderr. deadline_s:
+    """Returns the profile of the pipeline that a script trains on, or that FILE.py:NAME makes by Ray; what the script
+    prints goes to stderr. deadline_s:
     seconds within which the script has to come to `tfhet.distribute`. observer: gets the latest event of measuring, now
     and then. Raises UsageError for no such file, and for a script that ends before it, NotReady for one that is late,
     DataError for data that cannot be profiled."""
-    if not script.is_file():
+    if not script.is_file() and not makes_ray(str(script)):
         raise UsageError(f"--script {script}: no such file")
     with tempfile.TemporaryDirectory(prefix="tfhet-profile-") as name:
         folder = Path(name)
@@ -46,7 +51,8 @@ async def measure_script(
 
         words = [name, str(effort.budget_s), str(effort.repeats), str(script), *arguments]
         command = [sys.executable, "-m", handed_over.__name__, *words]
-        child = await Child.start(script.name, command, env={**environment(), "PYTHONUNBUFFERED": "1"}, on_line=_say)
+        env = {**alone_variables(environment(), folder / RAY), "PYTHONUNBUFFERED": "1"}
+        child = await Child.start(script.name, command, env=env, on_line=_say)
         try:
             late = f"{script} has not called tfhet.distribute within {deadline_s:g} s (--deadline_s)"
             await _until([folder / REACHED], child, deadline_s, late)
@@ -58,6 +64,8 @@ async def measure_script(
                     await child.wait()
         finally:
             code = await child.stop(GRACE_S)
+            if (folder / RAY).exists():
+                end_marked(folder / RAY)
         if (folder / FAILURE).exists():
             raise DataError(f"{script} cannot be profiled: {(folder / FAILURE).read_text()}", str(script))
         if not (folder / RECORD).exists():

@@ -3,14 +3,39 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
+import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import tensorflow as tf
 
 from tfhet.errors import UsageError
 from tfhet.placement import Pipeline
+from tfhet.planes.feed import FeedSource, Shard
 from tfhet.source import SyntheticSource, TFRecordSource
+
+_RAY = re.compile(r"^\s*(import|from)\s+ray\b", re.M)
+
+
+def makes_ray(target: str) -> bool:
+    """Whether a target is FILE.py:NAME in a file that imports Ray, which is installed: such a data set is profiled in a
+    process of its own, as a script is."""
+    path, colon, _ = target.rpartition(":")
+    if not (colon and path.endswith(".py") and Path(path).is_file() and importlib.util.find_spec("ray")):
+        return False
+    return _RAY.search(Path(path).read_text(encoding="utf-8", errors="replace")) is not None
+
+
+def ray_data_set(target: str) -> Any:
+    """The data set of FILE.py:NAME: of a function, called with a shard where it takes one, as by `tfhet.batches`. Its
+    module is imported by its own name, by which tasks find it. Raises UsageError for no such function."""
+    path, _, name = target.rpartition(":")
+    make = FeedSource(Path(path).stem, str(Path(path).resolve()), name).called
+    parameters = inspect.signature(make).parameters.values()
+    takes_shard = any(each.default is each.empty and each.kind is each.POSITIONAL_OR_KEYWORD for each in parameters)
+    return make(Shard(0, 1)) if takes_shard else make()
 
 
 def load(target: str, stages: str | None = None, batch_size: int = 128) -> Pipeline | tf.data.Dataset:

@@ -31,6 +31,10 @@ def with_plan(text: str, file: str, plan: Plan, known: Catalogue | None = None) 
         raise UsageError(f"{file} is left as it is: no cluster of the plan keeps the limits")
     chosen = plan.to_json()["candidates"][plan.chosen]
     cluster, layout = chosen["cluster"], chosen["layout"]
+    if not layout.keys() >= set(_PLANNED):
+        arguments = " ".join(f"--{name} {layout[name]}" for name in plan.plane.arguments(1, 1))
+        given = f"write the cluster {cluster['text']} yourself, and the launcher's arguments {arguments}"
+        raise UsageError(f"{file} is left as it is: a job file has a pipeline of tf.data service; {given}")
     dnn = {"type": cluster["dnn"], "count": cluster["dnn_hosts"]}
     if job.grouped or cluster["data_hosts"]:
         groups = {job.dnn.name if job.grouped else DNN_GROUP: {**dnn, "role": DNN}}

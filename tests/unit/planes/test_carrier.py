@@ -42,7 +42,16 @@ def test_what_a_carrier_does_not_do_is_refused(carrier):
         carrier.assumed.wire("uint8", 1000, "snappy")
     with pytest.raises(UsageError, match=f"has no figures of {carrier.words}"):
         carrier.costs(Record("other", {}))
-    assert planes.get(carrier.name).costs() is carrier.assumed
+
+
+def test_a_feed_costs_what_is_assumed():
+    assert planes.get("feed").costs() is FEED.assumed
+
+
+def test_a_record_gives_rays_cost_of_a_batch_beside_what_its_processes_take(record):
+    given, assumed = planes.get("ray").costs(record), planes.get("ray").costs()
+    assert given.source == RAY.costs(record).source != assumed.source
+    assert given.is_needed and given.leader_cpus == assumed.leader_cpus
 
 
 def test_a_host_has_all_processes_or_none():

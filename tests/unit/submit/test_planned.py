@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tfhet import planes
 from tfhet.errors import UsageError
 from tfhet.submit import parse, with_plan
 
@@ -32,6 +33,7 @@ def plan(data_hosts: int = 2, chosen: int | None = 0) -> Any:
         "dnn_hosts": 1,
         "data": "ml.c5.18xlarge" if data_hosts else None,
         "data_hosts": data_hosts,
+        "text": f"1*ml.p4d.24xlarge+{data_hosts}*ml.c5.18xlarge",
     }
     layout = {"data_host_workers": 2, "dnn_host_workers": 1, "cut": 3, "compression": "none"}
     document = {"candidates": [{"cluster": cluster, "layout": layout}]}
@@ -88,6 +90,15 @@ def test_a_file_that_would_be_wrong_with_the_plan_in_it_is_refused_and_says_wher
 def test_a_plan_of_which_no_cluster_fits_is_not_written():
     with pytest.raises(UsageError, match="left as it is: no cluster of the plan keeps the limits"):
         with_plan(TEXT, "job.yaml", plan(chosen=None))
+
+
+def test_a_plan_of_another_data_plane_is_refused_with_the_arguments_to_write():
+    ray = plan()
+    ray.plane, (candidate,) = planes.get("ray"), ray.to_json()["candidates"]
+    candidate["layout"] = {"data_host_cpus": -1, "dnn_host_cpus": 0, "cut": 2, "compression": "none"}
+    words = r"cluster 1\*ml.p4d.24xlarge\+2\*ml.c5.18xlarge .* arguments --data_host_cpus -1 --dnn_host_cpus 0"
+    with pytest.raises(UsageError, match=words):
+        with_plan(TEXT, "job.yaml", ray)
 
 
 def test_a_group_that_a_strategy_needs_stays_as_it_is():

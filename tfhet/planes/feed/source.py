@@ -107,9 +107,14 @@ class FeedSource:
         """Imports the function's module. Raises UsageError where it is not here, and what the module raises."""
         _found(self.module, self.file, self.function)
 
+    @property
+    def called(self) -> Callable[..., Any]:
+        """The function, which this process imports first."""
+        return _found(self.module, self.file, self.function)
+
     def make(self, shard: Shard) -> Any:
-        """Calls the function, which this process imports first."""
-        return _found(self.module, self.file, self.function)(shard, **self.arguments)
+        """Calls the function."""
+        return self.called(shard, **self.arguments)
 
     def collated(self, examples: list[Any]) -> Any:
         """One batch of some examples."""

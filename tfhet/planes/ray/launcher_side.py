@@ -29,7 +29,17 @@ from tfhet.planes.ray.leftovers import end_marked, mark
 from tfhet.planes.ray.listen import listening_at
 from tfhet.planes.ray.private import SPILLED, STORED
 from tfhet.planes.ray.settings import RaySettings
-from tfhet.planes.ray.start import ADVICE, AGENT, DASHBOARD, DASHBOARD_HOST, NODE, NodeStart, variables
+from tfhet.planes.ray.start import (
+    ADVICE,
+    AGENT,
+    DASHBOARD,
+    DASHBOARD_HOST,
+    LOOPBACK,
+    NODE,
+    SCRIPT,
+    NodeStart,
+    variables,
+)
 from tfhet.planes.ray.token import token_variables
 from tfhet.planes.supervised import Died, Happening, RestartPolicy, Supervised, all_ready, first_failure
 from tfhet.telemetry import UP, Metric, gpu_count
@@ -39,10 +49,6 @@ HEAD, NODES = "ray_head", "ray"
 """Names of the ports."""
 RUNNING = Metric("tfhet_ray_nodes", "gauge", "Nodes of Ray that run on this host.")
 RESTARTS = Metric("tfhet_restarts_total", "counter", "Restarts of the node of Ray on this host.")
-SCRIPT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DISABLE_FAILURE_SIGNAL_HANDLER": "1"}
-"""Variables of a script. Ray's handler of signals would answer SIGTERM with a stack of C++ and SIGABRT."""
-LOOPBACK = "127.0.0.2"
-"""The address in place of 127.0.0.1, for which Ray takes another address of the machine, which others may reach."""
 STORE = Metric("tfhet_ray_object_store_bytes", "gauge", "Bytes in the object store of this host's node of Ray.")
 SPILLS = Metric("tfhet_ray_spilled_bytes_total", "counter", "Bytes that this host's node of Ray has spilled to disk.")
 SILENCE_S = 60.0

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tfhet.cluster import DATA, DNN, Place, PortRange, Role, Roles
-from tfhet.planes import carrier
 from tfhet.planes.costs import PlaneCosts
 from tfhet.planes.plane import DataPlane, LauncherSide, Outlets
+from tfhet.planes.ray import costs
 from tfhet.planes.ray.capacity import cpus_offered
 from tfhet.planes.ray.launcher_side import HEAD, NODES, RayLauncherSide
 from tfhet.planes.ray.order import Order
@@ -34,11 +34,13 @@ class Ray(DataPlane):
     kinds: Mapping[str, bool] = {"ray": False}
 
     def costs(self, record: Record | None = None) -> PlaneCosts:
-        return carrier.RAY.costs(record)
+        return costs.costs(record)
 
     def arguments(self, servers_on_data_hosts: int, servers_on_dnn_hosts: int) -> Mapping[str, int]:
-        """One node on each host; it offers all CPUs of a data host, whatever the number of servers."""
-        return {"data_host_cpus": -1, "dnn_host_cpus": 1 if servers_on_dnn_hosts else 0}
+        """One node on each host; it offers all CPUs of a data host, whatever the number of servers. Without data hosts,
+        dnn hosts offer all of theirs."""
+        alone = not servers_on_data_hosts
+        return {"data_host_cpus": -1, "dnn_host_cpus": (-1 if alone else 1) if servers_on_dnn_hosts else 0}
 
     def serving(self, settings: RaySettings, roles: Roles) -> tuple[str, ...]:
         has_data = bool(roles.data_hosts)
@@ -54,7 +56,8 @@ class Ray(DataPlane):
         }
 
     def host_facts(self, settings: RaySettings, role: Role) -> Mapping[str, Any]:
-        return {"servers_per_host": 1}
+        offers = role == DATA or settings.dnn_host_cpus > 0
+        return {"servers_per_host": 1 if offers else 0}
 
     def check(self, order: Mapping[str, Any]) -> None:
         Order.parse(order)

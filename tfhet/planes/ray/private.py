@@ -5,12 +5,15 @@ The public way to ask a cluster, `ray.init`, makes the process a driver, with a 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tfhet.clock import SYSTEM
+from tfhet.errors import UsageError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -132,3 +135,62 @@ def columns(block: Any, first: int, end: int) -> dict[str, np.ndarray]:
     if (first, end) != (0, accessor.num_rows()):
         accessor = BlockAccessor.for_block(accessor.slice(first, end))
     return dict(accessor.to_numpy())
+
+
+def prefixes(dataset: Any) -> list[tuple[str, Any]]:
+    """The operators of a data set in order, each by its name and as the data set that ends with it. What several data
+    sets were joined of counts as one. A task takes one CPU at most. Raises UsageError for operators that ask for
+    anything else. What is public names operators only after they ran, and several by one name where they run in one
+    task."""
+    from ray.data._internal.logical.interfaces import LogicalPlan
+
+    found, at = [], dataset._logical_plan.dag._apply_transform(_on_one_cpu)
+    while True:
+        found.append((at.name, type(dataset)._from_parent(dataset, LogicalPlan(at, dataset.context))))
+        if len(at.input_dependencies) != 1:
+            return found[::-1]
+        at = at.input_dependencies[0]
+
+
+def _on_one_cpu(operator: Any) -> Any:
+    asked = getattr(operator, "ray_remote_args", None) or {}
+    for name in ("num_gpus", "resources", "accelerator_type"):
+        if asked.get(name):
+            raise UsageError(f"{operator.name} asks for {name}={asked[name]!r}; a profile has one CPU and no GPU")
+    if asked.get("num_cpus", 1) <= 1:
+        return operator
+    return replace(operator, ray_remote_args={**asked, "num_cpus": 1})
+
+
+@contextlib.contextmanager
+def first_inputs(most: int) -> Iterator[list[int]]:
+    """A block in which data sets run on their first `most` inputs only: files or ranges to read, or blocks. Its value
+    gets the number of inputs that there were. What is public cuts rows off (`limit`), after they were read."""
+    from ray.data._internal.execution.operators.input_data_buffer import InputDataBuffer
+
+    start, counts = InputDataBuffer.start, list[int]()
+
+    def started(self: Any, *given: Any, **options: Any) -> None:
+        if not self._is_input_initialized:  # as `start` does
+            size = self.target_max_block_size_override or self.data_context.target_max_block_size
+            self._input_data, self._is_input_initialized = self._input_data_factory(size), True
+        counts.append(len(self._input_data))
+        self._input_data = self._input_data[:most]
+        self._initialize_metadata()
+        start(self, *given, **options)
+
+    InputDataBuffer.start = started
+    try:
+        yield counts
+    finally:
+        InputDataBuffer.start = start
+
+
+def tasks_cpu_s(dataset: Any) -> float:
+    """CPU seconds of the tasks of a data set that has run, of all operators."""
+    summaries, found = [dataset.get_stats_summary()], 0.0
+    while summaries:
+        one = summaries.pop()
+        summaries += one.parents
+        found += sum(each.cpu_time.sum for each in one.operators_stats if each.cpu_time is not None)
+    return found

@@ -13,6 +13,10 @@ NODE = "tfhet.planes.ray.node"
 ADVICE = re.compile(r"\b(INFO|SUCC) (scripts|usage_lib|cli_output_helpers)\.py:\d+ -- ")
 """Lines that `ray start` prints for someone who typed it."""
 DASHBOARD_HOST = "127.0.0.1"
+LOOPBACK = "127.0.0.2"
+"""The address in place of 127.0.0.1, for which Ray takes another address of the machine, which others may reach."""
+SCRIPT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DISABLE_FAILURE_SIGNAL_HANDLER": "1"}
+"""Variables of a script. Ray's handler of signals would answer SIGTERM with a stack of C++ and SIGABRT."""
 FIXED = (
     "node-manager-port",
     "object-manager-port",

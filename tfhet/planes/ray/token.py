@@ -9,8 +9,10 @@ from __future__ import annotations
 import hashlib
 import hmac
 
+AUTH_TOKEN = "RAY_AUTH_TOKEN"
+
 
 def token_variables(key: bytes) -> dict[str, str]:
     """The variables, made of the key of the job's data plane, which cannot be found from them."""
     token = hmac.new(key, b"tfhet token of a Ray cluster", hashlib.sha256).hexdigest()
-    return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}
+    return {"RAY_AUTH_MODE": "token", AUTH_TOKEN: token}

@@ -1,0 +1,57 @@
+"""Cost of moving batches by Ray in a job of ranks that Ray did not start, from `results/planes.json`.
+
+Ray takes CPU all the time, for its processes and for scheduling; for each batch; and for each byte. A record of batches
+of several sizes tells them apart: CPU seconds of a host = CPUs x seconds + s x batches + s/GB x GB. What a GB takes a
+reader is less than that record could tell: it is that of the largest batches of `results/transport.json`.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+
+from tfhet.errors import UsageError
+from tfhet.planes import carrier
+from tfhet.planes.costs import PlaneCosts, WireCost
+from tfhet.record import Interval, Record
+
+READER_BATCH_S, READER_S_PER_GB = Interval(0.0041, 0.0006, 0.0076), Interval(0.473, 0.395, 0.538)
+SERVER_BATCH_S, SERVER_S_PER_GB = Interval(0.00136, 0.00135, 0.00137), Interval(1.97, 1.97, 1.97)
+LEADER_CPUS, HOST_CPUS = Interval(0.38, 0.24, 0.42), Interval(0.18, 0.18, 0.18)
+"""CPUs that are taken all the time: by the head, the rank's scheduling and a node, and by a node."""
+SOURCE = "assumed: as Ray took it in benchmarks.planes, one run each, in blocks of some MB"
+
+
+@functools.cache
+def _wire(dtype: str, batch_bytes: int, compression: str) -> WireCost:
+    if compression != "none":
+        raise UsageError(f"Ray Data does not compress, and compression {compression!r} was asked for")
+    if not batch_bytes > 0:
+        raise UsageError(f"batches of {batch_bytes} bytes: give more than 0")
+    reader, server = (
+        Interval(*(getattr(batch_s, end) * 1e9 / batch_bytes + getattr(s_per_gb, end) for end in _ENDS))
+        for batch_s, s_per_gb in ((READER_BATCH_S, READER_S_PER_GB), (SERVER_BATCH_S, SERVER_S_PER_GB))
+    )
+    # Tasks run ahead on all CPUs: the thread that fetches blocks does one at a time.
+    return WireCost(reader, server, Interval(1 / reader.value, 1 / reader.high, 1 / reader.low))
+
+
+_ENDS = "value", "low", "high"
+ASSUMED = PlaneCosts(
+    _wire,
+    source=SOURCE,
+    request_s=Interval(0.0005, 0.0001, 0.001),
+    most_servers_per_host=1,
+    leader_cpus=LEADER_CPUS,
+    host_cpus=HOST_CPUS,
+    is_needed=True,
+)
+
+
+def costs(record: Record | None) -> PlaneCosts:
+    """What is assumed; or the costs of a batch and a byte in a record of `benchmarks.transport`, of which each block is
+    a batch. Raises UsageError for other records."""
+    if record is None:
+        return ASSUMED
+    found = carrier.RAY.costs(record)
+    return replace(ASSUMED, wire=found.wire, source=found.source)

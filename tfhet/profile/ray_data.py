@@ -1,0 +1,125 @@
+"""The profile of a Ray data set, operator by operator, run by Ray on one CPU.
+
+Each beginning of the chain of operators runs in every round, on the same inputs, so that what Ray runs as one task is
+told apart, and a machine that becomes slower slows all alike. The CPU of the parts is that of their tasks, as Ray
+counts it. What Ray itself takes beside (its processes, and in the rank scheduling and reading) is no part: it is a cost
+of moving batches, which the profile holds apart.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
+from typing import Any
+
+from tfhet.clock import SYSTEM, Clock
+from tfhet.errors import UsageError
+from tfhet.events import Event, Observer, ignore
+from tfhet.planes.ray import Execution, alone, executed, is_dataset, prefixes
+from tfhet.profile.result import RAY, Cost, Profile
+from tfhet.profile.rounds import Effort
+
+PROBE_CPU_S = 0.5
+"""Minimum CPU time, Ray's own included, of the run that estimates the cost of an input, in seconds."""
+
+Execute = Callable[[Any, int], Execution]
+
+
+def names_ray(function: Callable[..., Any]) -> bool:
+    """Whether a function may make a Ray data set: it, or the module that it is of, names Ray, which is installed."""
+    code = getattr(function, "__code__", None)
+    names = {*getattr(function, "__globals__", ()), *(code.co_names + code.co_varnames if code else ())}
+    return "ray" in names and ("ray" in sys.modules or find_spec("ray") is not None)
+
+
+@dataclass
+class _Prefix:
+    """The beginning of a chain, and the runs of it."""
+
+    name: str
+    data: Any
+    runs: list[Execution] = field(default_factory=list)
+
+
+def measure_ray(
+    make: Callable[[], Any],
+    effort: Effort,
+    *,
+    batch_size: int = 0,
+    otherwise: Callable[[], Profile] | None = None,
+    observer: Observer = ignore,
+) -> Profile:
+    """The profile of the Ray data set that a function makes. batch_size: rows of a batch; 0: a block is one.
+    otherwise: measures what is no Ray data set, if that is allowed. Raises UsageError for one without rows, and for
+    operators that need more than a CPU."""
+    with alone():
+        data = make()
+        if is_dataset(data):
+            return measure_chain(prefixes(data), executed, effort, batch_size=batch_size, observer=observer)
+    if otherwise is None:
+        raise UsageError(f"a {type(data).__name__}; wanted a ray.data.Dataset")
+    return otherwise()
+
+
+def measure_chain(
+    chain: Sequence[tuple[str, Any]],
+    execute: Execute,
+    effort: Effort,
+    *,
+    batch_size: int = 0,
+    observer: Observer = ignore,
+    clock: Clock = SYSTEM,
+) -> Profile:
+    """The profile of a chain of operators, each with its name and the data set that ends with it. execute: runs such a
+    data set on at most so many of its inputs."""
+    names = _different([name for name, _ in chain])
+    parts = [_Prefix(name, data) for name, (_, data) in zip(names, chain, strict=True)]
+    inputs = _inputs(parts, execute, effort)
+    observer(Event("profile.started", clock.wall(), {"parts": [part.name for part in parts], "inputs": inputs}))
+    for turn in range(effort.repeats + 1):
+        gc.collect()
+        for part in parts:
+            part.runs.append(execute(part.data, inputs))
+        observer(Event("profile.round", clock.wall(), {"done": turn, "total": effort.repeats}))
+    for part in parts:  # without the first round, which is for warm-up
+        del part.runs[0]
+    whole = parts[-1].runs
+    costs = [_cost(part, whole) for part in parts]
+    costs[-1] = replace(costs[-1], examples=batch_size or max(1, round(whole[0].rows / whole[0].blocks)))
+    beside = {
+        "reader": tuple(1e6 * one.driver_cpu_s / one.rows for one in whole),
+        "server": tuple(1e6 * max(0.0, one.node_cpu_s - one.tasks_cpu_s) / one.rows for one in whole),
+    }
+    return Profile("ray", tuple(costs), whole[0].rows, beside)
+
+
+def _different(names: Sequence[str]) -> list[str]:
+    return [f"{name} ({names[:at].count(name) + 1})" if name in names[:at] else name for at, name in enumerate(names)]
+
+
+def _cost(part: _Prefix, whole: Sequence[Execution]) -> Cost:
+    """A part's cost for an example that comes out of the whole."""
+    cumulative_us = tuple(1e6 * one.tasks_cpu_s / end.rows for one, end in zip(part.runs, whole, strict=True))
+    last = part.runs[-1]
+    return Cost(part.name, cumulative_us, (), round(last.bytes / max(1, last.rows)), last.dtype, 1, RAY)
+
+
+def _inputs(parts: Sequence[_Prefix], execute: Execute, effort: Effort) -> int:
+    """Number of inputs of each run, for which all rounds take about the budget."""
+    data, inputs, least = parts[-1].data, 1, 0
+    execute(data, inputs)  # processes of tasks start, and import what they need
+    while True:
+        probe = execute(data, inputs)
+        least = least or (inputs if probe.rows else 0)
+        spent_s = probe.driver_cpu_s + max(probe.node_cpu_s, probe.tasks_cpu_s)
+        if inputs >= probe.inputs or (least and spent_s >= PROBE_CPU_S):
+            break
+        inputs *= 2
+    if not least:
+        raise UsageError("the Ray data set has no rows: a profile needs some")
+    a_round_s = spent_s / min(inputs, probe.inputs) * (len(parts) / 2 + 0.5)
+    wanted = int(effort.budget_s / (effort.repeats + 1) / max(a_round_s, 1e-6))
+    return max(least, min(probe.inputs, wanted))
