@@ -1,7 +1,8 @@
 """A script that reads the digits by `tfhet.batches`, with a witness: what each rank trained on, for `benchmarks.judge`.
 
 `--reads feed`: from a function, whose data hosts read the TFRecord files; the ranks load no TensorFlow. `--reads
-pipeline`: from a declared pipeline over tf.data service. The logs are those of `job_scripts/witness_train.py`, with the
+pipeline`: from a declared pipeline over tf.data service. `--reads ray`: from Ray Data, whose tasks take their time, so
+that most of a pass is still to be made when it is begun. The logs are those of `job_scripts/witness_train.py`, with the
 number of the script's pass in place of the epoch.
 """
 
@@ -20,6 +21,11 @@ import numpy as np
 import tfhet
 from tfhet.cluster import environment
 from tfhet.strategies import JobContext
+
+BLOCKS = 32
+"""Tasks of Ray Data for each pass."""
+TASK_S = 0.2
+"""Seconds that each of them takes."""
 
 
 class Digits:
@@ -45,9 +51,27 @@ def make_digits(shard: Any, channel: str) -> Digits:
     return Digits(channel)
 
 
+def rows_of(numbers: dict[str, np.ndarray], **columns: np.ndarray) -> dict[str, np.ndarray]:
+    """The rows of some columns with these numbers, which a task of Ray Data makes."""
+    time.sleep(TASK_S)
+    return {name: column[numbers["id"]] for name, column in columns.items()}
+
+
+def make_rows(shard: Any, channel: str) -> Any:
+    """A data set of Ray Data: all examples of a channel, each with an id, in another order in each epoch."""
+    import ray
+
+    digits = Digits(channel)
+    ids = np.random.default_rng(shard.epoch).permutation(len(digits))
+    images, labels = zip(*digits.examples, strict=True)
+    columns = {"id": ids, "image": np.stack(images)[ids], "label": np.stack(labels)[ids]}
+    numbers = ray.data.range(len(digits), override_num_blocks=BLOCKS)
+    return numbers.map_batches(rows_of, fn_kwargs=columns, batch_size=None)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--reads", choices=("feed", "pipeline"), required=True)
+    parser.add_argument("--reads", choices=("feed", "pipeline", "ray"), required=True)
     parser.add_argument("--batch_size", type=int, required=True)
     parser.add_argument("--epochs", type=int, required=True)
     parser.add_argument("--step_ms", type=float, required=True)
@@ -59,12 +83,14 @@ def main() -> None:
     channel = env["SM_CHANNEL_TRAINING"]
     if args.reads == "feed":
         loader = tfhet.batches(make_digits, arguments={"channel": channel}, batch_size=args.batch_size, shuffle=True)
+    elif args.reads == "ray":
+        loader = tfhet.batches(make_rows, arguments={"channel": channel}, batch_size=args.batch_size)
     else:
         source = tfhet.TFRecordSource.from_directory(channel)
         loader = tfhet.batches(tfhet.Pipeline(source, batch_size=args.batch_size))
     for epoch in range(args.epochs):
-        for images, labels in loader:
-            pairs = zip(images, labels, strict=True)
+        for batch in loader:
+            pairs = zip(*((batch["image"], batch["label"]) if args.reads == "ray" else batch), strict=True)
             content = [hashlib.sha256(one.tobytes() + label.tobytes()).hexdigest()[:16] for one, label in pairs]
             time.sleep(1e-3 * args.step_ms)
             os.write(log, (json.dumps({"epoch": epoch, "content": content}) + "\n").encode())

@@ -45,6 +45,8 @@ LENGTH_S = 5.0
 """Faults come within so long: about as long as a job trains."""
 MAX_RUN_S = 100.0
 GLOBAL_BATCH = 32
+RAY_READY_S, RAY_MAX_RUN_S = 60.0, 240.0
+"""The same of jobs with Ray, whose nodes take longer to start, and to find that a host without a word is gone."""
 PASSES = 2 * EPOCHS
 """Epochs of a script that reads a declared pipeline, in batches twice as large: an epoch is known to be over once the
 next but one has begun."""
@@ -54,10 +56,14 @@ NONE_WHOLE = re.compile(r"none of the \d+ checkpoints in \S+ is whole")
 
 def arguments(ranks: int, plane: str, reader: bool = False) -> list[str]:
     """The job: about 5 s of training, where nothing disturbs it."""
-    batch, words = GLOBAL_BATCH // ranks, f"--lease_s {LEASE_S:g} --ready_timeout_s {READY_S:g} --step_ms 50"
+    ready_s = RAY_READY_S if plane == "ray" else READY_S
+    batch, words = GLOBAL_BATCH // ranks, f"--lease_s {LEASE_S:g} --ready_timeout_s {ready_s:g} --step_ms 50"
     if plane == "feed":
         words += f" --data_plane feed --data_host_processes 2 --batch_size {batch} --epochs {EPOCHS}"
         words += f" --train_script {READER_WITNESS} --reads feed"
+    elif plane == "ray":
+        words += f" --strategy torch --data_plane ray --batch_size {batch} --epochs {EPOCHS}"
+        words += f" --train_script {READER_WITNESS} --reads ray"
     elif reader:
         words += f" --data_plane tf_service --batch_size {2 * batch} --epochs {PASSES}"
         words += f" --train_script {READER_WITNESS} --reads pipeline"
@@ -111,7 +117,10 @@ class Planned:
         # The script with the witness is the built-in one; that of the feed can do without a data host, too.
         aim = Aim.of(cluster, settings, networks=networks)
         aim = replace(aim, built_in=not self.reader, plane=self.plane, data_workers=1)
-        how: dict[str, Any] = {"hosts": self.hosts, "start": "alone" if networks else "ranks", "max_run_s": MAX_RUN_S}
+        start, max_run_s = "alone" if networks else "ranks", MAX_RUN_S
+        if self.plane == "ray":
+            start, max_run_s = "alone", RAY_MAX_RUN_S
+        how: dict[str, Any] = {"hosts": self.hosts, "start": start, "max_run_s": max_run_s}
         faults, before = self.faults(aim), Before.now()
         job = ObservedJob(cluster, command, place, faults=faults, **how)
         outcome = _outcome(self, job, job.run(), faults, aim)
@@ -119,7 +128,7 @@ class Planned:
         outcome = replace(outcome, left=before.left_by(job, gone))
         if outcome.kind == GOES_ON:
             return replace(outcome, verdict=self._verdict(job.folder.path, outcome.epochs))
-        if outcome.kind != STOP or self.plane == "feed" or self.reader:
+        if outcome.kind != STOP or self.plane in ("feed", "ray") or self.reader:
             return outcome
         (place / "resumed").mkdir()
         (place / "resumed" / "checkpoints").symlink_to(job.checkpoints)
@@ -171,7 +180,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
         help="namespace: containers, whose networks are harmed, too (needs root); default %(default)s",
     )
     add("--busy", action="store_true", help="another process keeps all CPUs busy meanwhile")
-    add("--plane", choices=("tf_service", "feed"), default="tf_service", help="of the jobs; default %(default)s")
+    add("--plane", choices=("tf_service", "feed", "ray"), default="tf_service", help="of the jobs; default %(default)s")
     add("--reader", action="store_true", help="tf.data service is read by a script that is no TensorFlow training")
     add("--more", action="store_true", help="run what the record of --json lacks or saw broken, and add it")
     add("--launcher", type=Path, default=Path("scripts/launcher.py"), help="default %(default)s")
