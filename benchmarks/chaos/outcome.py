@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from benchmarks.chaos.expectation import FAILURE, GOES_ON, NEVER_JOINED, STOP, allowed, harmful, silences
+from benchmarks.chaos.expectation import FAILURE, FROZEN_S, GOES_ON, NEVER_JOINED, STOP, allowed, harmful, silences
 from benchmarks.chaos.schedule import SERVERS, Aim
-from benchmarks.faults.case import EPOCHS, LIMITS_S, bare
+from benchmarks.faults.case import EPOCHS, LIMITS_S, READY_S, bare
 from benchmarks.judge.judge import Verdict
 from tfhet.record import RunSummary
 from tfhet.simulate import Fault
@@ -142,6 +142,10 @@ class ChaosOutcome:
         limit_s, begun_s = LIMITS_S[self.kind], self._begun_s
         if limit_s is None or begun_s is None:
             return limit_s
+        if self.kind == NEVER_JOINED:
+            limit_s += self.aim.ready_timeout_s - READY_S
+        elif self.kind == FAILURE and any((s.fault.kind, s.fault.process) == ("hang", "ray") for s in self.strikes):
+            limit_s += FROZEN_S
         frozen = [s for s in self.strikes if s.fault.kind == "hang" and silences(s.fault)]
         failed_s = LIMITS_S[FAILURE] or 0.0
         ends_s = [s.at_s + (s.fault.for_s or 0.0) + failed_s - begun_s for s in frozen]
