@@ -51,7 +51,7 @@ def _alone(fault: Fault, faults: Sequence[Fault], aim: Aim, silent_s: float, sil
     if (fault.kind == "oom" and fault.process != "script") or (fault.kind in DISK and not is_data):
         # A server without memory or disk may refuse a request, which is an error of the rank's.
         return frozenset({GOES_ON, FAILURE})
-    if fault.process == "ray" and not is_data:
+    if fault.process == "ray" and fault.host in aim.needing:
         return _of_a_rank_s_node(fault)
     if fault.kind == "kill" and fault.process in SERVERS and fault.since == "start":
         return frozenset({GOES_ON, FAILURE, NEVER_JOINED})  # one that was never ready is not started again

@@ -73,7 +73,7 @@ class ChaosOutcome:
     verdict: Verdict | None = None
     """The judge's, of a job that went on, or was taken up."""
     conditions: Mapping[str, Any] = field(default_factory=dict)
-    """Under which it ran: `hosts`, `busy`, `plane`, `reader`."""
+    """Under which it ran: `hosts`, `busy`, `plane`, `reader`, `strategy`."""
 
     @cached_property
     def _silent(self) -> dict[str, bool]:
@@ -172,7 +172,7 @@ class ChaosOutcome:
     @property
     def uncounted(self) -> int:
         """Examples of a job that went on, or was taken up, of which nothing is said."""
-        if self.kind != GOES_ON and self.resumed is None:
+        if (self.kind != GOES_ON and self.resumed is None) or self.aim.strategy == "ray":
             return 0
         expected = [int(epoch.get("expected") or 0) for epoch in self.epochs]
         said = [sum(int(epoch.get(name) or 0) for name in ACCOUNT) for epoch in self.epochs]

@@ -2,7 +2,7 @@
 
 `--reads feed`: from a function, whose data hosts read the TFRecord files; the ranks load no TensorFlow. `--reads
 pipeline`: from a declared pipeline over tf.data service. `--reads ray`: from Ray Data, whose tasks take their time, so
-that most of a pass is still to be made when it is begun. The logs are those of `job_scripts/witness_train.py`, with the
+that most of a pass is still to be made when it is begun. `--reads cluster`: the same, as a script for Ray. The logs are those of `job_scripts/witness_train.py`, with the
 number of the script's pass in place of the epoch.
 """
 
@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import itertools
 import json
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ import numpy as np
 
 import tfhet
 from tfhet.cluster import environment
+from tfhet.planes.feed.source import Shard
 from tfhet.strategies import JobContext
 
 BLOCKS = 32
@@ -69,9 +72,23 @@ def make_rows(shard: Any, channel: str) -> Any:
     return numbers.map_batches(rows_of, fn_kwargs=columns, batch_size=None)
 
 
+class Passes:
+    """What a script for Ray reads: batches of `make_rows`, another epoch each time."""
+
+    def __init__(self, channel: str, batch_size: int):
+        import ray
+
+        ray.init()
+        self._channel, self._batch_size, self._epochs = channel, batch_size, itertools.count()
+
+    def __iter__(self) -> Iterator[dict[str, np.ndarray]]:
+        rows = make_rows(Shard(0, 1, next(self._epochs)), self._channel)
+        return iter(rows.iter_batches(batch_size=self._batch_size))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--reads", choices=("feed", "pipeline", "ray"), required=True)
+    parser.add_argument("--reads", choices=("feed", "pipeline", "ray", "cluster"), required=True)
     parser.add_argument("--batch_size", type=int, required=True)
     parser.add_argument("--epochs", type=int, required=True)
     parser.add_argument("--step_ms", type=float, required=True)
@@ -83,6 +100,8 @@ def main() -> None:
     channel = env["SM_CHANNEL_TRAINING"]
     if args.reads == "feed":
         loader = tfhet.batches(make_digits, arguments={"channel": channel}, batch_size=args.batch_size, shuffle=True)
+    elif args.reads == "cluster":
+        loader = Passes(channel, args.batch_size)
     elif args.reads == "ray":
         loader = tfhet.batches(make_rows, arguments={"channel": channel}, batch_size=args.batch_size)
     else:
@@ -90,7 +109,8 @@ def main() -> None:
         loader = tfhet.batches(tfhet.Pipeline(source, batch_size=args.batch_size))
     for epoch in range(args.epochs):
         for batch in loader:
-            pairs = zip(*((batch["image"], batch["label"]) if args.reads == "ray" else batch), strict=True)
+            images, labels = (batch["image"], batch["label"]) if isinstance(batch, dict) else batch
+            pairs = zip(images, labels, strict=True)
             content = [hashlib.sha256(one.tobytes() + label.tobytes()).hexdigest()[:16] for one, label in pairs]
             time.sleep(1e-3 * args.step_ms)
             os.write(log, (json.dumps({"epoch": epoch, "content": content}) + "\n").encode())

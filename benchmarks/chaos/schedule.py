@@ -98,6 +98,8 @@ class Aim:
     """Whether the built-in trainer runs, which can train without a data host."""
     plane: str = "tf_service"
     """Name of the data plane."""
+    strategy: str = ""
+    """`ray`: the job is a script for Ray, on the first dnn host, and has no account."""
     data_group: str = ""
     """Name of the data group, where hosts have networks that faults can change; "" elsewhere."""
 
@@ -137,6 +139,11 @@ class Aim:
     def listening(self) -> tuple[str, ...]:
         """Hosts with ports that others know: the leader's, and those that serve."""
         return tuple(dict.fromkeys(("dnn-1", *self.serving)))
+
+    @property
+    def needing(self) -> tuple[str, ...]:
+        """Hosts whose node of Ray the job cannot be without: that of the head, and those with ranks."""
+        return self._names("dnn", 1 if self.strategy == "ray" else self.dnn_hosts)
 
     def named(self, host: str) -> tuple[str, ...]:
         """The hosts that a fault's host stands for."""

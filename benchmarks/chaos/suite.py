@@ -47,6 +47,8 @@ MAX_RUN_S = 100.0
 GLOBAL_BATCH = 32
 RAY_READY_S, RAY_MAX_RUN_S = 60.0, 240.0
 """The same of jobs with Ray, whose nodes take longer to start, and to find that a host without a word is gone."""
+AS_OTHERS = {"RAY_worker_niceness": "0"}
+"""Ray's workers give way to all other processes by default: on a machine with others they would get next to nothing."""
 PASSES = 2 * EPOCHS
 """Epochs of a script that reads a declared pipeline, in batches twice as large: an epoch is known to be over once the
 next but one has begun."""
@@ -54,7 +56,7 @@ NONE_WHOLE = re.compile(r"none of the \d+ checkpoints in \S+ is whole")
 """What a job says that has lost its only checkpoint."""
 
 
-def arguments(ranks: int, plane: str, reader: bool = False) -> list[str]:
+def arguments(ranks: int, plane: str, reader: bool = False, strategy: str = "torch") -> list[str]:
     """The job: about 5 s of training, where nothing disturbs it."""
     ready_s = RAY_READY_S if plane == "ray" else READY_S
     batch, words = GLOBAL_BATCH // ranks, f"--lease_s {LEASE_S:g} --ready_timeout_s {ready_s:g} --step_ms 50"
@@ -62,8 +64,8 @@ def arguments(ranks: int, plane: str, reader: bool = False) -> list[str]:
         words += f" --data_plane feed --data_host_processes 2 --batch_size {batch} --epochs {EPOCHS}"
         words += f" --train_script {READER_WITNESS} --reads feed"
     elif plane == "ray":
-        words += f" --strategy torch --data_plane ray --batch_size {batch} --epochs {EPOCHS}"
-        words += f" --train_script {READER_WITNESS} --reads ray"
+        words += f" --strategy {strategy} --data_plane ray --batch_size {batch} --epochs {EPOCHS}"
+        words += f" --train_script {READER_WITNESS} --reads {'cluster' if strategy == 'ray' else 'ray'}"
     elif reader:
         words += f" --data_plane tf_service --batch_size {2 * batch} --epochs {PASSES}"
         words += f" --train_script {READER_WITNESS} --reads pipeline"
@@ -88,10 +90,13 @@ class Planned:
     reader: bool = False
     """Whether tf.data service is read by `tfhet.batches` in a script that is no TensorFlow training."""
 
+    strategy: str = ""
+    """`ray`: the job is a script for Ray."""
+
     @property
     def condition(self) -> tuple[Any, ...]:
         """What tells a schedule from the others of a record."""
-        return self.name, self.hosts, self.busy, self.plane, self.reader
+        return self.name, self.hosts, self.busy, self.plane, self.reader, self.strategy
 
     @property
     def cluster(self) -> ClusterFile:
@@ -111,16 +116,16 @@ class Planned:
     def run(self, launcher: Path, place: Path) -> ChaosOutcome:
         """Runs it in `place`, which must be new."""
         cluster, networks = self.cluster, self.hosts == "namespace"
-        ranks = Aim.of(cluster, LaunchSettings()).ranks
-        command = [str(launcher), *arguments(ranks, self.plane, self.reader)]
+        ranks = 1 if self.strategy == "ray" else Aim.of(cluster, LaunchSettings()).ranks
+        command = [str(launcher), *arguments(ranks, self.plane, self.reader, self.strategy or "torch")]
         settings, _ = LaunchSettings.parse([*cluster.arguments(), *command[1:]])
         # The script with the witness is the built-in one; that of the feed can do without a data host, too.
         aim = Aim.of(cluster, settings, networks=networks)
-        aim = replace(aim, built_in=not self.reader, plane=self.plane, data_workers=1)
-        start, max_run_s = "alone" if networks else "ranks", MAX_RUN_S
+        aim = replace(aim, built_in=not self.reader, plane=self.plane, data_workers=1, strategy=self.strategy)
+        aim = replace(aim, ranks=ranks)
+        how: dict[str, Any] = {"hosts": self.hosts, "start": "alone" if networks else "ranks", "max_run_s": MAX_RUN_S}
         if self.plane == "ray":
-            start, max_run_s = "alone", RAY_MAX_RUN_S
-        how: dict[str, Any] = {"hosts": self.hosts, "start": start, "max_run_s": max_run_s}
+            how |= {"start": "alone", "max_run_s": RAY_MAX_RUN_S, "variables": AS_OTHERS}
         faults, before = self.faults(aim), Before.now()
         job = ObservedJob(cluster, command, place, faults=faults, **how)
         outcome = _outcome(self, job, job.run(), faults, aim)
@@ -164,7 +169,7 @@ def _outcome(
         hosts={place: job.named(place)[0].name for place in aim.hosts},
         odd=tuple(not_refused(events)),
         has_begun=any(e["event"] == "training.started" for e in events),
-        conditions={"hosts": planned.hosts, "busy": planned.busy, "plane": planned.plane, "reader": planned.reader},
+        conditions={"hosts": planned.hosts, "busy": planned.busy, "plane": planned.plane, "reader": planned.reader, "strategy": planned.strategy},
     )
 
 
@@ -182,6 +187,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
     add("--busy", action="store_true", help="another process keeps all CPUs busy meanwhile")
     add("--plane", choices=("tf_service", "feed", "ray"), default="tf_service", help="of the jobs; default %(default)s")
     add("--reader", action="store_true", help="tf.data service is read by a script that is no TensorFlow training")
+    add("--strategy", choices=("ray",), default="", help="with --plane ray: the job is one script for Ray")
     add("--more", action="store_true", help="run what the record of --json lacks or saw broken, and add it")
     add("--launcher", type=Path, default=Path("scripts/launcher.py"), help="default %(default)s")
     add("--folder", type=Path, metavar="DIR", help="keep the runs that broke a promise here")
@@ -196,7 +202,10 @@ def _planned(options: argparse.Namespace) -> list[Planned]:
         raise UsageError("--regressions are of the built-in trainer with tf_service")
     if options.reader and options.plane != "tf_service":
         raise UsageError(f"--reader is for tf_service; jobs with {options.plane} have no other script")
-    return [Planned(name, options.hosts, options.busy, options.plane, options.reader) for name in names]
+    if options.strategy and options.plane != "ray":
+        raise UsageError(f"--strategy {options.strategy} is for --plane ray")
+    how = (options.hosts, options.busy, options.plane, options.reader, options.strategy)
+    return [Planned(name, *how) for name in names]
 
 
 def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]) -> Record:
@@ -232,7 +241,7 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
 
 def _condition(job: Mapping[str, Any]) -> tuple[Any, ...]:
     """Which schedule of a record it is, and under what it ran."""
-    return job["seed"], job["hosts"], job["busy"], job.get("plane", "tf_service"), job.get("reader", False)
+    return job["seed"], job["hosts"], job["busy"], job.get("plane", "tf_service"), job.get("reader", False), job.get("strategy", "")
 
 
 def _anywhere(command: Sequence[str]) -> list[str]:
