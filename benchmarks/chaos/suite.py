@@ -169,7 +169,13 @@ def _outcome(
         hosts={place: job.named(place)[0].name for place in aim.hosts},
         odd=tuple(not_refused(events)),
         has_begun=any(e["event"] == "training.started" for e in events),
-        conditions={"hosts": planned.hosts, "busy": planned.busy, "plane": planned.plane, "reader": planned.reader, "strategy": planned.strategy},
+        conditions={
+            "hosts": planned.hosts,
+            "busy": planned.busy,
+            "plane": planned.plane,
+            "reader": planned.reader,
+            "strategy": planned.strategy,
+        },
     )
 
 
@@ -241,7 +247,14 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
 
 def _condition(job: Mapping[str, Any]) -> tuple[Any, ...]:
     """Which schedule of a record it is, and under what it ran."""
-    return job["seed"], job["hosts"], job["busy"], job.get("plane", "tf_service"), job.get("reader", False), job.get("strategy", "")
+    return (
+        job["seed"],
+        job["hosts"],
+        job["busy"],
+        job.get("plane", "tf_service"),
+        job.get("reader", False),
+        job.get("strategy", ""),
+    )
 
 
 def _anywhere(command: Sequence[str]) -> list[str]:
