@@ -27,7 +27,7 @@ from tfhet.strategies import JobContext
 
 BLOCKS = 32
 """Tasks of Ray Data for each pass."""
-TASK_S = 0.2
+TASK_S = 0.1
 """Seconds that each of them takes."""
 
 

@@ -45,8 +45,9 @@ LENGTH_S = 5.0
 """Faults come within so long: about as long as a job trains."""
 MAX_RUN_S = 100.0
 GLOBAL_BATCH = 32
-RAY_READY_S, RAY_MAX_RUN_S = 60.0, 240.0
-"""The same of jobs with Ray, whose nodes take longer to start, and to find that a host without a word is gone."""
+RAY_READY_S, RAY_LENGTH_S, RAY_MAX_RUN_S = 60.0, 15.0, 300.0
+"""The same of jobs with Ray, whose nodes and workers take longer to start, and to find that a host without a word is
+gone."""
 AS_OTHERS = {"RAY_worker_niceness": "0"}
 """Ray's workers give way to all other processes by default: on a machine with others they would get next to nothing."""
 PASSES = 2 * EPOCHS
@@ -64,7 +65,7 @@ def arguments(ranks: int, plane: str, reader: bool = False, strategy: str = "tor
         words += f" --data_plane feed --data_host_processes 2 --batch_size {batch} --epochs {EPOCHS}"
         words += f" --train_script {READER_WITNESS} --reads feed"
     elif plane == "ray":
-        words += f" --strategy {strategy} --data_plane ray --batch_size {batch} --epochs {EPOCHS}"
+        words += f" --strategy {strategy} --data_plane ray --data_host_cpus 1 --batch_size {batch} --epochs {EPOCHS}"
         words += f" --train_script {READER_WITNESS} --reads {'cluster' if strategy == 'ray' else 'ray'}"
     elif reader:
         words += f" --data_plane tf_service --batch_size {2 * batch} --epochs {PASSES}"
@@ -110,7 +111,7 @@ class Planned:
     def faults(self, aim: Aim) -> tuple[Fault, ...]:
         """What is done to a job with this aim."""
         if isinstance(self.name, int):
-            return schedule(self.name, aim, LENGTH_S)
+            return schedule(self.name, aim, RAY_LENGTH_S if self.plane == "ray" else LENGTH_S)
         return tuple(map(Fault.parse, REGRESSIONS[self.name][1]))
 
     def run(self, launcher: Path, place: Path) -> ChaosOutcome:
