@@ -2,8 +2,8 @@
 
 `--reads feed`: from a function, whose data hosts read the TFRecord files; the ranks load no TensorFlow. `--reads
 pipeline`: from a declared pipeline over tf.data service. `--reads ray`: from Ray Data, whose tasks take their time, so
-that most of a pass is still to be made when it is begun. `--reads cluster`: the same, as a script for Ray. The logs are those of `job_scripts/witness_train.py`, with the
-number of the script's pass in place of the epoch.
+that most of a pass is still to be made when it is begun. `--reads cluster`: the same, as a script for Ray. The logs are
+those of `job_scripts/witness_train.py`, with the number of the script's pass in place of the epoch.
 """
 
 from __future__ import annotations

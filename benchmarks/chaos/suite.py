@@ -22,7 +22,7 @@ from typing import Any
 
 from benchmarks.chaos.expectation import GOES_ON, STOP
 from benchmarks.chaos.outcome import ChaosOutcome, strikes
-from benchmarks.chaos.regressions import REGRESSIONS
+from benchmarks.chaos.regressions import REGRESSIONS, WITH_RAY
 from benchmarks.chaos.schedule import Aim, schedule
 from benchmarks.cluster_runs.busy_cpus import busy_cpus
 from benchmarks.cluster_runs.clusters import CLUSTERS, cluster_named
@@ -53,6 +53,7 @@ AS_OTHERS = {"RAY_worker_niceness": "0"}
 PASSES = 2 * EPOCHS
 """Epochs of a script that reads a declared pipeline, in batches twice as large: an epoch is known to be over once the
 next but one has begun."""
+_KEPT = {**REGRESSIONS, **WITH_RAY}
 NONE_WHOLE = re.compile(r"none of the \d+ checkpoints in \S+ is whole")
 """What a job says that has lost its only checkpoint."""
 
@@ -81,7 +82,7 @@ class Planned:
     """One schedule that is to be run."""
 
     name: int | str
-    """Its seed, or its name in REGRESSIONS."""
+    """Its seed, or its name in REGRESSIONS or WITH_RAY."""
     hosts: str = "process"
     """Kind of hosts."""
     busy: bool = False
@@ -102,17 +103,15 @@ class Planned:
     @property
     def cluster(self) -> ClusterFile:
         """The seeds take turns with CLUSTERS."""
-        return (
-            CLUSTERS[self.name % len(CLUSTERS)]
-            if isinstance(self.name, int)
-            else cluster_named(REGRESSIONS[self.name][0])
-        )
+        if isinstance(self.name, int):
+            return CLUSTERS[self.name % len(CLUSTERS)]
+        return cluster_named(_KEPT[self.name][0])
 
     def faults(self, aim: Aim) -> tuple[Fault, ...]:
         """What is done to a job with this aim."""
         if isinstance(self.name, int):
             return schedule(self.name, aim, RAY_LENGTH_S if self.plane == "ray" else LENGTH_S)
-        return tuple(map(Fault.parse, REGRESSIONS[self.name][1]))
+        return tuple(map(Fault.parse, _KEPT[self.name][1]))
 
     def run(self, launcher: Path, place: Path) -> ChaosOutcome:
         """Runs it in `place`, which must be new."""
@@ -204,9 +203,10 @@ def _planned(options: argparse.Namespace) -> list[Planned]:
     seeds = options.seeds if options.seeds is not None else 0 if options.regressions else 10
     if seeds < 0 or not (seeds or options.regressions):
         raise UsageError(f"--seeds {seeds}: give at least 1")
-    names = [*(REGRESSIONS if options.regressions else ()), *range(options.first, options.first + seeds)]
-    if options.regressions and (options.plane != "tf_service" or options.reader):
-        raise UsageError("--regressions are of the built-in trainer with tf_service")
+    kept = () if not options.regressions else WITH_RAY if options.plane == "ray" else REGRESSIONS
+    names = [*kept, *range(options.first, options.first + seeds)]
+    if options.regressions and (options.plane == "feed" or options.reader or options.strategy):
+        raise UsageError("--regressions are of the built-in trainer with tf_service, and of ranks that read Ray Data")
     if options.reader and options.plane != "tf_service":
         raise UsageError(f"--reader is for tf_service; jobs with {options.plane} have no other script")
     if options.strategy and options.plane != "ray":

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.chaos import suite as chaos
 from benchmarks.chaos.outcome import ChaosOutcome, Strike, strikes
-from benchmarks.chaos.regressions import REGRESSIONS
+from benchmarks.chaos.regressions import REGRESSIONS, WITH_RAY
 from benchmarks.chaos.schedule import Aim
 from benchmarks.chaos.suite import figures_of
 from benchmarks.faults.case import LEASE_S, READY_S
@@ -252,6 +252,13 @@ def test_schedules_that_broke_once_are_run_by_name_before_the_seeds(tmp_path: Pa
         assert planned.cluster.name == REGRESSIONS[name][0]
 
 
+def test_what_is_kept_of_jobs_with_ray_is_run_with_ray(tmp_path: Path, ran):
+    chaos.SUITE.run(options(tmp_path, regressions=True, seeds=None, plane="ray"), lambda event: None, ())
+    assert [(each.name, each.plane) for each in ran] == [(name, "ray") for name in WITH_RAY]
+    for each in ran:
+        assert [str(fault) for fault in each.faults(AIM)] == list(WITH_RAY[each.name][1])
+
+
 def test_what_was_done_is_in_the_record_though_the_rest_is_broken_off_and_is_not_done_again(
     tmp_path: Path, ran, monkeypatch
 ):
@@ -295,6 +302,7 @@ def test_each_way_of_reading_has_a_record_of_its_own(tmp_path: Path, ran):
         {"more": True},
         {"plane": "feed", "reader": True},
         {"strategy": "ray"},
+        {"regressions": True, "plane": "feed"},
     ],
 )
 def test_wrong_use_is_refused(tmp_path: Path, given):
