@@ -26,7 +26,7 @@ from benchmarks.chaos.regressions import REGRESSIONS, WITH_RAY
 from benchmarks.chaos.schedule import Aim, schedule
 from benchmarks.cluster_runs.busy_cpus import busy_cpus
 from benchmarks.cluster_runs.clusters import CLUSTERS, cluster_named
-from benchmarks.cluster_runs.leftovers import Before, taken_away
+from benchmarks.cluster_runs.leftovers import PATIENCE_S, Before, taken_away
 from benchmarks.cluster_runs.observed_job import ObservedJob, new_place
 from benchmarks.cluster_runs.second_jobs import not_refused
 from benchmarks.faults.case import EPOCHS, LEASE_S, READY_S, WITNESS
@@ -48,6 +48,8 @@ GLOBAL_BATCH = 32
 RAY_READY_S, RAY_LENGTH_S, RAY_MAX_RUN_S = 60.0, 15.0, 300.0
 """The same of jobs with Ray, whose nodes and workers take longer to start, and to find that a host without a word is
 gone."""
+RAY_PATIENCE_S = 30.0
+"""So long may the agents of a killed node take to be gone: they notice its end once they have started."""
 AS_OTHERS = {"RAY_worker_niceness": "0"}
 """Ray's workers give way to all other processes by default: on a machine with others they would get next to nothing."""
 PASSES = 2 * EPOCHS
@@ -130,7 +132,8 @@ class Planned:
         job = ObservedJob(cluster, command, place, faults=faults, **how)
         outcome = _outcome(self, job, job.run(), faults, aim)
         gone = set().union(*(taken_away(strike.fault, job) for strike in outcome.strikes))
-        outcome = replace(outcome, left=before.left_by(job, gone))
+        patience_s = RAY_PATIENCE_S if self.plane == "ray" else PATIENCE_S
+        outcome = replace(outcome, left=before.left_by(job, gone, patience_s=patience_s))
         if outcome.kind == GOES_ON:
             return replace(outcome, verdict=self._verdict(job.folder.path, outcome.epochs))
         if outcome.kind != STOP or self.plane in ("feed", "ray") or self.reader:
