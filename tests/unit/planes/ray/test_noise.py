@@ -14,7 +14,7 @@ from tfhet.planes.ray import RAY
         "(rows_of pid=412, ip=10.0.0.2) 7",
         "\x1b[33m(raylet, ip=127.0.0.5)\x1b[0m [2026-11-26 04:01:45,731 E 7348 7348] (raylet) main.cc:1108: no agent",
         "\x1b[33m(raylet)\x1b[0m [2026-11-26 04:01:45,731 E 7348 7348] (raylet) main.cc:1108: no agent",
-        "\x1b[36m(pid=gcs_server)\x1b[0m [2026-11-26 04:07:57,173 E 13742 13742] (gcs_server) gcs_server.cc:1: no agent",
+        "\x1b[36m(pid=gcs_server)\x1b[0m [2026-11-26 04:07:57,173 E 1 1] (gcs_server) gcs_server.cc:1: no agent",
         "2026-11-26 03:51:27,362\tINFO worker.py:2038 -- Connected to Ray cluster.",
     ],
 )
