@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,9 @@ pytestmark = [pytest.mark.ray, pytest.mark.timeout(400)]
 
 
 @pytest.fixture
-def became(repository: Path, tmp_path: Path, monkeypatch) -> object:
+def became(tmp_path: Path, monkeypatch) -> Callable[[str], ChaosOutcome]:
     """What became of a job with a schedule that is kept."""
-    monkeypatch.chdir(repository)
+    monkeypatch.chdir(Path(__file__).parents[2])
 
     def run(name: str) -> ChaosOutcome:
         outcome = Planned(name, plane="ray").run(Path("scripts/launcher.py"), tmp_path / "run")
@@ -32,6 +33,7 @@ def test_the_node_of_a_rank_ends_the_job_and_is_its_cause(became):
     assert outcome.summary.cause.startswith(f"ray on {outcome.hosts['dnn-2']} ended by itself (SIGKILL")
 
 
+@pytest.mark.slow
 def test_ranks_read_each_example_once_though_a_node_and_a_host_are_lost(became):
     outcome = became("node-and-host")
     assert outcome.kind == GOES_ON
