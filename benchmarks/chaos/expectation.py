@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmarks.chaos.schedule import DISK, SERVERS, Aim
+from tfhet.planes.supervised import RestartPolicy
 from tfhet.simulate import Fault
 from tfhet.simulate.fault import CUTS
 
@@ -12,6 +13,8 @@ GOES_ON, FAILURE, STOP, NEVER_JOINED = "goes on", "failure", "stop", "never join
 """Results of a job: it ends as without faults; it fails; it stops on request; it never begins."""
 HARMLESS, HARMFUL = 0.6, 1.5
 """Silences as shares of the lease: up to the first no host is lost, beyond the second the silent host surely is."""
+FROZEN_S = RestartPolicy().stopped_s
+"""Seconds after which a frozen process of a data plane is killed."""
 
 
 def allowed(faults: Sequence[Fault], aim: Aim) -> frozenset[str]:
@@ -48,6 +51,8 @@ def _alone(fault: Fault, faults: Sequence[Fault], aim: Aim, silent_s: float, sil
     if (fault.kind == "oom" and fault.process != "script") or (fault.kind in DISK and not is_data):
         # A server without memory or disk may refuse a request, which is an error of the rank's.
         return frozenset({GOES_ON, FAILURE})
+    if fault.process == "ray" and fault.host in aim.needing:
+        return _of_a_rank_s_node(fault)
     if fault.kind == "kill" and fault.process in SERVERS and fault.since == "start":
         return frozenset({GOES_ON, FAILURE, NEVER_JOINED})  # one that was never ready is not started again
     if fault.process == "script":
@@ -56,6 +61,14 @@ def _alone(fault: Fault, faults: Sequence[Fault], aim: Aim, silent_s: float, sil
         is_heard = silent.isdisjoint(aim.named(fault.host))
         return frozenset({STOP} if is_heard else {STOP, GOES_ON})
     return frozenset({GOES_ON}) if is_data else _by_loss(_loss(fault, faults, silent_s, aim), fault)
+
+
+def _of_a_rank_s_node(fault: Fault) -> frozenset[str]:
+    """Possible results of the loss of the node of Ray on a host that trains: its ranks end with it. One that is frozen
+    is lost when it has been for FROZEN_S."""
+    if fault.kind == "hang" and fault.for_s is not None:
+        return frozenset({GOES_ON} if fault.for_s < HARMLESS * FROZEN_S else {GOES_ON, FAILURE})
+    return frozenset({FAILURE, *([NEVER_JOINED] if fault.since == "start" else [])})
 
 
 def _without_data(faults: Sequence[Fault], aim: Aim, silent_s: float) -> frozenset[str]:

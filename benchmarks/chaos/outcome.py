@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from benchmarks.chaos.expectation import FAILURE, GOES_ON, NEVER_JOINED, STOP, allowed, harmful, silences
+from benchmarks.chaos.expectation import FAILURE, FROZEN_S, GOES_ON, NEVER_JOINED, STOP, allowed, harmful, silences
 from benchmarks.chaos.schedule import SERVERS, Aim
-from benchmarks.faults.case import EPOCHS, LIMITS_S, bare
+from benchmarks.faults.case import EPOCHS, LIMITS_S, READY_S, bare
 from benchmarks.judge.judge import Verdict
 from tfhet.record import RunSummary
 from tfhet.simulate import Fault
@@ -73,7 +73,7 @@ class ChaosOutcome:
     verdict: Verdict | None = None
     """The judge's, of a job that went on, or was taken up."""
     conditions: Mapping[str, Any] = field(default_factory=dict)
-    """Under which it ran: `hosts`, `busy`, `plane`, `reader`."""
+    """Under which it ran: `hosts`, `busy`, `plane`, `reader`, `strategy`."""
 
     @cached_property
     def _silent(self) -> dict[str, bool]:
@@ -142,6 +142,10 @@ class ChaosOutcome:
         limit_s, begun_s = LIMITS_S[self.kind], self._begun_s
         if limit_s is None or begun_s is None:
             return limit_s
+        if self.kind == NEVER_JOINED:
+            limit_s += self.aim.ready_timeout_s - READY_S
+        elif self.kind == FAILURE and any((s.fault.kind, s.fault.process) == ("hang", "ray") for s in self.strikes):
+            limit_s += FROZEN_S
         frozen = [s for s in self.strikes if s.fault.kind == "hang" and silences(s.fault)]
         failed_s = LIMITS_S[FAILURE] or 0.0
         ends_s = [s.at_s + (s.fault.for_s or 0.0) + failed_s - begun_s for s in frozen]
@@ -168,7 +172,7 @@ class ChaosOutcome:
     @property
     def uncounted(self) -> int:
         """Examples of a job that went on, or was taken up, of which nothing is said."""
-        if self.kind != GOES_ON and self.resumed is None:
+        if (self.kind != GOES_ON and self.resumed is None) or self.aim.strategy == "ray":
             return 0
         expected = [int(epoch.get("expected") or 0) for epoch in self.epochs]
         said = [sum(int(epoch.get(name) or 0) for name in ACCOUNT) for epoch in self.epochs]
@@ -212,7 +216,7 @@ class ChaosOutcome:
             if not self.may_lack or self.verdict.repeated or self.verdict.foreign:
                 found += [f"by the judge: {words}" for words in self.verdict.words]
             for name, count in (("missing", self.verdict.missing), ("repeated", self.verdict.repeated)):
-                if self.sum(name) != count:
+                if self.aim.strategy != "ray" and self.sum(name) != count:
                     found.append(f"the audit counts {self.sum(name)} examples {name}, the judge {count}")
         return found + ([f"{self.uncounted} examples uncounted"] if self.uncounted else [])
 

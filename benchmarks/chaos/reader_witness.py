@@ -1,17 +1,20 @@
 """A script that reads the digits by `tfhet.batches`, with a witness: what each rank trained on, for `benchmarks.judge`.
 
 `--reads feed`: from a function, whose data hosts read the TFRecord files; the ranks load no TensorFlow. `--reads
-pipeline`: from a declared pipeline over tf.data service. The logs are those of `job_scripts/witness_train.py`, with the
-number of the script's pass in place of the epoch.
+pipeline`: from a declared pipeline over tf.data service. `--reads ray`: from Ray Data, whose tasks take their time, so
+that most of a pass is still to be made when it is begun. `--reads cluster`: the same, as a script for Ray. The logs are
+those of `job_scripts/witness_train.py`, with the number of the script's pass in place of the epoch.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import itertools
 import json
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +22,13 @@ import numpy as np
 
 import tfhet
 from tfhet.cluster import environment
+from tfhet.planes.feed.source import Shard
 from tfhet.strategies import JobContext
+
+BLOCKS = 32
+"""Tasks of Ray Data for each pass."""
+TASK_S = 0.1
+"""Seconds that each of them takes."""
 
 
 class Digits:
@@ -45,9 +54,41 @@ def make_digits(shard: Any, channel: str) -> Digits:
     return Digits(channel)
 
 
+def rows_of(numbers: dict[str, np.ndarray], **columns: np.ndarray) -> dict[str, np.ndarray]:
+    """The rows of some columns with these numbers, which a task of Ray Data makes."""
+    time.sleep(TASK_S)
+    return {name: column[numbers["id"]] for name, column in columns.items()}
+
+
+def make_rows(shard: Any, channel: str) -> Any:
+    """A data set of Ray Data: all examples of a channel, each with an id, in another order in each epoch."""
+    import ray
+
+    digits = Digits(channel)
+    ids = np.random.default_rng(shard.epoch).permutation(len(digits))
+    images, labels = zip(*digits.examples, strict=True)
+    columns = {"id": ids, "image": np.stack(images)[ids], "label": np.stack(labels)[ids]}
+    numbers = ray.data.range(len(digits), override_num_blocks=BLOCKS)
+    return numbers.map_batches(rows_of, fn_kwargs=columns, batch_size=None)
+
+
+class Passes:
+    """What a script for Ray reads: batches of `make_rows`, another epoch each time."""
+
+    def __init__(self, channel: str, batch_size: int):
+        import ray
+
+        ray.init()
+        self._channel, self._batch_size, self._epochs = channel, batch_size, itertools.count()
+
+    def __iter__(self) -> Iterator[dict[str, np.ndarray]]:
+        rows = make_rows(Shard(0, 1, next(self._epochs)), self._channel)
+        return iter(rows.iter_batches(batch_size=self._batch_size))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--reads", choices=("feed", "pipeline"), required=True)
+    parser.add_argument("--reads", choices=("feed", "pipeline", "ray", "cluster"), required=True)
     parser.add_argument("--batch_size", type=int, required=True)
     parser.add_argument("--epochs", type=int, required=True)
     parser.add_argument("--step_ms", type=float, required=True)
@@ -59,11 +100,16 @@ def main() -> None:
     channel = env["SM_CHANNEL_TRAINING"]
     if args.reads == "feed":
         loader = tfhet.batches(make_digits, arguments={"channel": channel}, batch_size=args.batch_size, shuffle=True)
+    elif args.reads == "cluster":
+        loader = Passes(channel, args.batch_size)
+    elif args.reads == "ray":
+        loader = tfhet.batches(make_rows, arguments={"channel": channel}, batch_size=args.batch_size)
     else:
         source = tfhet.TFRecordSource.from_directory(channel)
         loader = tfhet.batches(tfhet.Pipeline(source, batch_size=args.batch_size))
     for epoch in range(args.epochs):
-        for images, labels in loader:
+        for batch in loader:
+            images, labels = (batch["image"], batch["label"]) if isinstance(batch, dict) else batch
             pairs = zip(images, labels, strict=True)
             content = [hashlib.sha256(one.tobytes() + label.tobytes()).hexdigest()[:16] for one, label in pairs]
             time.sleep(1e-3 * args.step_ms)

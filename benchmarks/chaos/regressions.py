@@ -18,3 +18,10 @@ REGRESSIONS = {
     "frozen-before-reading": ("two-and-two", ("hang:launcher@data-1:from=scripts:after=0.3",)),
 }
 """Cluster and faults."""
+WITH_RAY = {
+    # The rank ended with the node, and the cause was the last that Ray had said to it, of its connection.
+    "node-of-a-rank": ("two-and-two", ("kill:ray@dnn-2:after=1",)),
+    # None of it broke: what Ray promises, in one schedule.
+    "node-and-host": ("two-and-two", ("kill:ray@data-1:from=scripts:after=4", "kill:host@data-2:after=6")),
+}
+"""The same of jobs with Ray."""

@@ -54,7 +54,13 @@ OF_FEEDS = {
     **{what: weight for what, weight in OF_SCRIPTS.items() if what[1] not in ("worker", "dispatcher")},
 }
 """The same for jobs with a feed."""
-SERVERS = ("worker", "dispatcher", "feed")
+OF_RAY = {
+    ("kill", "ray"): 10,
+    ("hang", "ray"): 7,
+    **{what: weight for what, weight in OF_SCRIPTS.items() if what[1] not in ("worker", "dispatcher")},
+}
+"""The same for jobs that read Ray Data."""
+SERVERS = ("worker", "dispatcher", "feed", "ray")
 """Kinds of processes that serve."""
 NETWORK_WEIGHTS = {("partition", "group"): 4, ("loss", ""): 3, ("delay", ""): 3, ("rate", ""): 3}
 """More faults, for hosts that have networks of their own."""
@@ -92,6 +98,8 @@ class Aim:
     """Whether the built-in trainer runs, which can train without a data host."""
     plane: str = "tf_service"
     """Name of the data plane."""
+    strategy: str = ""
+    """`ray`: the job is a script for Ray, on the first dnn host, and has no account."""
     data_group: str = ""
     """Name of the data group, where hosts have networks that faults can change; "" elsewhere."""
 
@@ -132,6 +140,11 @@ class Aim:
         """Hosts with ports that others know: the leader's, and those that serve."""
         return tuple(dict.fromkeys(("dnn-1", *self.serving)))
 
+    @property
+    def needing(self) -> tuple[str, ...]:
+        """Hosts whose node of Ray the job cannot be without: that of the head, and those with ranks."""
+        return self._names("dnn", 1 if self.strategy == "ray" else self.dnn_hosts)
+
     def named(self, host: str) -> tuple[str, ...]:
         """The hosts that a fault's host stands for."""
         return self._names("data", self.data_hosts) if host and host == self.data_group else (host,)
@@ -144,7 +157,8 @@ class Aim:
 def schedule(seed: int, aim: Aim, length_s: float) -> tuple[Fault, ...]:
     """One to three faults, each within `length_s` of its moment. The same for the same arguments."""
     draw = random.Random(f"chaos/{seed}")
-    weights = OF_FEEDS if aim.plane == "feed" else WEIGHTS if aim.built_in else OF_SCRIPTS
+    own = {"feed": OF_FEEDS, "ray": OF_RAY}
+    weights = own.get(aim.plane, WEIGHTS if aim.built_in else OF_SCRIPTS)
     weights = weights | (NETWORK_WEIGHTS if aim.data_group else {})
     if aim.data_group:  # in a container, the witness writes to the disk that would be full
         weights = {what: weight for what, weight in weights.items() if what[0] not in DISK}
@@ -164,6 +178,8 @@ def _fault(draw: random.Random, kind: str, process: str, aim: Aim, length_s: flo
         rank = draw.randrange(aim.ranks)
     elif process in ("worker", "feed"):
         host = draw.choice(aim.serving)
+    elif process == "ray":  # a node on each host
+        host = draw.choice(aim.hosts)
     elif process == "group":
         process, host = "", aim.data_group
     elif kind == "half-checkpoint":

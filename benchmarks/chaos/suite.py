@@ -22,11 +22,11 @@ from typing import Any
 
 from benchmarks.chaos.expectation import GOES_ON, STOP
 from benchmarks.chaos.outcome import ChaosOutcome, strikes
-from benchmarks.chaos.regressions import REGRESSIONS
+from benchmarks.chaos.regressions import REGRESSIONS, WITH_RAY
 from benchmarks.chaos.schedule import Aim, schedule
 from benchmarks.cluster_runs.busy_cpus import busy_cpus
 from benchmarks.cluster_runs.clusters import CLUSTERS, cluster_named
-from benchmarks.cluster_runs.leftovers import Before, taken_away
+from benchmarks.cluster_runs.leftovers import PATIENCE_S, Before, taken_away
 from benchmarks.cluster_runs.observed_job import ObservedJob, new_place
 from benchmarks.cluster_runs.second_jobs import not_refused
 from benchmarks.faults.case import EPOCHS, LEASE_S, READY_S, WITNESS
@@ -45,19 +45,31 @@ LENGTH_S = 5.0
 """Faults come within so long: about as long as a job trains."""
 MAX_RUN_S = 100.0
 GLOBAL_BATCH = 32
+RAY_READY_S, RAY_LENGTH_S, RAY_MAX_RUN_S = 60.0, 15.0, 300.0
+"""The same of jobs with Ray, whose nodes and workers take longer to start, and to find that a host without a word is
+gone."""
+RAY_PATIENCE_S = 30.0
+"""So long may the agents of a killed node take to be gone: they notice its end once they have started."""
+AS_OTHERS = {"RAY_worker_niceness": "0"}
+"""Ray's workers give way to all other processes by default: on a machine with others they would get next to nothing."""
 PASSES = 2 * EPOCHS
 """Epochs of a script that reads a declared pipeline, in batches twice as large: an epoch is known to be over once the
 next but one has begun."""
+_KEPT = {**REGRESSIONS, **WITH_RAY}
 NONE_WHOLE = re.compile(r"none of the \d+ checkpoints in \S+ is whole")
 """What a job says that has lost its only checkpoint."""
 
 
-def arguments(ranks: int, plane: str, reader: bool = False) -> list[str]:
+def arguments(ranks: int, plane: str, reader: bool = False, strategy: str = "torch") -> list[str]:
     """The job: about 5 s of training, where nothing disturbs it."""
-    batch, words = GLOBAL_BATCH // ranks, f"--lease_s {LEASE_S:g} --ready_timeout_s {READY_S:g} --step_ms 50"
+    ready_s = RAY_READY_S if plane == "ray" else READY_S
+    batch, words = GLOBAL_BATCH // ranks, f"--lease_s {LEASE_S:g} --ready_timeout_s {ready_s:g} --step_ms 50"
     if plane == "feed":
         words += f" --data_plane feed --data_host_processes 2 --batch_size {batch} --epochs {EPOCHS}"
         words += f" --train_script {READER_WITNESS} --reads feed"
+    elif plane == "ray":
+        words += f" --strategy {strategy} --data_plane ray --data_host_cpus 1 --batch_size {batch} --epochs {EPOCHS}"
+        words += f" --train_script {READER_WITNESS} --reads {'cluster' if strategy == 'ray' else 'ray'}"
     elif reader:
         words += f" --data_plane tf_service --batch_size {2 * batch} --epochs {PASSES}"
         words += f" --train_script {READER_WITNESS} --reads pipeline"
@@ -72,7 +84,7 @@ class Planned:
     """One schedule that is to be run."""
 
     name: int | str
-    """Its seed, or its name in REGRESSIONS."""
+    """Its seed, or its name in REGRESSIONS or WITH_RAY."""
     hosts: str = "process"
     """Kind of hosts."""
     busy: bool = False
@@ -82,44 +94,49 @@ class Planned:
     reader: bool = False
     """Whether tf.data service is read by `tfhet.batches` in a script that is no TensorFlow training."""
 
+    strategy: str = ""
+    """`ray`: the job is a script for Ray."""
+
     @property
     def condition(self) -> tuple[Any, ...]:
         """What tells a schedule from the others of a record."""
-        return self.name, self.hosts, self.busy, self.plane, self.reader
+        return self.name, self.hosts, self.busy, self.plane, self.reader, self.strategy
 
     @property
     def cluster(self) -> ClusterFile:
         """The seeds take turns with CLUSTERS."""
-        return (
-            CLUSTERS[self.name % len(CLUSTERS)]
-            if isinstance(self.name, int)
-            else cluster_named(REGRESSIONS[self.name][0])
-        )
+        if isinstance(self.name, int):
+            return CLUSTERS[self.name % len(CLUSTERS)]
+        return cluster_named(_KEPT[self.name][0])
 
     def faults(self, aim: Aim) -> tuple[Fault, ...]:
         """What is done to a job with this aim."""
         if isinstance(self.name, int):
-            return schedule(self.name, aim, LENGTH_S)
-        return tuple(map(Fault.parse, REGRESSIONS[self.name][1]))
+            return schedule(self.name, aim, RAY_LENGTH_S if self.plane == "ray" else LENGTH_S)
+        return tuple(map(Fault.parse, _KEPT[self.name][1]))
 
     def run(self, launcher: Path, place: Path) -> ChaosOutcome:
         """Runs it in `place`, which must be new."""
         cluster, networks = self.cluster, self.hosts == "namespace"
-        ranks = Aim.of(cluster, LaunchSettings()).ranks
-        command = [str(launcher), *arguments(ranks, self.plane, self.reader)]
+        ranks = 1 if self.strategy == "ray" else Aim.of(cluster, LaunchSettings()).ranks
+        command = [str(launcher), *arguments(ranks, self.plane, self.reader, self.strategy or "torch")]
         settings, _ = LaunchSettings.parse([*cluster.arguments(), *command[1:]])
         # The script with the witness is the built-in one; that of the feed can do without a data host, too.
         aim = Aim.of(cluster, settings, networks=networks)
-        aim = replace(aim, built_in=not self.reader, plane=self.plane, data_workers=1)
+        aim = replace(aim, built_in=not self.reader, plane=self.plane, data_workers=1, strategy=self.strategy)
+        aim = replace(aim, ranks=ranks)
         how: dict[str, Any] = {"hosts": self.hosts, "start": "alone" if networks else "ranks", "max_run_s": MAX_RUN_S}
+        if self.plane == "ray":
+            how |= {"start": "alone", "max_run_s": RAY_MAX_RUN_S, "variables": AS_OTHERS}
         faults, before = self.faults(aim), Before.now()
         job = ObservedJob(cluster, command, place, faults=faults, **how)
         outcome = _outcome(self, job, job.run(), faults, aim)
         gone = set().union(*(taken_away(strike.fault, job) for strike in outcome.strikes))
-        outcome = replace(outcome, left=before.left_by(job, gone))
+        patience_s = RAY_PATIENCE_S if self.plane == "ray" else PATIENCE_S
+        outcome = replace(outcome, left=before.left_by(job, gone, patience_s=patience_s))
         if outcome.kind == GOES_ON:
             return replace(outcome, verdict=self._verdict(job.folder.path, outcome.epochs))
-        if outcome.kind != STOP or self.plane == "feed" or self.reader:
+        if outcome.kind != STOP or self.plane in ("feed", "ray") or self.reader:
             return outcome
         (place / "resumed").mkdir()
         (place / "resumed" / "checkpoints").symlink_to(job.checkpoints)
@@ -155,7 +172,13 @@ def _outcome(
         hosts={place: job.named(place)[0].name for place in aim.hosts},
         odd=tuple(not_refused(events)),
         has_begun=any(e["event"] == "training.started" for e in events),
-        conditions={"hosts": planned.hosts, "busy": planned.busy, "plane": planned.plane, "reader": planned.reader},
+        conditions={
+            "hosts": planned.hosts,
+            "busy": planned.busy,
+            "plane": planned.plane,
+            "reader": planned.reader,
+            "strategy": planned.strategy,
+        },
     )
 
 
@@ -171,8 +194,9 @@ def _options(parser: argparse.ArgumentParser) -> None:
         help="namespace: containers, whose networks are harmed, too (needs root); default %(default)s",
     )
     add("--busy", action="store_true", help="another process keeps all CPUs busy meanwhile")
-    add("--plane", choices=("tf_service", "feed"), default="tf_service", help="of the jobs; default %(default)s")
+    add("--plane", choices=("tf_service", "feed", "ray"), default="tf_service", help="of the jobs; default %(default)s")
     add("--reader", action="store_true", help="tf.data service is read by a script that is no TensorFlow training")
+    add("--strategy", choices=("ray",), default="", help="with --plane ray: the job is one script for Ray")
     add("--more", action="store_true", help="run what the record of --json lacks or saw broken, and add it")
     add("--launcher", type=Path, default=Path("scripts/launcher.py"), help="default %(default)s")
     add("--folder", type=Path, metavar="DIR", help="keep the runs that broke a promise here")
@@ -182,12 +206,16 @@ def _planned(options: argparse.Namespace) -> list[Planned]:
     seeds = options.seeds if options.seeds is not None else 0 if options.regressions else 10
     if seeds < 0 or not (seeds or options.regressions):
         raise UsageError(f"--seeds {seeds}: give at least 1")
-    names = [*(REGRESSIONS if options.regressions else ()), *range(options.first, options.first + seeds)]
-    if options.regressions and (options.plane != "tf_service" or options.reader):
-        raise UsageError("--regressions are of the built-in trainer with tf_service")
+    kept = () if not options.regressions else WITH_RAY if options.plane == "ray" else REGRESSIONS
+    names = [*kept, *range(options.first, options.first + seeds)]
+    if options.regressions and (options.plane == "feed" or options.reader or options.strategy):
+        raise UsageError("--regressions are of the built-in trainer with tf_service, and of ranks that read Ray Data")
     if options.reader and options.plane != "tf_service":
         raise UsageError(f"--reader is for tf_service; jobs with {options.plane} have no other script")
-    return [Planned(name, options.hosts, options.busy, options.plane, options.reader) for name in names]
+    if options.strategy and options.plane != "ray":
+        raise UsageError(f"--strategy {options.strategy} is for --plane ray")
+    how = (options.hosts, options.busy, options.plane, options.reader, options.strategy)
+    return [Planned(name, *how) for name in names]
 
 
 def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]) -> Record:
@@ -223,7 +251,14 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
 
 def _condition(job: Mapping[str, Any]) -> tuple[Any, ...]:
     """Which schedule of a record it is, and under what it ran."""
-    return job["seed"], job["hosts"], job["busy"], job.get("plane", "tf_service"), job.get("reader", False)
+    return (
+        job["seed"],
+        job["hosts"],
+        job["busy"],
+        job.get("plane", "tf_service"),
+        job.get("reader", False),
+        job.get("strategy", ""),
+    )
 
 
 def _anywhere(command: Sequence[str]) -> list[str]:

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.chaos import suite as chaos
 from benchmarks.chaos.outcome import ChaosOutcome, Strike, strikes
-from benchmarks.chaos.regressions import REGRESSIONS
+from benchmarks.chaos.regressions import REGRESSIONS, WITH_RAY
 from benchmarks.chaos.schedule import Aim
 from benchmarks.chaos.suite import figures_of
 from benchmarks.faults.case import LEASE_S, READY_S
@@ -205,7 +205,7 @@ def options(tmp_path: Path, **given) -> argparse.Namespace:
     launcher = tmp_path / "launcher.py"
     launcher.touch()
     usual = {"seeds": 2, "first": 5, "regressions": False, "hosts": "process", "busy": False, "more": False}
-    usual |= {"plane": "tf_service", "reader": False}
+    usual |= {"plane": "tf_service", "reader": False, "strategy": ""}
     return argparse.Namespace(**{**usual, "launcher": launcher, "folder": None, "json": None, **given})
 
 
@@ -252,6 +252,13 @@ def test_schedules_that_broke_once_are_run_by_name_before_the_seeds(tmp_path: Pa
         assert planned.cluster.name == REGRESSIONS[name][0]
 
 
+def test_what_is_kept_of_jobs_with_ray_is_run_with_ray(tmp_path: Path, ran):
+    chaos.SUITE.run(options(tmp_path, regressions=True, seeds=None, plane="ray"), lambda event: None, ())
+    assert [(each.name, each.plane) for each in ran] == [(name, "ray") for name in WITH_RAY]
+    for each in ran:
+        assert [str(fault) for fault in each.faults(AIM)] == list(WITH_RAY[each.name][1])
+
+
 def test_what_was_done_is_in_the_record_though_the_rest_is_broken_off_and_is_not_done_again(
     tmp_path: Path, ran, monkeypatch
 ):
@@ -288,11 +295,49 @@ def test_each_way_of_reading_has_a_record_of_its_own(tmp_path: Path, ran):
 
 
 @pytest.mark.parametrize(
-    "given", [{"seeds": 0}, {"launcher": Path("none.py")}, {"more": True}, {"plane": "feed", "reader": True}]
+    "given",
+    [
+        {"seeds": 0},
+        {"launcher": Path("none.py")},
+        {"more": True},
+        {"plane": "feed", "reader": True},
+        {"strategy": "ray"},
+        {"regressions": True, "plane": "feed"},
+    ],
 )
 def test_wrong_use_is_refused(tmp_path: Path, given):
     with pytest.raises(UsageError):
         chaos.SUITE.run(options(tmp_path, **given), lambda event: None, ())
+
+
+def test_a_node_of_ray_that_is_frozen_and_hosts_that_are_waited_for_longer_have_their_time():
+    def breaches(fault: str, gone_s: float, **given) -> list[str]:
+        aim = dataclasses.replace(AIM, plane="ray", ready_timeout_s=60.0)
+        seen = outcome((fault, 0.0 if "late" in fault else 92.0), code=1, gone_s=gone_s, **given)
+        return dataclasses.replace(seen, aim=aim).breaches
+
+    assert breaches("hang:ray@dnn-1", 110.9) == []
+    assert breaches("hang:ray@dnn-1", 111.1) == ["the last exit came after 19.1 s, the limit is 19 s"]
+    assert breaches("late-join:data-1:after=90", 144.9, has_begun=False) == []
+    late = breaches("late-join:data-1:after=90", 145.1, has_begun=False)
+    assert late == ["the last exit came after 65.1 s, the limit is 65 s"]
+
+
+def test_a_script_for_ray_has_no_account_but_is_judged():
+    own = dataclasses.replace(AIM, plane="ray", strategy="ray", ranks=1)
+    assert dataclasses.replace(outcome(epochs=[]), aim=own).breaches == []
+    lacks = Verdict(("epoch 1: 5 examples missing",), missing=5)
+    assert dataclasses.replace(outcome(epochs=[], verdict=lacks), aim=own).breaches == [
+        "by the judge: " + lacks.words[0]
+    ]
+
+
+def test_the_arguments_of_jobs_with_ray():
+    ranks, script = (chaos.arguments(2, "ray", strategy=strategy) for strategy in ("torch", "ray"))
+    assert ranks[ranks.index("--strategy") + 1 :][:3] == ["torch", "--data_plane", "ray"]
+    assert (ranks[-2:], script[-2:]) == (["--reads", "ray"], ["--reads", "cluster"])
+    settings, _ = LaunchSettings.parse(script)
+    assert (settings.strategy, settings.ready_timeout_s) == ("ray", chaos.RAY_READY_S)
 
 
 def test_a_record_names_no_folder_of_the_machine_that_made_it():

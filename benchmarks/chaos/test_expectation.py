@@ -13,6 +13,8 @@ SETTINGS = LaunchSettings(lease_s=4.0, ready_timeout_s=20.0)
 DEMO = Aim.of(load("demo"), SETTINGS)
 TWO = Aim.of(load("two-data-two-dnn"), SETTINGS)
 NETWORKS = Aim.of(load("two-data-two-dnn"), SETTINGS, networks=True)
+RAY = replace(TWO, plane="ray")
+RAY_SCRIPT = replace(RAY, strategy="ray", ranks=1)
 
 
 def kinds(aim: Aim, *faults: str) -> set[str]:
@@ -100,6 +102,32 @@ def test_a_host_that_a_script_of_its_own_loses_before_it_reads_is_not_missed():
     own = replace(TWO, built_in=False)
     assert kinds(own, "kill:launcher@data-2:from=scripts:after=0.1") == {GOES_ON, FAILURE}
     assert kinds(own, "kill:launcher@data-2:after=0.1") == {FAILURE}
+
+
+@pytest.mark.parametrize(
+    ("faults", "may"),
+    [
+        (["kill:ray@data-1", "hang:ray@data-2"], {GOES_ON}),
+        (["kill:ray@data-1:from=start"], {GOES_ON, FAILURE, NEVER_JOINED}),
+        (["kill:host@data-1", "kill:ray@data-2"], {GOES_ON}),
+        (["kill:host@data-1", "hang:launcher@data-2"], {FAILURE}),
+        (["kill:ray@dnn-1"], {FAILURE}),
+        (["kill:ray@dnn-2"], {FAILURE}),
+        (["kill:ray@dnn-2:from=start"], {FAILURE, NEVER_JOINED}),
+        (["hang:ray@dnn-1"], {FAILURE}),
+        (["hang:ray@dnn-1:for=5"], {GOES_ON}),
+        (["hang:ray@dnn-2:for=9"], {GOES_ON, FAILURE}),
+        (["kill:rank=0", "kill:ray@data-1"], {FAILURE}),
+    ],
+)
+def test_a_job_that_reads_ray_data_needs_the_nodes_of_its_ranks_and_one_data_host(faults: list[str], may: set[str]):
+    assert kinds(RAY, *faults) == may
+
+
+def test_a_script_for_ray_needs_the_node_of_its_own_host_alone():
+    assert kinds(RAY_SCRIPT, "kill:ray@dnn-2", "hang:ray@dnn-2", "kill:ray@data-1") == {GOES_ON}
+    assert kinds(RAY_SCRIPT, "kill:ray@dnn-1") == {FAILURE}
+    assert kinds(RAY_SCRIPT, "kill:host@dnn-2") == {FAILURE}
 
 
 def test_harm_is_what_may_end_a_job_or_costs_it_a_host():

@@ -100,3 +100,15 @@ def test_a_script_that_reads_tf_data_service_gets_the_faults_of_its_servers_and_
     drawn = {(fault.kind, fault.process) for seed in range(300) for fault in schedule(seed, aim, 5.0)}
     assert {("kill", "worker"), ("hang", "dispatcher"), ("kill", "host")} <= drawn
     assert not {kind for kind, _ in drawn} & {"half-checkpoint", "second-job", "same-base", "clock"}
+
+
+@pytest.mark.parametrize(("strategy", "ranks"), [("", 2), ("ray", 1)])
+def test_a_job_with_ray_gets_faults_of_the_nodes_of_all_its_hosts(strategy: str, ranks: int):
+    aim = Aim(data_hosts=2, dnn_hosts=2, ranks=ranks, plane="ray", strategy=strategy)
+    drawn = [fault for seed in range(300) for fault in schedule(seed, aim, 5.0)]
+    for kind in ("kill", "hang"):
+        assert {fault.host for fault in drawn if (fault.kind, fault.process) == (kind, "ray")} == set(aim.hosts)
+    assert not {fault.process for fault in drawn} & {"worker", "dispatcher", "feed"}
+    assert {fault.rank for fault in drawn if fault.process == "script"} == set(range(ranks))
+    assert all(Fault.parse(str(fault)) == fault for fault in drawn)
+    assert aim.needing == (("dnn-1",) if strategy else ("dnn-1", "dnn-2"))

@@ -28,12 +28,15 @@ class Before:
     def now(cls, clock: Clock = SYSTEM) -> Before:
         return cls(clock.wall(), _shared())
 
-    def left_by(self, job: ObservedJob, gone: Iterable[str] = (), clock: Clock = SYSTEM) -> tuple[str, ...]:
+    def left_by(
+        self, job: ObservedJob, gone: Iterable[str] = (), clock: Clock = SYSTEM, *, patience_s: float = PATIENCE_S
+    ) -> tuple[str, ...]:
         """What `job`, which has ended, left: in words, one for each thing.
 
-        gone: names of hosts that a fault took away for good: what lies on their disks went with them.
+        gone: names of hosts that a fault took away for good: what lies on their disks went with them. patience_s:
+        seconds that what was killed may take to be gone.
         """
-        until_s = clock.monotonic() + PATIENCE_S
+        until_s = clock.monotonic() + patience_s
         while (left := self._left_by(job, set(gone), clock)) and clock.monotonic() < until_s:
             clock.sleep(0.2)
         return left

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from benchmarks.cluster_runs.stopped import unless_stopped
@@ -48,10 +49,11 @@ class ObservedJob(Simulation):
         faults: Sequence[Fault] = (),
         checkpoints: Path | None = None,
         max_run_s: float = 120.0,
+        variables: Mapping[str, str] = MappingProxyType({}),
         clock: Clock = SYSTEM,
         **how: Any,
     ):
-        """how: see `Simulation`."""
+        """variables: further ones of its environment. how: see `Simulation`."""
         self.temporary = place / "tmp"
         """Where its processes put what they call temporary."""
         self.checkpoints = checkpoints or place / "checkpoints"
@@ -61,7 +63,7 @@ class ObservedJob(Simulation):
         """Called once, when the first metric line has come."""
         self._clock = clock
         self.temporary.mkdir(parents=True)
-        env = {**environment(), "TMPDIR": str(self.temporary.resolve())}
+        env = {**environment(), **variables, "TMPDIR": str(self.temporary.resolve())}
         if how.get("hosts") != "namespace":  # containers see only their own folders
             env[WITNESS_VARIABLE] = str((place / "run" / "witness").resolve())
         super().__init__(

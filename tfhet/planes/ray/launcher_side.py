@@ -1,7 +1,8 @@
 """The Ray cluster of a job in one launcher: the node of its host, kept alive, and what readers need to find it.
 
 The head runs on the leader's host, whose loss ends the job anyway. A node that dies is started again and joins anew:
-Ray runs again what was lost with it. When a whole host is lost, Ray goes on with the others.
+Ray runs again what was lost with it. But a rank that Ray did not start ends with the node of its host, and so does the
+job. When a whole host is lost, Ray goes on with the others.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-from tfhet.cluster import LISTEN_VARIABLE, Place, claim, without_secrets
+from tfhet.cluster import DNN, LISTEN_VARIABLE, Place, claim, without_secrets
 from tfhet.deadline import in_thread
 from tfhet.errors import NotReady, UsageError, shown
 from tfhet.messages import RestartLine, link
@@ -98,7 +99,7 @@ class RayLauncherSide(LauncherSide):
         env = {**variables(without_secrets(place.env), self._token), **mark(self._folder)}
         env |= await in_thread(self._listening_at, ip)
         env |= efa_variables(place.identity.cluster.network_interface, env)
-        policy = replace(RestartPolicy(), silence_s=SILENCE_S, **({"limit": 0} if place.is_leader else {}))
+        policy = replace(RestartPolicy(), silence_s=SILENCE_S, **({"limit": 0} if role == DNN else {}))
         given = ("ray", place.host, command, env, self._say, self._happened, policy)
         self._node = node = Supervised(*given, before_exec=give_up_capabilities)
         await all_ready([node], [node], self._outlets.ready_timeout_s)

@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from tfhet.planes.feed.source import FeedSource
     from tfhet.planes.reader import RankSide
 
-_OF_A_TASK = re.compile(r"(\x1b\[\d+m)?\([^()]+ pid=\d+")
-"""The beginning of a line that Ray's driver prints for a task or an actor."""
+_OF_OTHERS = re.compile(r"(\x1b\[\d+m)?\((raylet\b|pid=gcs_server\)|[^()]+ pid=\d+)")
+"""The beginning of a line that Ray's driver prints for a task, an actor, or a process of a node."""
+_OF_RAY = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d+\s+INFO \w+\.py:\d+ -- ")
+"""The beginning of what Ray says of itself in the script's process."""
 
 
 class Ray(DataPlane):
@@ -76,8 +78,8 @@ class Ray(DataPlane):
         return RayRankSide()
 
     def is_noise(self, line: str, gpus: int = 0) -> bool:
-        """True also for lines that the script prints for its tasks, which are not its own last words."""
-        return _OF_A_TASK.match(line) is not None or super().is_noise(line, gpus)
+        """True also for lines that the script prints for others, and of Ray, which are not its own last words."""
+        return bool(_OF_OTHERS.match(line) or _OF_RAY.match(line)) or super().is_noise(line, gpus)
 
     def kind_of(self, command: Sequence[str]) -> str | None:
         return "ray" if NODE in command else None

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+import psutil
 
 from tfhet.clock import SYSTEM
 from tfhet.errors import UsageError
@@ -20,6 +24,8 @@ if TYPE_CHECKING:
 
 STORED, SPILLED = "object_store_bytes", "spilled_bytes"
 """Names of what the object store of a node uses."""
+_LASTING = ("gcs_server", "raylet")
+"""Processes without which a node does not come up."""
 
 
 def load() -> None:
@@ -74,8 +80,18 @@ def store_use(ip: str, port: int) -> dict[str, float] | None:
     return {STORED: float(found.object_store_bytes_used), SPILLED: float(found.spilled_bytes_total)}
 
 
+def _ended() -> str | None:
+    """Name of a process of Ray's that this one started, and that has ended."""
+    for child in psutil.Process().children():
+        with contextlib.suppress(psutil.Error):
+            if child.status() == psutil.STATUS_ZOMBIE and (name := child.name()) in _LASTING:
+                return name
+    return None
+
+
 def _patient(get_node: Callable[..., Any], limit_s: float) -> Callable[..., Any]:
-    """`services.get_node`, which waits until the node is known. Raises RuntimeError after `limit_s` seconds."""
+    """`services.get_node`, which waits until the node is known. Raises RuntimeError after `limit_s` seconds, and ends
+    the process when one has ended without which the node never will be."""
 
     def waiting(*given: Any) -> Any:
         end_s = SYSTEM.monotonic() + limit_s
@@ -83,6 +99,8 @@ def _patient(get_node: Callable[..., Any], limit_s: float) -> Callable[..., Any]
             try:
                 return get_node(*given)
             except RuntimeError:
+                if (name := _ended()) is not None:
+                    sys.exit(f"Ray's {name} ended before the node had joined")
                 if SYSTEM.monotonic() > end_s:
                     raise
             SYSTEM.sleep(0.2)
@@ -90,13 +108,38 @@ def _patient(get_node: Callable[..., Any], limit_s: float) -> Callable[..., Any]
     return waiting
 
 
+def _informed(start_raylet: Callable[..., Any]) -> Callable[..., Any]:
+    """`services.start_raylet`, for a raylet that finds the ports of its agents written down. It would abort where these
+    take more than 15 s to write them, as on a host of one busy CPU (ray-project/ray#65983). The agents write them
+    again: the fixed ones, or -1 for what does not run."""
+
+    def starting(*given: Any, **named: Any) -> Any:
+        from ray import _raylet
+        from ray._private.utils import get_dashboard_dependency_error
+
+        values = inspect.signature(start_raylet).bind(*given, **named).arguments
+        is_minimal = get_dashboard_dependency_error() is not None
+        ports = {
+            _raylet.METRICS_AGENT_PORT_NAME: -1 if is_minimal else values["metrics_agent_port"],
+            _raylet.METRICS_EXPORT_PORT_NAME: -1,  # start.variables: no metrics
+            _raylet.DASHBOARD_AGENT_LISTEN_PORT_NAME: -1 if is_minimal else values["dashboard_agent_listen_port"],
+            _raylet.RUNTIME_ENV_AGENT_PORT_NAME: values["runtime_env_agent_port"],
+        }
+        for name, port in ports.items():
+            _raylet.persist_port(values["session_dir"], values["node_id"], name, port)
+        return start_raylet(*given, **named)
+
+    return starting
+
+
 def run(words: Sequence[str], limit_s: float) -> None:
     """Runs Ray's own command, `ray WORDS`, without the server for drivers on other machines (Ray Client), which it has
-    no option to omit. A node may take `limit_s` seconds to come up, rather than 30."""
+    no option to omit. A node may take `limit_s` seconds to come up, rather than 30, and its agents more than 15."""
     from ray._private import services
     from ray.scripts import scripts
 
     services.get_node = _patient(services.get_node, limit_s)
+    services.start_raylet = _informed(services.start_raylet)
     scripts.get_ray_client_dependency_error = lambda: "not wanted"
     scripts.cli.main(args=list(words), prog_name="ray")
 
