@@ -13,6 +13,7 @@ __all__ = ["Job", "Peer", "get", "names"]
 _MODULES = {
     "tf-batched": "benchmarks.peers.tf_batched",
     "opencv": "benchmarks.peers.opencv",
+    "turbojpeg": "benchmarks.peers.turbojpeg",
     "albumentations": "benchmarks.peers.albumentations",
     "pillow": "benchmarks.peers.pillow",
     "dali": "benchmarks.peers.dali",

@@ -109,10 +109,14 @@ def figures_of(
         if entry.form in ours
     ]
     ratios = {name: figure for name, figure in own.items() if figure.unit == "x"}
-    for name in dict.fromkeys(entry.peer.name for entry, _ in peers):
-        ratios[f"{prefix}.vs_{name}"] = _least([ratio for entry, ratio in peers if entry.peer.name == name])
-    if peers:
-        ratios[f"{prefix}.vs_best_peer"] = _least([ratio for _, ratio in peers])
+    same = [(entry, ratio) for entry, ratio in peers if entry.same_picture]
+    for name in dict.fromkeys(entry.peer.name for entry, _ in same):
+        ratios[f"{prefix}.vs_{name}"] = _least([ratio for entry, ratio in same if entry.peer.name == name])
+    if same:
+        ratios[f"{prefix}.vs_best_peer"] = _least([ratio for _, ratio in same])
+    for name, way in dict.fromkeys((entry.peer.name, entry.job.way) for entry, _ in peers if not entry.same_picture):
+        others = [ratio for entry, ratio in peers if (entry.peer.name, entry.job.way) == (name, way)]
+        ratios[f"{prefix}.vs_{name}_{way}"] = _least(others)
     plain_crops = Form(LINEAR, "uint8")
     if course.name == CROP_DECODED and CROP in taken and plain_crops in ours:
         over = Figure.ratio(ours[plain_crops].cpu_us, taken[CROP].cpu_us, against="decoding the crops alone")
