@@ -14,6 +14,7 @@ _MODULES = {
     "tf-batched": "benchmarks.peers.tf_batched",
     "opencv": "benchmarks.peers.opencv",
     "turbojpeg": "benchmarks.peers.turbojpeg",
+    "torchvision": "benchmarks.peers.torchvision",
     "albumentations": "benchmarks.peers.albumentations",
     "pillow": "benchmarks.peers.pillow",
     "dali": "benchmarks.peers.dali",
