@@ -20,6 +20,7 @@ _MODULES = {
     "dali": "benchmarks.peers.dali",
     "grain": "benchmarks.peers.grain",
     "tf-image": "benchmarks.peers.tf_image",
+    "spdl": "benchmarks.peers.spdl",
     "keras": "benchmarks.peers.keras",
 }
 """Peer name to the module whose `PEER` it is."""

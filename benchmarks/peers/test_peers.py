@@ -102,12 +102,13 @@ def photo_apart(process: PeerProcess, chain: str, way: str, dtype: str, files: t
     return np.abs((theirs * STD + MEAN) * 255.0 - wanted if dtype == "float32" else theirs - wanted)
 
 
-def changed(process: PeerProcess, chain: str, way: str, files: tuple[str, ...]) -> int:
+def changed(process: PeerProcess, chain: str, way: str, files: tuple[str, ...], dtype: str) -> int:
     """How many images are not what they are without chance."""
-    calm = process.images(process.prepare(whole(chain, way, "float32", files)))
-    wild = process.images(process.prepare(Job(chain, way, "float32", files, 2, 2)))
-    assert wild.shape == calm.shape and wild.min() > -2.2 and wild.max() < 2.7
-    return sum(bool(np.abs(a - b).mean() > 0.01) for a, b in zip(calm, wild, strict=True))
+    calm = process.images(process.prepare(whole(chain, way, dtype, files)))
+    wild = process.images(process.prepare(Job(chain, way, dtype, files, 2, 2)))
+    assert wild.shape == calm.shape and (dtype == "uint8" or (wild.min() > -2.2 and wild.max() < 2.7))
+    least = 0.01 if dtype == "float32" else 0.6
+    return sum(bool(np.abs(a - np.float32(b)).mean() > least) for a, b in zip(calm, wild, strict=True))
 
 
 @pytest.mark.slow
@@ -122,19 +123,20 @@ def test_a_peer_makes_the_pictures_that_tfhet_makes_and_draws_for_each_image(
                 if chain == "aws-cifar":
                     apart = {"float32": small_apart(process, chain, way, small)}
                 elif chain != "randaugment-224":
-                    apart = {dtype: photo_apart(process, chain, way, dtype, files) for dtype in ("uint8", "float32")}
+                    apart = {dtype: photo_apart(process, chain, way, dtype, files) for dtype in peers.get(name).dtypes}
                 else:
                     apart = {}
                 for dtype, levels in apart.items():
-                    # Half a pixel beside it, of photographs that change by some levels a pixel; or coarse colours.
-                    beside = (name == "tf-image" and chain == "imagenet-eval") or way == REDUCED
+                    # Half a pixel beside it, of photographs that change by some levels a pixel; or coarser colours.
+                    beside = name == "spdl" or way == REDUCED or (name == "tf-image" and chain == "imagenet-eval")
                     far = levels.mean() >= (2.5 if beside else 1.5) or np.percentile(levels, 99.0) > (
                         10.0 if beside else 4.0
                     )
                     if far:
                         found[chain, way, dtype] = f"{levels.mean():.2f} levels apart, {levels.max():.0f} at most"
                 least = 0 if chain == "imagenet-eval" else COUNT - 1
-                count = changed(process, chain, way, small if chain == "aws-cifar" else files)
+                dtype = "float32" if "float32" in peers.get(name).dtypes else "uint8"
+                count = changed(process, chain, way, small if chain == "aws-cifar" else files, dtype)
                 if count < least or (least == 0 and count):
                     found[chain, way, "chance"] = f"{count} images changed"
     assert not found

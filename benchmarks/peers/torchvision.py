@@ -1,4 +1,4 @@
-"""torchvision's transforms v2 on uint8 tensors, in the processes of PyTorch's DataLoader, as its authors recommend it."""
+"""torchvision's transforms v2 on uint8 tensors, in the processes of PyTorch's DataLoader, as its authors advise."""
 
 from __future__ import annotations
 
