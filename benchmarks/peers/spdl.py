@@ -11,7 +11,6 @@ import numpy as np
 from benchmarks.peers.job import ANTIALIAS, Job
 from benchmarks.peers.peer import Peer
 
-
 FLAGS = "bilinear+full_chroma_int+full_chroma_inp+accurate_rnd"
 """Without the last three, which took no time that could be seen, colours are repeated instead of interpolated."""
 
