@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks.charts.plot import drawn_bars
 from benchmarks.job_scripts import plain
 from benchmarks.peers.job import LINEAR
-from benchmarks.stages import each, forms, peer_cases
+from benchmarks.stages import each, forms, fused_picture, peer_cases
 from benchmarks.stages.crop_decode import CROP, crop_cases
 from benchmarks.stages.forms import WAYS, Form
 from benchmarks.stages.peer_cases import Entry
@@ -61,9 +61,10 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
             peer = [entry.case for entry in found.entries]
             cases = [*forms.whole_cases(course), *parts, *crop_cases(course), *peer]
             taken = harness.measure(cases, repeats=options.repeats, warmup=options.warmup, observer=observer)
+        apart = fused_picture.figures_of(course)
     shapes = forms.forms(course.pipeline)
     own = forms.figures_of(course, shapes, taken, made.steps)
-    figures = figures_of(course, shapes, taken, found.entries, own)
+    figures = {**figures_of(course, shapes, taken, found.entries, own), **apart}
     details = {**made.details(taken), "peers": found.versions, "peers_missing": found.missing}
     return Record.of(f"stages.{course.name}", figures, details=details, command=command)
 

@@ -192,5 +192,6 @@ def test_the_suite_measures_a_chain_on_photos_beside_a_peer(
     record = Record.read(path)
     assert {"stages.imagenet-eval.vs_best_peer", "stages.imagenet-eval.vs_pillow"} <= set(record.figures)
     assert record.figures["stages.imagenet-eval.pillow.antialias.uint8.us_per_image"].value > 0.0
+    assert record.figures["stages.imagenet-eval.fused_apart"].value < 1.01
     assert set(record.details["peers"]["pillow"]) == {"PIL"}
     assert "<!-- pillow antialias float32 -->" in plot.read_text()
