@@ -13,11 +13,14 @@ __all__ = ["Job", "Peer", "get", "names"]
 _MODULES = {
     "tf-batched": "benchmarks.peers.tf_batched",
     "opencv": "benchmarks.peers.opencv",
+    "turbojpeg": "benchmarks.peers.turbojpeg",
+    "torchvision": "benchmarks.peers.torchvision",
     "albumentations": "benchmarks.peers.albumentations",
     "pillow": "benchmarks.peers.pillow",
     "dali": "benchmarks.peers.dali",
     "grain": "benchmarks.peers.grain",
     "tf-image": "benchmarks.peers.tf_image",
+    "spdl": "benchmarks.peers.spdl",
     "keras": "benchmarks.peers.keras",
 }
 """Peer name to the module whose `PEER` it is."""

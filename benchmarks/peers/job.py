@@ -17,6 +17,10 @@ import numpy as np
 LINEAR, ANTIALIAS = "linear", "antialias"
 """Ways to resize: bilinear between the four nearest pixels, or over all source pixels that a result pixel covers. The
 pictures differ, so each way is compared only with itself."""
+REDUCED = "reduced"
+"""Bilinear, of an image that was decoded at a fraction of its size where that is enough: another picture."""
+RESIZING = (LINEAR, ANTIALIAS, REDUCED)
+"""The ways of a chain on photographs."""
 AS_WRITTEN, COMPOSED = "as-written", "composed"
 """Each geometric step by itself, or all of them as one sampling."""
 STACKED = "stacked"

@@ -35,23 +35,40 @@ def _build(job: Job) -> Callable[[], Iterator[np.ndarray]]:
 
 def photograph(cv2: Any, job: Job) -> Callable[[np.ndarray, np.ndarray, random.Random], None]:
     """(decoded image, out, draw): cut, resized, mirrored, jittered and normalized into `out`, as the chain says."""
+    finish = finished(cv2, job)
+
+    def work(image: np.ndarray, out: np.ndarray, draw: random.Random) -> None:
+        finish(framed(cv2, job, draw, image.shape[:2], lambda shrunk: image), out, draw)
+
+    return work
+
+
+def framed(
+    cv2: Any, job: Job, draw: random.Random, size: tuple[int, ...], decode: Callable[[float], np.ndarray]
+) -> np.ndarray:
+    """uint8 [size, size, 3]: the part of an image that the chain keeps, resized, perhaps mirrored. size: rows and
+    columns of the image. decode: (how many times the chain shrinks it) -> the image, or the image at a fraction."""
+    height, width = size
+    if job.chain == "imagenet-eval":
+        rows, columns = job.middle(height, width)
+        image = cv2.resize(decode(height / rows), (columns, rows), interpolation=cv2.INTER_LINEAR)
+        top, left = (rows - job.size) // 2, (columns - job.size) // 2
+        return image[top : top + job.size, left : left + job.size]
+    top, left, rows, columns = job.box(draw, height, width)
+    image = decode(min(rows, columns) / job.size)
+    by = round(height / image.shape[0])
+    part = image[top // by : (top + rows) // by, left // by : (left + columns) // by]
+    image = cv2.resize(part, (job.size, job.size), interpolation=cv2.INTER_LINEAR)
+    return cv2.flip(image, 1) if draw.random() < job.flip else image
+
+
+def finished(cv2: Any, job: Job) -> Callable[[np.ndarray, np.ndarray, random.Random], None]:
+    """(framed image, out, draw): jittered and normalized into `out`, as the chain says."""
     scale, offset = normalized(job)
     levels = np.arange(256, dtype=np.float32)[:, None, None]
     table = np.ascontiguousarray((levels * scale + offset).reshape(256, 1, 3))
 
-    def work(image: np.ndarray, out: np.ndarray, draw: random.Random) -> None:
-        height, width = image.shape[:2]
-        if job.chain == "imagenet-eval":
-            rows, columns = job.middle(height, width)
-            image = cv2.resize(image, (columns, rows), interpolation=cv2.INTER_LINEAR)
-            top, left = (rows - job.size) // 2, (columns - job.size) // 2
-            image = image[top : top + job.size, left : left + job.size]
-        else:
-            top, left, rows, columns = job.box(draw, height, width)
-            part = image[top : top + rows, left : left + columns]
-            image = cv2.resize(part, (job.size, job.size), interpolation=cv2.INTER_LINEAR)
-            if draw.random() < job.flip:
-                image = cv2.flip(image, 1)
+    def finish(image: np.ndarray, out: np.ndarray, draw: random.Random) -> None:
         if job.chain == "imagenet-jitter":
             image = _jittered(cv2, image, job, draw)
         if job.dtype == "uint8":
@@ -59,7 +76,7 @@ def photograph(cv2: Any, job: Job) -> Callable[[np.ndarray, np.ndarray, random.R
         else:
             cv2.LUT(image, table, dst=out)
 
-    return work
+    return finish
 
 
 def _jittered(cv2: Any, image: np.ndarray, job: Job, draw: random.Random) -> np.ndarray:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks import peers
-from benchmarks.peers.job import ANTIALIAS, LINEAR, Job
+from benchmarks.peers.job import LINEAR, REDUCED, RESIZING, Job
 from benchmarks.peers.peer import Peer
 from benchmarks.peers.place import INSTALL, NONE, Place
 from benchmarks.peers.process import PeerProcess
@@ -38,12 +38,21 @@ class Entry:
     @property
     def words(self) -> str:
         """What tables call it: `OpenCV, linear uint8`."""
-        return f"{self.peer.words}, {self.case.name.partition(' ')[2]}"
+        way = f"{self.peer.words}, {self.case.name.partition(' ')[2]}"
+        return way if self.same_picture else f"{way}, another picture"
+
+    @property
+    def same_picture(self) -> bool:
+        """Whether it makes what tfhet makes. What does not counts in no figure of the peer and of the best one, but in
+        one of its own."""
+        return self.job.way != REDUCED
 
     @property
     def form(self) -> Form:
         """What of tfhet it is compared with."""
-        return Form(self.job.way, self.job.dtype) if self.job.way in (LINEAR, ANTIALIAS) else Form()
+        if self.job.way not in RESIZING:
+            return Form()
+        return Form(self.job.way if self.same_picture else LINEAR, self.job.dtype)
 
 
 @dataclass
@@ -124,14 +133,14 @@ def _process(peer: Peer, task: Task) -> PeerProcess:
 def _entries(peer: Peer, task: Task, process: PeerProcess) -> list[Entry]:
     entries = []
     for way in peer.does[task.chain]:
-        for dtype in peer.dtypes if way in (LINEAR, ANTIALIAS) else ("float32",):
+        for dtype in peer.dtypes if way in RESIZING else ("float32",):
             job = Job(task.chain, way, dtype, task.files, task.batch_size, task.threads)
             entries.append(Entry(peer, job, _case(peer, job, process, process.prepare(job), task.examples)))
     return entries
 
 
 def _case(peer: Peer, job: Job, process: PeerProcess, number: int, examples: int) -> Case:
-    name = f"{peer.name} {job.way} {job.dtype}" if job.way in (LINEAR, ANTIALIAS) else f"{peer.name} {job.way}"
+    name = f"{peer.name} {job.way} {job.dtype}" if job.way in RESIZING else f"{peer.name} {job.way}"
 
     def run(job: int) -> None:
         made = process.run(job)

@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks.charts.plot import drawn_bars
 from benchmarks.job_scripts import plain
 from benchmarks.peers.job import LINEAR
-from benchmarks.stages import each, forms, peer_cases
+from benchmarks.stages import each, forms, fused_picture, peer_cases
 from benchmarks.stages.crop_decode import CROP, crop_cases
 from benchmarks.stages.forms import WAYS, Form
 from benchmarks.stages.peer_cases import Entry
@@ -61,9 +61,10 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
             peer = [entry.case for entry in found.entries]
             cases = [*forms.whole_cases(course), *parts, *crop_cases(course), *peer]
             taken = harness.measure(cases, repeats=options.repeats, warmup=options.warmup, observer=observer)
+        apart = fused_picture.figures_of(course)
     shapes = forms.forms(course.pipeline)
     own = forms.figures_of(course, shapes, taken, made.steps)
-    figures = figures_of(course, shapes, taken, found.entries, own)
+    figures = {**figures_of(course, shapes, taken, found.entries, own), **apart}
     details = {**made.details(taken), "peers": found.versions, "peers_missing": found.missing}
     return Record.of(f"stages.{course.name}", figures, details=details, command=command)
 
@@ -109,10 +110,14 @@ def figures_of(
         if entry.form in ours
     ]
     ratios = {name: figure for name, figure in own.items() if figure.unit == "x"}
-    for name in dict.fromkeys(entry.peer.name for entry, _ in peers):
-        ratios[f"{prefix}.vs_{name}"] = _least([ratio for entry, ratio in peers if entry.peer.name == name])
-    if peers:
-        ratios[f"{prefix}.vs_best_peer"] = _least([ratio for _, ratio in peers])
+    same = [(entry, ratio) for entry, ratio in peers if entry.same_picture]
+    for name in dict.fromkeys(entry.peer.name for entry, _ in same):
+        ratios[f"{prefix}.vs_{name}"] = _least([ratio for entry, ratio in same if entry.peer.name == name])
+    if same:
+        ratios[f"{prefix}.vs_best_peer"] = _least([ratio for _, ratio in same])
+    for name, way in dict.fromkeys((entry.peer.name, entry.job.way) for entry, _ in peers if not entry.same_picture):
+        others = [ratio for entry, ratio in peers if (entry.peer.name, entry.job.way) == (name, way)]
+        ratios[f"{prefix}.vs_{name}_{way}"] = _least(others)
     plain_crops = Form(LINEAR, "uint8")
     if course.name == CROP_DECODED and CROP in taken and plain_crops in ours:
         over = Figure.ratio(ours[plain_crops].cpu_us, taken[CROP].cpu_us, against="decoding the crops alone")

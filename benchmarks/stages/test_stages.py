@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks import peers
-from benchmarks.peers.job import ANTIALIAS, AS_WRITTEN, COMPOSED, LINEAR, Job
+from benchmarks.peers.job import ANTIALIAS, AS_WRITTEN, COMPOSED, LINEAR, REDUCED, Job
 from benchmarks.peers.place import Place
 from benchmarks.stages import forms as shapes
 from benchmarks.stages import peer_cases
@@ -113,6 +113,19 @@ def test_a_peer_is_compared_only_with_what_resizes_and_ends_as_it_does() -> None
     assert found[f"{prefix}crop_decode_us"].value == pytest.approx(0.8e6)
 
 
+def test_a_peer_that_makes_another_picture_has_a_figure_of_its_own() -> None:
+    shape = (Form(LINEAR, "uint8"),)
+    entries = [entry("turbojpeg", "imagenet-train", way, "uint8") for way in (LINEAR, REDUCED)]
+    measured = {"tfhet linear uint8": taken("tfhet linear uint8", 2.0), "decode": taken("decode", 0.1)}
+    measured |= {"turbojpeg linear uint8": taken("", 6.0), "turbojpeg reduced uint8": taken("", 3.0)}
+    found = figures(course("imagenet-train"), shape, measured, entries)
+    prefix = "stages.imagenet-train."
+    assert found[f"{prefix}vs_turbojpeg"].value == found[f"{prefix}vs_best_peer"].value == pytest.approx(3.0)
+    assert found[f"{prefix}vs_turbojpeg_reduced"].value == pytest.approx(1.5)
+    assert found[f"{prefix}vs_turbojpeg_reduced"].against == "libjpeg-turbo with OpenCV, reduced uint8, another picture"
+    assert found[f"{prefix}turbojpeg.reduced.uint8.us_per_image"].value == pytest.approx(3e6)
+
+
 def test_a_chain_on_photos_is_measured_in_four_forms_and_each_is_what_it_says(tmp_path: Path) -> None:
     photos = TFRecordSource.from_directory(photo_data.photos(count=3, cache=tmp_path))
     pipeline = Pipeline(photos, "imagenet-train", 2)
@@ -179,5 +192,6 @@ def test_the_suite_measures_a_chain_on_photos_beside_a_peer(
     record = Record.read(path)
     assert {"stages.imagenet-eval.vs_best_peer", "stages.imagenet-eval.vs_pillow"} <= set(record.figures)
     assert record.figures["stages.imagenet-eval.pillow.antialias.uint8.us_per_image"].value > 0.0
+    assert record.figures["stages.imagenet-eval.fused_apart"].value < 1.01
     assert set(record.details["peers"]["pillow"]) == {"PIL"}
     assert "<!-- pillow antialias float32 -->" in plot.read_text()
