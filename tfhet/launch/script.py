@@ -208,6 +208,8 @@ class Script:
     def _result(self, child: Child, code: int) -> JobResult:
         place, settings = self._assignment.place, self._assignment.settings
         assert place.rank is not None
+        if self._is_stopping and code == signal.SIGTERM:  # Ray's handler: sys.exit(signum)
+            code = -signal.SIGTERM
         stop = f", which had {SCRIPT_GRACE_S:g} s to stop" if self._is_stopping and code == -signal.SIGKILL else ""
         whose = f"{settings.train_script or 'the built-in trainer'} ended on {place.host}, rank {place.rank.rank}{stop}"
         return JobResult.of_script(code, whose, list(child.tail))

@@ -122,6 +122,24 @@ def test_a_script_that_begins_to_read_after_it_was_asked_to_stop_is_asked_again(
     assert asyncio.run(asyncio.wait_for(scenario(), 15)) == 143
 
 
+@pytest.mark.parametrize(("is_asked", "code"), [(True, 143), (False, 15)])
+def test_the_handler_that_ray_installs_ends_a_script_in_order_that_was_asked_to_stop(assignment_of, is_asked, code):
+    """It exits with the number of the signal; unasked, that is a code like any other."""
+    text = "import signal, sys, time; signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(number))\n"
+    text += "print('waits', flush=True); time.sleep(60)" if is_asked else "print('waits', flush=True); sys.exit(15)"
+
+    async def scenario() -> int:
+        waits = asyncio.Event()
+        one = Script(assignment_of("t1", 0), Hearing(lambda line: waits.set()), lambda line: None)
+        await one.start([sys.executable, "-c", text], dict(os.environ))
+        await waits.wait()
+        if is_asked:
+            one.request_stop()
+        return (await one.ended()).code
+
+    assert asyncio.run(asyncio.wait_for(scenario(), 30)) == code
+
+
 def test_a_script_that_is_killed_because_it_does_not_stop_is_said_to_have_had_its_time(assignment_of, monkeypatch):
     monkeypatch.setattr(script, "SCRIPT_GRACE_S", 0.2)
     code = "from signal import *; import time; signal(SIGTERM, SIG_IGN); print('deaf', flush=True); time.sleep(9)"
