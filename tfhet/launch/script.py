@@ -208,7 +208,7 @@ class Script:
     def _result(self, child: Child, code: int) -> JobResult:
         place, settings = self._assignment.place, self._assignment.settings
         assert place.rank is not None
-        if self._is_stopping and code == signal.SIGTERM:  # Ray's handler: sys.exit(signum)
+        if self._is_stopping and code == signal.SIGTERM:  # a library's handler, which calls sys.exit(signum)
             code = -signal.SIGTERM
         stop = f", which had {SCRIPT_GRACE_S:g} s to stop" if self._is_stopping and code == -signal.SIGKILL else ""
         whose = f"{settings.train_script or 'the built-in trainer'} ended on {place.host}, rank {place.rank.rank}{stop}"
