@@ -43,7 +43,7 @@ class Chain:
         return self.batch_size * self.batches_of_a_block
 
 
-CHAINS = {"blurs": Chain(128, 64, 10, 4), "small": Chain(8, 64, 0, 64), "large": Chain(16, 256, 0, 4)}
+CHAINS = {"blurs": Chain(128, 64, 10, 8), "small": Chain(8, 64, 0, 64), "large": Chain(16, 256, 0, 4)}
 
 
 @functools.cache
@@ -119,9 +119,10 @@ def check(batch: dict[str, np.ndarray], name: str) -> None:
     assert batch["image"].shape == wanted.shape and apart.max() <= (1 if CHAINS[name].blurs else 0), apart.max()
 
 
-def batch_cpu_s(name: str, form: str) -> float:
-    """CPU seconds of this process for making a batch in NumPy and SciPy, or in TensorFlow ("tf")."""
-    os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])  # as a host of one CPU: more threads are dearer
+def batch_cpu_s(name: str, form: str, cpu: int = 0) -> float:
+    """CPU seconds of this process for making a batch in NumPy and SciPy, or in TensorFlow ("tf"), on one of its CPUs,
+    as a host of one CPU: more threads are dearer."""
+    os.sched_setaffinity(0, [sorted(os.sched_getaffinity(0))[cpu]])
     size, count = CHAINS[name].batch_size, 30 if CHAINS[name].blurs else 300
     batches = iter(dataset(name, count)) if form == "tf" else None
     for number in range(count + 3):
@@ -135,4 +136,4 @@ def batch_cpu_s(name: str, form: str) -> float:
 
 
 if __name__ == "__main__":
-    print(json.dumps(batch_cpu_s(*sys.argv[1:])))
+    print(json.dumps(batch_cpu_s(sys.argv[1], sys.argv[2], int(sys.argv[3]))))

@@ -2,7 +2,8 @@
 
 Hosts have the vCPUs of the article's, 4 and 16, scaled down until they fit on this machine, and an accelerator that is
 emulated. What the CPUs allow is what a batch costs one process that does nothing else, over the CPUs of all hosts but
-those that Ray's own processes, the rank and the launchers take.
+those that Ray's own processes, the rank and the launchers take. The process is measured while each other CPU does the
+same: those of a virtual machine are threads that share a core, and a cluster that waits for its input uses all.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from __future__ import annotations
 import argparse
 import functools
 import json
+import statistics
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -28,18 +31,20 @@ from tfhet.container import kernel
 from tfhet.errors import JobFailed
 from tfhet.events import Observer
 from tfhet.planes.ray.private import SPILLED, STORED
-from tfhet.record import Figure, Record, versions
+from tfhet.record import Figure, Record, usable_cores, versions
 from tfhet.units import MB
 
 CHAIN, STEP_MS = "blurs", 2.0
 STORE_MB = 500
 """Size of each host's object store."""
 LIMIT_S = 400.0
+ALONE, BUSY = "batch_cpu", "batch_cpu_busy"
+"""A batch, made while all other CPUs are idle, and while they make batches too."""
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(repeats=3, warmup=0)
-    parser.add_argument("--seconds", type=float, default=30.0, metavar="N", help="measured in a run (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=45.0, metavar="N", help="measured in a run (%(default)s)")
 
 
 def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]) -> Record:
@@ -47,17 +52,20 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
     kernel.require("namespace")
     prices = Prices.known()
     with new_place("ray") as place, awake():
-        runs: dict[str, Any] = {"batch_cpu": lambda index: batch_cpu_s(CHAIN)}
+        runs: dict[str, Any] = {
+            ALONE: lambda index: batch_cpu_s(CHAIN),
+            BUSY: lambda index: batch_cpu_s(CHAIN, at_once=usable_cores()),
+        }
         for name, case in CASES.items():
             runs[name] = functools.partial(_measured, name, case, place, options.seconds)
         taken = in_rounds(
             runs,
-            lambda name, found: f"{1e3 * (found if name == 'batch_cpu' else found.step_s):.1f} ms",
+            lambda name, found: f"{1e3 * (found.step_s if isinstance(found, Window) else found):.1f} ms",
             warmup=options.warmup,
             repeats=options.repeats,
             observer=observer,
         )
-    cpu_s = taken.pop("batch_cpu")
+    cpu_s = {name: taken.pop(name) for name in (ALONE, BUSY)}
     details: dict[str, Any] = {
         "cases": {name: {"cpus": case.cpus, "hosts": case.instances} for name, case in CASES.items()}
     }
@@ -75,36 +83,47 @@ def _measured(name: str, case: Case, place: Path, seconds: float, index: int) ->
     return WindowedJob(case.cluster(name), "ray", words, at, max_run_s=LIMIT_S).window()
 
 
-def batch_cpu_s(chain: str, form: str = "numpy") -> float:
-    """CPU seconds of making a batch, in a process that does nothing else: by `prepared`, or by TensorFlow."""
-    words = [sys.executable, "-m", "benchmarks.planes.pictures", chain, form]
+def batch_cpu_s(chain: str, form: str = "numpy", at_once: int = 1) -> float:
+    """CPU seconds of making a batch, in a process that does nothing else: by `prepared`, or by TensorFlow. at_once:
+    processes that do so at a time, each on a CPU of its own; the mean of all."""
+    with ThreadPoolExecutor(at_once) as all_of_them:
+        return statistics.fmean(all_of_them.map(functools.partial(_batch_cpu_s, chain, form), range(at_once)))
+
+
+def _batch_cpu_s(chain: str, form: str, cpu: int) -> float:
+    words = [sys.executable, "-m", "benchmarks.planes.pictures", chain, form, str(cpu)]
     done = subprocess.run(words, env=child_environment(), capture_output=True, text=True, timeout=LIMIT_S, check=False)
     if done.returncode:
         raise JobFailed("a batch cannot be made", log_tail=done.stderr.splitlines()[-20:])
     return float(json.loads(done.stdout))
 
 
-def figures_of(cpu_s: Sequence[float], jobs: Mapping[str, Sequence[Window]], prices: Prices) -> dict[str, Figure]:
-    """Seconds of a step by case, and what follows from them, round by round."""
+def figures_of(
+    cpu_s: Mapping[str, Sequence[float]], jobs: Mapping[str, Sequence[Window]], prices: Prices
+) -> dict[str, Figure]:
+    """Seconds of a step by case, and what follows from them, round by round. cpu_s: of a batch, ALONE and BUSY."""
     steps = {name: [one.step_s for one in taken] for name, taken in jobs.items()}
     figures = {f"ray.{name}.step_s": Figure.of(steps[name], unit="s") for name in CASES}
-    figures["ray.batch_cpu_s"] = Figure.of(cpu_s, unit="s")
+    for name, each_s in cpu_s.items():
+        figures[f"ray.{name}_s"] = Figure.of(each_s, unit="s")
     figures["ray.speedup"] = Figure.ratio(
         steps["homogeneous"], steps["heterogeneous"], unit="x", against="without a data host"
     )
     for name, case in CASES.items():
         own = [(sum(one.cpu_s.values()) - one.tasks_cpu_s) / one.seconds for one in jobs[name]]
-        least = [each_s / (case.cpus - taken) for each_s, taken in zip(cpu_s, own, strict=True)]
-        used = [sum(one.cpu_s.values()) / one.steps for one in jobs[name]]
+        least = [each_s / (case.cpus - taken) for each_s, taken in zip(cpu_s[BUSY], own, strict=True)]
+        tasks = [one.tasks_cpu_s / one.steps for one in jobs[name]]
+        unused = [case.cpus - sum(one.cpu_s.values()) / one.seconds for one in jobs[name]]
         figures[f"ray.{name}.own_cpus"] = Figure.of(own, unit="CPUs")
+        figures[f"ray.{name}.unused_cpus"] = Figure.of(unused, unit="CPUs")
         figures[f"ray.{name}.vs_cpus"] = Figure.ratio(
             steps[name],
             least,
             unit="x",
             against="what the CPUs of all hosts allow, but for those that tasks cannot have",
         )
-        figures[f"ray.{name}.cpu_vs_batch"] = Figure.ratio(
-            used, cpu_s, unit="x", against="the CPU of making a batch alone"
+        figures[f"ray.{name}.task_vs_batch"] = Figure.ratio(
+            tasks, cpu_s[BUSY], unit="x", against="the CPU of making a batch, by nothing else, on all CPUs at once"
         )
         stored = [max(use[f"{STORED}_peak"] for use in one.plane_use.values()) / MB for one in jobs[name]]
         spilled = [sum(use[SPILLED] for use in one.plane_use.values()) / MB for one in jobs[name]]
