@@ -57,6 +57,16 @@ def test_a_window_is_what_the_script_said_and_the_cpu_between_its_stamps(job: He
     assert window.host_bytes == {"dnn_group": 10, "data_group": 20}
 
 
+def test_a_host_that_cannot_be_looked_at_is_in_the_last_lines(job: Heard, monkeypatch: pytest.MonkeyPatch):
+    def unseen(pids: object) -> dict[int, float]:
+        raise OSError("gone")
+
+    monkeypatch.setattr(windowed_job, "tasks_cpu_s", unseen)
+    with pytest.raises(OSError, match="gone"):
+        job.hear("[stamp] warm")
+    assert job._lines[-1] == "[bench] warm: OSError: gone"
+
+
 def test_processes_of_tasks_are_told_from_actors_and_all_others():
     titles = ("ray::Map(prepared)", "ray::SplitCoordinator", "python -c ray::")
     with contextlib.ExitStack() as stack:

@@ -90,9 +90,16 @@ class WindowedJob(ObservedJob):
             self._lines = [*self._lines[1 - LAST_LINES :], line]
             name, fields = read(line) or ("", {})
             if name in (FIRST, WARM, BEGINS, ENDS):
-                used = {host: group.cpu_s() for host, group in self.cgroups.items()}
-                self._stamps[name], self._looks[name] = fields, (SYSTEM.monotonic(), used)
-                self._tasks[name] = tasks_cpu_s(pid for group in self.cgroups.values() for pid in group.pids())
+                try:
+                    self._look(name, fields)
+                except Exception as error:  # whoever hands over lines goes on without a word
+                    self._lines.append(f"[bench] {name}: {type(error).__name__}: {error}")
+                    raise
+
+    def _look(self, name: str, fields: Mapping[str, str]) -> None:
+        used = {host: group.cpu_s() for host, group in self.cgroups.items()}
+        self._stamps[name], self._looks[name] = fields, (SYSTEM.monotonic(), used)
+        self._tasks[name] = tasks_cpu_s(pid for group in self.cgroups.values() for pid in group.pids())
 
     def window(self) -> Window:
         """Runs the job. Raises JobFailed for one that failed, or whose hosts were not limited."""
