@@ -113,6 +113,7 @@ def figures_of(
         own = [(sum(one.cpu_s.values()) - one.tasks_cpu_s) / one.seconds for one in jobs[name]]
         least = [each_s / (case.cpus - taken) for each_s, taken in zip(cpu_s[BUSY], own, strict=True)]
         tasks = [one.tasks_cpu_s / one.steps for one in jobs[name]]
+        all_s = [each_s / case.cpus for each_s in cpu_s[BUSY]]
         unused = [case.cpus - sum(one.cpu_s.values()) / one.seconds for one in jobs[name]]
         figures[f"ray.{name}.own_cpus"] = Figure.of(own, unit="CPUs")
         figures[f"ray.{name}.unused_cpus"] = Figure.of(unused, unit="CPUs")
@@ -121,6 +122,9 @@ def figures_of(
             least,
             unit="x",
             against="what the CPUs of all hosts allow, but for those that tasks cannot have",
+        )
+        figures[f"ray.{name}.vs_all_cpus"] = Figure.ratio(
+            steps[name], all_s, unit="x", against="what all CPUs of all hosts allow"
         )
         figures[f"ray.{name}.task_vs_batch"] = Figure.ratio(
             tasks, cpu_s[BUSY], unit="x", against="the CPU of making a batch, by nothing else, on all CPUs at once"

@@ -47,6 +47,20 @@ def on_a_gpu():
     import ray
     return ray.data.range(20).map_batches(spin, num_gpus=1, batch_size=4)
 
+class Keeps:
+    def __call__(self, batch):
+        return batch
+
+def in_actors():
+    import ray
+    return ray.data.range(20).map_batches(Keeps, concurrency=1).map_batches(spin)
+
+def has_run():
+    import ray
+    return ray.data.range(20).materialize()
+
+table = [1]
+
 if __name__ == "__main__":
     for batch in tfhet.batches(make, arguments={"rows": int(sys.argv[1])}, batch_size=8):
         raise AssertionError("it was to be profiled")
@@ -113,7 +127,14 @@ def test_a_function_of_a_file_is_profiled_by_the_rows_that_come_out(script):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("fails", "KeyError: 'picture'"), ("on_a_gpu", "asks for num_gpus=1"), ("lacking", "no function lacking")],
+    [
+        ("fails", "KeyError: 'picture'"),
+        ("on_a_gpu", "asks for num_gpus=1"),
+        ("in_actors", "MapBatches(Keeps) runs in actors, and MapBatches(spin) after it"),
+        ("has_run", "without its materialize()"),
+        ("table", "is a list; wanted a Pipeline or a tf.data.Dataset"),
+        ("lacking", "has no 'lacking'; it has"),
+    ],
 )
 def test_what_cannot_be_profiled_says_why(script, capsys, name, words):
     assert main(["profile", f"{script}:{name}", *EFFORT]) == 1

@@ -134,7 +134,8 @@ def layouts(workload: Workload, cluster: ClusterShape) -> list[Layout]:
     cuts = range(len(workload.pipeline.cuts)) if only is None else [only]
     if not (cluster.data_hosts or costs.is_needed) or not costs.most_servers_per_host:
         return [Layout()]
-    places = (Where.DATA, Where.EVERYWHERE) if cluster.data_hosts else (Where.EVERYWHERE,)
+    both = (Where.DATA, Where.EVERYWHERE) if costs.uses_all_hosts else (Where.DATA,)
+    places = both if cluster.data_hosts else (Where.EVERYWHERE,)
     return [Layout(*each) for each in product(places, cuts, costs.compressions)]
 
 

@@ -27,7 +27,7 @@ class Carrier:
     """How messages call it, like `a feed`."""
     known: Mapping[str, tuple[Interval, Interval]]
     """CPU seconds per GB of the reader and of the server, by the size of a batch: `results/transport.json` (loopback
-    between two cores of an AMD EPYC, Python 3.11)."""
+    between two cores of an Intel Xeon, Python 3.11)."""
 
     @functools.cached_property
     def assumed(self) -> PlaneCosts:
@@ -77,20 +77,20 @@ FEED = Carrier(
     "feed",
     "a feed",
     {
-        "150kB": (Interval(1.74, 1.6, 1.79), Interval(1.79, 1.69, 1.86)),
-        "1600kB": (Interval(0.365, 0.241, 0.385), Interval(0.414, 0.326, 0.489)),
-        "19MB": (Interval(0.213, 0.204, 0.243), Interval(0.282, 0.234, 0.292)),
-        "77MB": (Interval(0.189, 0.172, 0.204), Interval(0.269, 0.251, 0.297)),
+        "150kB": (Interval(1.05, 0.954, 1.11), Interval(1.24, 1.17, 1.25)),
+        "1600kB": (Interval(0.317, 0.28, 0.321), Interval(0.421, 0.405, 0.432)),
+        "19MB": (Interval(0.239, 0.236, 0.249), Interval(0.282, 0.271, 0.293)),
+        "77MB": (Interval(0.262, 0.236, 0.277), Interval(0.319, 0.309, 0.332)),
     },
 )
 RAY = Carrier(
     "ray",
     "Ray Data",
     {
-        "150kB": (Interval(238, 216, 314), Interval(191, 186, 304)),
-        "1600kB": (Interval(21.9, 14.7, 22.6), Interval(20.6, 13.9, 21.7)),
-        "19MB": (Interval(1.66, 1.31, 2.06), Interval(1.69, 1.37, 2.25)),
-        "77MB": (Interval(0.473, 0.395, 0.538), Interval(0.619, 0.567, 0.683)),
+        "150kB": (Interval(193, 179, 233), Interval(238, 197, 433)),
+        "1600kB": (Interval(24.7, 22, 32), Interval(75.9, 36.3, 189)),
+        "19MB": (Interval(1.38, 1.33, 1.52), Interval(1.85, 1.79, 1.93)),
+        "77MB": (Interval(0.433, 0.396, 0.515), Interval(0.941, 0.739, 1.84)),
     },
 )
 """Ray's own processes count as its server."""

@@ -55,3 +55,5 @@ class PlaneCosts:
     """The same of every other host."""
     is_needed: bool = False
     """Whether batches go through it where there are no data hosts, too."""
+    uses_all_hosts: bool = True
+    """Whether, beside data hosts, all CPUs that hosts with ranks have to spare can prepare too."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfhet.errors import UsageError
+from tfhet.errors import NotReady, UsageError
 from tfhet.events import Observer, ignore
 from tfhet.placement import Pipeline
 from tfhet.planes import Loader, hand_over_to
@@ -25,7 +25,7 @@ from tfhet.profile.parts import parts_of_dataset, parts_of_pipeline
 from tfhet.profile.ray_data import measure_ray, names_ray
 from tfhet.profile.result import Profile
 from tfhet.profile.rounds import Effort, measure
-from tfhet.profile.target import makes_ray, ray_data_set
+from tfhet.profile.target import function_of, load, makes_ray, ray_data_set
 from tfhet.record import RunFolder, write_text
 
 REACHED, RECORD, FAILURE = "reached", "record.json", "failure"
@@ -50,6 +50,19 @@ def measure_target(target: Any, effort: Effort, observer: Observer = ignore) -> 
     return measure("pipeline" if is_declared else "dataset", parts, effort, observer=observer)
 
 
+def _named(target: str, effort: Effort, observer: Observer) -> Profile:
+    """The profile of FILE.py:NAME, in a file that imports Ray: of a Ray data set, or of what `load` knows."""
+
+    def otherwise() -> Profile:
+        return measure_target(load(target), effort, observer)
+
+    try:
+        function_of(target)
+    except UsageError:  # such as of a data set
+        return otherwise()
+    return measure_ray(functools.partial(ray_data_set, target), effort, otherwise=otherwise, observer=observer)
+
+
 def main(argv: Sequence[str]) -> None:
     """Runs a script. argv: the folder for the files above, CPU seconds, rounds, the script, its arguments."""
     folder, script, effort = Path(argv[0]), argv[3], Effort(float(argv[1]), int(argv[2]))
@@ -60,14 +73,14 @@ def main(argv: Sequence[str]) -> None:
             measured(RunFolder(folder).write_event).record().write(folder / RECORD)
         except Exception as error:  # noqa: BLE001  whatever the script's own pipeline raises
             kind = "" if isinstance(error, UsageError) else f"{type(error).__name__}: "
-            write_text(folder / FAILURE, f"it hands over {kind}{error}")
+            write_text(folder / FAILURE, str(error) if isinstance(error, NotReady) else f"it hands over {kind}{error}")
         raise SystemExit(0)
 
     is_target = makes_ray(script)
     sys.argv = [script.rpartition(":")[0] if is_target else script, *argv[4:]]  # beside it, Ray's tasks find modules
     sys.path[0] = str(Path(sys.argv[0]).resolve().parent)
     if is_target:
-        leave(lambda observer: measure_ray(functools.partial(ray_data_set, script), effort, observer=observer))
+        leave(lambda observer: _named(script, effort, observer))
     hand_over_to(lambda data: leave(lambda observer: measure_target(data, effort, observer)))
     runpy.run_path(script, run_name="__main__")
 

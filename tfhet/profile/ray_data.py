@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
+from inspect import ismodule
 from typing import Any
 
 from tfhet.clock import SYSTEM, Clock
@@ -30,9 +31,11 @@ Execute = Callable[[Any, int], Execution]
 
 def names_ray(function: Callable[..., Any]) -> bool:
     """Whether a function may make a Ray data set: it, or the module that it is of, names Ray, which is installed."""
-    code = getattr(function, "__code__", None)
-    names = {*getattr(function, "__globals__", ()), *(code.co_names + code.co_varnames if code else ())}
-    return "ray" in names and ("ray" in sys.modules or find_spec("ray") is not None)
+    code, known = getattr(function, "__code__", None), getattr(function, "__globals__", {})
+    named = [*known, *(code.co_names + code.co_varnames if code else ())]
+    named += [str(getattr(each, "__name__" if ismodule(each) else "__module__", "")) for each in known.values()]
+    is_named = any(name == "ray" or name.startswith("ray.") for name in named)
+    return is_named and ("ray" in sys.modules or find_spec("ray") is not None)
 
 
 @dataclass

@@ -64,8 +64,7 @@ async def measure_script(
                     await child.wait()
         finally:
             code = await child.stop(GRACE_S)
-            if (folder / RAY).exists():
-                end_marked(folder / RAY)
+            end_marked(folder / RAY)
         if (folder / FAILURE).exists():
             raise DataError(f"{script} cannot be profiled: {(folder / FAILURE).read_text()}", str(script))
         if not (folder / RECORD).exists():

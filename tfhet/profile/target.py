@@ -6,6 +6,7 @@ import importlib.util
 import inspect
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +29,17 @@ def makes_ray(target: str) -> bool:
     return _RAY.search(Path(path).read_text(encoding="utf-8", errors="replace")) is not None
 
 
-def ray_data_set(target: str) -> Any:
-    """The data set of FILE.py:NAME: of a function, called with a shard where it takes one, as by `tfhet.batches`. Its
-    module is imported by its own name, by which tasks find it. Raises UsageError for no such function."""
+def function_of(target: str) -> Callable[..., Any]:
+    """The function FILE.py:NAME. Its module is imported by its own name, by which tasks find it. Raises UsageError for
+    no such function."""
     path, _, name = target.rpartition(":")
-    make = FeedSource(Path(path).stem, str(Path(path).resolve()), name).called
+    return FeedSource(Path(path).stem, str(Path(path).resolve()), name).called
+
+
+def ray_data_set(target: str) -> Any:
+    """What the function FILE.py:NAME gives, called with a shard where it takes one, as by `tfhet.batches`. Raises
+    UsageError for no such function."""
+    make = function_of(target)
     parameters = inspect.signature(make).parameters.values()
     takes_shard = any(each.default is each.empty and each.kind is each.POSITIONAL_OR_KEYWORD for each in parameters)
     return make(Shard(0, 1)) if takes_shard else make()

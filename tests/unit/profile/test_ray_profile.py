@@ -6,6 +6,7 @@ import contextlib
 import sys
 import types
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -118,6 +119,12 @@ def test_only_functions_that_name_ray_are_called_with_a_ray(monkeypatch):
     assert not names_ray(without_ray)
     monkeypatch.setitem(sys.modules, "ray", types.ModuleType("ray"))
     assert names_ray(with_ray) and not names_ray(without_ray)
+    for text in ("import ray.data as rd\n\ndef make(shard): ...", "def make(shard):\n    from ray.data import range"):
+        within: dict[str, Any] = {}
+        monkeypatch.setitem(sys.modules, "ray.data", types.ModuleType("ray.data"))
+        monkeypatch.setattr(sys.modules["ray"], "data", sys.modules["ray.data"], raising=False)
+        exec(text, within)
+        assert names_ray(within["make"])
 
 
 def test_what_is_no_ray_data_set_is_measured_otherwise_or_refused(monkeypatch):

@@ -129,13 +129,14 @@ def _is_ready(start: NodeStart, child: Child) -> bool:
 
 
 def _listening(start: NodeStart, env: Mapping[str, str]) -> Mapping[str, str]:
-    """Variables by which its processes listen at the loopback only; none where that cannot be had: they still ask for
-    the token."""
+    """Variables by which its processes listen at the loopback only; none, and a word, where that cannot be had."""
     head = int(start.head_at.rpartition(":")[2])
     local = (start.ports[AGENT],)
-    with contextlib.suppress(UsageError):
+    try:
         return listening_at(start.ip, (head, *(port for port in start.ports if port not in local)), local, env)
-    return {}
+    except UsageError as error:
+        print(f"[tfhet] {error}; each still asks for a token that this run alone has", file=sys.stderr, flush=True)
+        return {}
 
 
 def _answers(start: NodeStart) -> bool:

@@ -185,10 +185,16 @@ def prefixes(dataset: Any) -> list[tuple[str, Any]]:
     sets were joined of counts as one. A task takes one CPU at most. Raises UsageError for operators that ask for
     anything else. What is public names operators only after they ran, and several by one name where they run in one
     task."""
+    from ray.data._internal.compute import ActorPoolStrategy
     from ray.data._internal.logical.interfaces import LogicalPlan
+    from ray.data.dataset import MaterializedDataset
 
+    if isinstance(dataset, MaterializedDataset):
+        raise UsageError("a data set whose operators have run: hand it over without its materialize()")
     found, at = [], dataset._logical_plan.dag._apply_transform(_on_one_cpu)
     while True:
+        if found and isinstance(getattr(at, "compute", None), ActorPoolStrategy):
+            raise UsageError(f"{at.name} runs in actors, and {found[-1][0]} after it: a profile has one CPU for both")
         found.append((at.name, type(dataset)._from_parent(dataset, LogicalPlan(at, dataset.context))))
         if len(at.input_dependencies) != 1:
             return found[::-1]
