@@ -57,9 +57,7 @@ def run(args: argparse.Namespace) -> int:
                 importlib.import_module("tensorflow")
         script = args.script or (Path(args.target) if profile.makes_ray(args.target) else None)
         if script and args.stages:
-            raise UsageError(
-                "--stages needs a source or a Pipeline; a Ray data set has operators of its own"
-            )
+            raise UsageError("--stages needs a source or a Pipeline; a Ray data set has operators of its own")
         if script:
             found = asyncio.run(profile.measure_script(script, args.command, effort, args.deadline_s, observe))
         else:

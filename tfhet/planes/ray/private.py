@@ -191,7 +191,8 @@ def prefixes(dataset: Any) -> list[tuple[str, Any]]:
 
     if isinstance(dataset, MaterializedDataset):
         raise UsageError("a data set whose operators have run: hand it over without its materialize()")
-    found, at = [], dataset._logical_plan.dag._apply_transform(_on_one_cpu)
+    found: list[tuple[str, Any]] = []
+    at = dataset._logical_plan.dag._apply_transform(_on_one_cpu)
     while True:
         if found and isinstance(getattr(at, "compute", None), ActorPoolStrategy):
             raise UsageError(f"{at.name} runs in actors, and {found[-1][0]} after it: a profile has one CPU for both")
