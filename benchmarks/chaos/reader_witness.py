@@ -50,7 +50,7 @@ class Digits:
 
 
 def make_digits(shard: Any, channel: str) -> Digits:
-    """What the feed serves."""
+    """The source that the feed serves."""
     return Digits(channel)
 
 
@@ -73,7 +73,7 @@ def make_rows(shard: Any, channel: str) -> Any:
 
 
 class Passes:
-    """What a script for Ray reads: batches of `make_rows`, another epoch each time."""
+    """The data that a script for Ray reads: batches of `make_rows`, another epoch each time."""
 
     def __init__(self, channel: str, batch_size: int):
         import ray

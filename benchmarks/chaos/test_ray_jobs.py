@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.timeout(400)]
 
 @pytest.fixture
 def became(tmp_path: Path, monkeypatch) -> Callable[[str], ChaosOutcome]:
-    """What became of a job with a schedule that is kept."""
+    """The outcome of a job with a schedule that is kept."""
     monkeypatch.chdir(Path(__file__).parents[2])
 
     def run(name: str) -> ChaosOutcome:

@@ -57,10 +57,7 @@ class Carrier:
 
         @functools.cache
         def wire(dtype: str, batch_bytes: int, compression: str) -> WireCost:
-            if compression != "none":
-                raise UsageError(f"{self.words} does not compress, and compression {compression!r} was asked for")
-            if not batch_bytes > 0:
-                raise UsageError(f"batches of {batch_bytes} bytes: give more than 0")
+            check(self.words, batch_bytes, compression)
             import numpy as np  # a launcher, which loads this module, does without
 
             sizes = np.log([size for size, *_ in measured])
@@ -71,6 +68,14 @@ class Carrier:
             return WireCost(*found)
 
         return PlaneCosts(wire, ("none",), source, request_s=Interval(0.0005, 0.0001, 0.001), most_servers_per_host=1)
+
+
+def check(words: str, batch_bytes: int, compression: str) -> None:
+    """Raises UsageError for batches without bytes, and for a compression, which no such carrier has."""
+    if compression != "none":
+        raise UsageError(f"{words} does not compress, and compression {compression!r} was asked for")
+    if not batch_bytes > 0:
+        raise UsageError(f"batches of {batch_bytes} bytes: give more than 0")
 
 
 FEED = Carrier(

@@ -37,7 +37,7 @@ def function_of(target: str) -> Callable[..., Any]:
 
 
 def ray_data_set(target: str) -> Any:
-    """What the function FILE.py:NAME gives, called with a shard where it takes one, as by `tfhet.batches`. Raises
+    """The result of the function FILE.py:NAME, called with a shard where it takes one, as by `tfhet.batches`. Raises
     UsageError for no such function."""
     make = function_of(target)
     parameters = inspect.signature(make).parameters.values()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 from dataclasses import replace
 
-from tfhet.errors import UsageError
 from tfhet.planes import carrier
 from tfhet.planes.costs import PlaneCosts, WireCost
 from tfhet.record import Interval, Record
@@ -24,10 +23,7 @@ SOURCE = "assumed: as Ray took it in benchmarks.planes, one run each, in blocks 
 
 @functools.cache
 def _wire(dtype: str, batch_bytes: int, compression: str) -> WireCost:
-    if compression != "none":
-        raise UsageError(f"Ray Data does not compress, and compression {compression!r} was asked for")
-    if not batch_bytes > 0:
-        raise UsageError(f"batches of {batch_bytes} bytes: give more than 0")
+    carrier.check(carrier.RAY.words, batch_bytes, compression)
     reader, server = (
         Interval(*(getattr(batch_s, end) * 1e9 / batch_bytes + getattr(s_per_gb, end) for end in _ENDS))
         for batch_s, s_per_gb in ((READER_BATCH_S, READER_S_PER_GB), (SERVER_BATCH_S, SERVER_S_PER_GB))
@@ -50,8 +46,8 @@ ASSUMED = PlaneCosts(
 
 
 def costs(record: Record | None) -> PlaneCosts:
-    """What is assumed; or the costs of a batch and a byte in a record of `benchmarks.transport`, of which each block is
-    a batch, and which count all that Ray's own processes took. Raises UsageError for other records."""
+    """The costs that are assumed; or those of a batch and a byte in a record of `benchmarks.transport`, of which each
+    block is a batch, and which count all that Ray's own processes took. Raises UsageError for other records."""
     if record is None:
         return ASSUMED
     found = carrier.RAY.costs(record)

@@ -38,8 +38,8 @@ from tfhet.process import Child
 T = TypeVar("T")
 
 READY_S, ATTEMPTS = 60.0, 3
-"""Seconds within which the node has to be ready, and how often that is tried: on a busy machine, Ray's own agent may
-take longer than the 15 s for which the node waits, and then never comes up."""
+"""Seconds within which the node has to be ready, and how often that is tried: on a busy machine its processes may end
+before all of them are up."""
 GRACE_S = 5.0
 SETTINGS = RaySettings(data_host_cpus=1)
 LABELS = {"tfhet-group": "data_group", "tfhet-role": DATA.name}
