@@ -66,7 +66,8 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
                     runs[flow.name].append(run)
                 _tell(observer, run, index, options.warmup + options.repeats)
                 if not options.keep:
-                    shutil.rmtree(folder, ignore_errors=True)
+                    for made in place.glob(f"{folder.name}*"):  # of a cold one the cache, too
+                        shutil.rmtree(made, ignore_errors=True)
     details = {
         "hosts": options.hosts,
         "start": start,
@@ -122,7 +123,7 @@ def figures_of(runs: Mapping[str, Sequence[FlowRun]]) -> Mapping[str, Figure]:
                 theirs = Figure.of([time(run) for run in peer], unit=unit)
                 against = f"{FLOWS[EXAMPLE].words}: {numbers.number(theirs.value)} {unit}"
             figures[f"launch.{name}"] = Figure.of([time(run) for run in own], unit=unit, against=against)
-    for flow in [name for name in runs if name != EXAMPLE and peer]:
+    for flow in [name for name in runs if name != EXAMPLE and peer and not FLOWS[name].is_cold]:
         assert peer is not None
         words = f"{FLOWS[EXAMPLE].words}: its step over this one's"
         figures["launch.step_vs_example" if flow == "tfhet" else f"launch.{flow}.step_vs_example"] = Figure.ratio(

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import ast
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fake_clock import FakeClock
 
 from benchmarks.job_scripts import SOURCE_DIR, stamp
+from benchmarks.launch import flow_run
 from benchmarks.launch import suite as launch
 from benchmarks.launch.flow_run import FLOWS, Flow, FlowRun, Load, times
 from benchmarks.launch.listener import JobListener
@@ -19,9 +21,11 @@ from tfhet.events import Event
 from tfhet.launch.settings import LaunchSettings
 from tfhet.messages import FirstBatchLine
 from tfhet.record import RunFolder, RunSummary
+from tfhet.simulate import ClusterFile, GroupFile
 from tfhet.trainer.settings import Settings
 
 LOAD = Load("small_cnn", 16, 2)
+CLUSTER = ClusterFile("launch", {"data_group": GroupFile(), "dnn_group": GroupFile()}, {"training": "data"})
 
 
 def run_of(flow: str, step_ms: float, first_batch_s: float = 10.0, teardown_s: float = 1.0) -> FlowRun:
@@ -146,7 +150,7 @@ def test_a_run_ends_within_an_epoch_of_at_least_as_many_examples_as_the_examples
 
 def test_an_unknown_flow_is_refused_with_those_that_are_known() -> None:
     for flows, named in (("example,mine", "'mine'"), ("", "''"), (",", "','")):
-        with pytest.raises(UsageError, match=f"--flows {named}; known: example, script, tfhet"):
+        with pytest.raises(UsageError, match=f"--flows {named}; known: cold, example, script, tfhet"):
             launch.SUITE.run(options_of(flows=flows), lambda event: None, ())
 
 
@@ -157,6 +161,29 @@ def test_every_flow_has_its_launcher_and_its_script_and_asks_the_trainer_for_the
         assert not settings.train_script or (SOURCE_DIR / settings.train_script).is_file()
         asked = Settings.parse(rest)
         assert (asked.model, asked.batch_size, asked.steps_per_epoch, asked.epochs) == ("small_cnn", 16, 2, 1)
+
+
+@pytest.mark.parametrize("flow", sorted(FLOWS))
+def test_the_hosts_of_a_cold_flow_begin_with_an_empty_cache(
+    flow: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caches: list[str | None] = []
+
+    def simulated(*given: Any, env: Mapping[str, str], **options: Any) -> RunSummary:
+        caches.append(env.get("XDG_CACHE_HOME"))
+        raise JobFailed("far enough", code=1)
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(flow_run, "simulate", simulated)
+    for index in range(2):
+        with pytest.raises(JobFailed, match="far enough"):
+            flow_run.flow_run(
+                FLOWS[flow], LOAD, CLUSTER, tmp_path / f"run-{index}", hosts="process", start="ranks", seed=0, limit_s=1
+            )
+    if FLOWS[flow].is_cold:
+        assert len(set(caches)) == 2 and all(cache and not any(Path(cache).iterdir()) for cache in caches)
+    else:
+        assert caches == [str(tmp_path)] * 2
 
 
 def test_hosts_that_are_processes_have_no_quota() -> None:
