@@ -14,7 +14,6 @@ from tfhet.cluster import environment
 from tfhet.errors import UsageError
 from tfhet.messages import inherited, rank
 from tfhet.planes.feed.frame import examples_in
-from tfhet.planes.feed.reader import AHEAD
 from tfhet.planes.feed.received import BatchReader
 from tfhet.planes.feed.source import FeedSource
 from tfhet.planes.feed.taken import Taken, expanded
@@ -39,7 +38,7 @@ class Loader:
         drop_last: bool = False,
         collate: Callable[..., Any] | None = None,
         training: bool = True,
-        ahead: int = AHEAD,
+        ahead: int | None = None,
         make_limit_s: float = MAKE_LIMIT_S,
         job: JobContext,
         convert: Callable[[Any], Any] = lambda batch: batch,

@@ -15,7 +15,6 @@ import numpy as np
 
 from tfhet.cluster import environment
 from tfhet.errors import UsageError
-from tfhet.planes.feed.reader import AHEAD
 from tfhet.planes.feed.work import MAKE_LIMIT_S
 from tfhet.planes.handed_over import hand_over
 from tfhet.planes.loader import Loader
@@ -31,7 +30,7 @@ def batches(
     drop_last: bool = False,
     collate: Callable[..., Any] | None = None,
     training: bool = True,
-    ahead: int = AHEAD,
+    ahead: int | None = None,
     make_limit_s: float = MAKE_LIMIT_S,
     job: JobContext | None = None,
     convert: Callable[[Any], Any] | None = None,
@@ -50,7 +49,8 @@ def batches(
     is used again once nothing refers to them.
 
     training: all ranks get the same number of batches, and fewer batches than there are ranks are left over in an
-    epoch; False: each batch comes once, to one of the ranks. ahead: batches of this rank that each server has in work.
+    epoch; False: each batch comes once, to one of the ranks. ahead: batches of this rank that each server may have
+    in work, on the way or waiting; None: 2, and up to 8 where they are small and made quickly.
     make_limit_s: maximum number of seconds that the function, or what it returned, may take for one batch, with all
     that it loads before the first. convert, allocate: see tfhet.torch. Raises UsageError for a function that other
     hosts cannot find or call."""

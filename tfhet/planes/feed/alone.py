@@ -33,7 +33,8 @@ class AloneReader:
         """See `FeedReader`."""
         rank, size = (self._rank, self._size) if self._is_map else (0, 1)
         self._share = share = Share(epoch, self._seed, rank, size, 1, self._is_map, self._is_equal, taken)
-        while (wish := share.next_wish(0)) is not None:
+        while wishes := share.wishes(0, 1):
+            wish = wishes[0]
             key = (wish.shard.index, wish.number)
             ask = (*key, wish.is_rest)
             if not self._is_map:

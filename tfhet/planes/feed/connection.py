@@ -34,7 +34,8 @@ PROOF_S = 10.0
 """Seconds that both proofs, and TLS after them, may take together."""
 BYTES = 32
 _HEAD = 1024
-"""Bytes that are received at once where a frame begins; what belongs to its buffers is copied there."""
+"""Bytes that are received at once where a frame begins, and kept for the next one's; what belongs to its buffers is
+copied there."""
 _AT_ONCE = 64
 """Buffers that are handed to the kernel together; Linux takes up to 1024."""
 
@@ -48,7 +49,8 @@ class FeedConnection:
 
     def __init__(self, end: socket.socket | _Tls):
         self._end = end
-        self._held = memoryview(b"")
+        self._head = memoryview(bytearray(_HEAD))
+        self._held = self._head[:0]
         """Bytes that came with the last header, and belong to what follows it."""
 
     @classmethod
@@ -120,30 +122,32 @@ class FeedConnection:
     def receive(self, most: int = MOST_HEADER) -> tuple[dict[str, Any], int]:
         """The header of the next frame, and the number of bytes of its buffers, which `receive_into` has to take. most:
         the longest header. Raises OSError, also at the end of the connection, and FrameError."""
-        size, rest = LENGTHS.unpack(self._next(LENGTHS.size))
+        came = self._at_least(LENGTHS.size)
+        size, rest = LENGTHS.unpack_from(came)
         if size > most:
             raise FrameError(f"a header of {size} bytes; at most {most} are taken")
-        return header_of(self._next(size)), rest
+        end = LENGTHS.size + size
+        if came.nbytes < end:
+            came = self._at_least(end)
+        self._held = came[end:]
+        return header_of(came[LENGTHS.size : end]), rest
 
     def receive_into(self, memory: memoryview) -> None:
         """Fills `memory`. Raises OSError."""
-        there = min(self._held.nbytes, memory.nbytes)
-        memory[:there], self._held = self._held[:there], self._held[there:]
-        memory = memory[there:]
-        while memory.nbytes:
-            memory = memory[_received(self._end, memory, socket.MSG_WAITALL) :]
+        came, size = min(self._held.nbytes, memory.nbytes), memory.nbytes
+        memory[:came], self._held = self._held[:came], self._held[came:]
+        while came < size:
+            came += _received(self._end, memory[came:], socket.MSG_WAITALL)
 
-    def _next(self, size: int) -> memoryview:
-        """The next bytes. A frame's lengths and its header mostly come together, so they are asked for together."""
-        held = self._held
-        if (came := held.nbytes) < size:
-            memory = memoryview(bytearray(max(size, _HEAD)))
-            memory[:came] = held
-            while came < size:
-                came += _received(self._end, memory[came:], 0)
-            held = memory[:came]
-        self._held = held[size:]
-        return held[:size]
+    def _at_least(self, size: int) -> memoryview:
+        """The next bytes, so many or more. A frame's lengths and its header mostly come together."""
+        came = self._held.nbytes
+        memory = self._head if size <= _HEAD else memoryview(bytearray(size))
+        memory[:came] = self._held
+        while came < size:
+            came += _received(self._end, memory[came:], 0)
+        self._held = memory[:came]
+        return self._held
 
     def close(self) -> None:
         """Ends what other threads wait for here, and closes. Safe to call again."""

@@ -1,7 +1,7 @@
 """Frames: how a batch of any Python goes over a connection, as a JSON header and raw buffers, without pickle.
 
     header, buffers = packed({"image": images, "label": [3, 1]})
-    batch = unpacked(header, received)      # arrays are views of the memory received
+    batch = BatchLayout(header).batch(received)      # arrays are views of the memory received
 
 A frame is 16 bytes, the lengths of its header and of all of its buffers together (big-endian); the header, a JSON
 object; and the buffers, one after the other, each at a multiple of ALIGNMENT bytes.
@@ -10,8 +10,9 @@ object; and the buffers, one after the other, each at a multiple of ALIGNMENT by
 from __future__ import annotations
 
 import json
+import math
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ MOST_REQUEST = MIB
 ALIGNMENT = 64
 """Buffers begin at multiples of this many bytes, as vector instructions and devices like them."""
 _PADDING = bytes(ALIGNMENT)
-_ENCODER = json.JSONEncoder(separators=(",", ":"))
+_ENCODER, _DECODER = json.JSONEncoder(separators=(",", ":")), json.JSONDecoder()
 
 
 class FrameError(DataError):
@@ -100,7 +101,10 @@ def joined(header: Mapping[str, Any], buffers: Sequence[memoryview]) -> list[mem
 def header_of(text: bytes | bytearray | memoryview) -> dict[str, Any]:
     """The header that was received. Raises FrameError."""
     try:
-        header = json.loads(str(text, "utf-8"))
+        whole = str(text, "utf-8")
+        header, end = _DECODER.raw_decode(whole)
+        if end != len(whole):
+            raise ValueError(f"something follows at character {end}")
     except (ValueError, RecursionError) as error:
         raise FrameError(f"a header that is no JSON: {error}") from None
     if not isinstance(header, dict):
@@ -108,42 +112,57 @@ def header_of(text: bytes | bytearray | memoryview) -> dict[str, Any]:
     return header
 
 
-def unpacked(tree: Any, memory: np.ndarray) -> Any:
-    """The batch of a tree. memory: uint8 [bytes], the buffers as they were received; arrays are views of it. Raises
-    FrameError for a tree that does not fit the memory."""
-    taken = [0]
-    try:
-        return _unpacked(tree, memory, taken)
-    except (KeyError, TypeError, ValueError, RecursionError, AttributeError) as error:
-        raise FrameError(f"a batch that cannot be read: {type(error).__name__}: {error}") from None
+class BatchLayout:
+    """How a batch lies in memory: made once of a tree, for all batches that have the same one."""
 
+    def __init__(self, tree: Any):
+        """Raises FrameError for what is no tree."""
+        self.bytes = 0
+        """Number of bytes of its buffers, which begin at multiples of ALIGNMENT."""
+        try:
+            self._make = self._maker(tree)
+        except (KeyError, TypeError, ValueError, RecursionError, AttributeError) as error:
+            raise FrameError(f"a batch that cannot be read: {type(error).__name__}: {error}") from None
 
-def _unpacked(tree: Any, memory: np.ndarray, taken: list[int]) -> Any:
-    if "array" in tree:
-        dtype, shape = np.dtype(tree["array"]), tuple(int(size) for size in tree["shape"])
+    def batch(self, memory: np.ndarray) -> Any:
+        """memory: uint8 [bytes], the buffers as they were received; arrays are views of it. Raises FrameError for less
+        than the tree tells."""
+        if memory.size < self.bytes:
+            raise FrameError(f"a batch of {memory.size} bytes is too short for its arrays, of {self.bytes}")
+        return self._make(memory)
+
+    def _maker(self, tree: Any) -> Callable[[np.ndarray], Any]:
+        """The function that makes the value of a tree from the memory."""
+        if "array" in tree:
+            return self._maker_of_array(np.dtype(tree["array"]), tuple(int(size) for size in tree["shape"]))
+        if "dict" in tree:
+            parts = {str(key): self._maker(one) for key, one in tree["dict"].items()}
+            return lambda memory: {key: make(memory) for key, make in parts.items()}
+        if "list" in tree or "tuple" in tree:
+            kind = list if "list" in tree else tuple
+            makers = [self._maker(one) for one in tree["list" if "list" in tree else "tuple"]]
+            return lambda memory: kind([make(memory) for make in makers])
+        if "bytes" in tree:
+            begin, size = self._next(int(tree["bytes"]))
+            return lambda memory: memory[begin : begin + size].tobytes()
+        value = tree["value"]
+        return lambda memory: value
+
+    def _maker_of_array(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Callable[[np.ndarray], Any]:
         if dtype.hasobject or not dtype.itemsize or min(shape, default=0) < 0:
             raise FrameError(f"an array of {dtype} {shape}")
-        size = dtype.itemsize
-        for length in shape:  # not NumPy's product, which overflows
-            size *= length
-        return _next(memory, size, taken).view(dtype).reshape(shape) if size else np.zeros(shape, dtype)
-    if "dict" in tree:
-        return {str(key): _unpacked(one, memory, taken) for key, one in tree["dict"].items()}
-    if "list" in tree:
-        return [_unpacked(one, memory, taken) for one in tree["list"]]
-    if "tuple" in tree:
-        return tuple(_unpacked(one, memory, taken) for one in tree["tuple"])
-    if "bytes" in tree:
-        return _next(memory, int(tree["bytes"]), taken).tobytes()
-    return tree["value"]
+        begin, size = self._next(dtype.itemsize * math.prod(shape))  # not NumPy's product, which overflows
+        if not size:
+            return lambda memory: np.zeros(shape, dtype)
+        return lambda memory: np.ndarray(shape, dtype, memory, begin)
 
-
-def _next(memory: np.ndarray, size: int, taken: list[int]) -> np.ndarray:
-    begin = taken[0]
-    if size < 0 or begin + size > memory.size:
-        raise FrameError(f"a batch of {memory.size} bytes is too short for its arrays")
-    taken[0] = begin + size + -size % ALIGNMENT
-    return memory[begin : begin + size]
+    def _next(self, size: int) -> tuple[int, int]:
+        """Where the next buffer begins, and its size."""
+        if size < 0:
+            raise FrameError(f"a buffer of {size} bytes")
+        begin = -(-self.bytes // ALIGNMENT) * ALIGNMENT
+        self.bytes = begin + size
+        return begin, size
 
 
 def examples_in(batch: Any) -> int:

@@ -5,17 +5,16 @@
         train(delivery.batch)
     reader.close()
 
-Each server has at most `ahead` batches of a rank in work or on the way: one that is slow holds up nothing but its own.
+Each server has some batches of a rank in work or on the way (`Credit`): one that is slow holds up nothing but its own.
 What a lost server was asked for is asked of another one.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,33 +22,23 @@ import numpy as np
 from tfhet.clock import SYSTEM
 from tfhet.errors import NotReady, UsageError
 from tfhet.planes.feed.connection import FeedConnection, Stranger
-from tfhet.planes.feed.frame import FrameError, unpacked
+from tfhet.planes.feed.credit import Credit
+from tfhet.planes.feed.epoch_pass import EpochPass
+from tfhet.planes.feed.frame import BatchLayout, FrameError
 from tfhet.planes.feed.length import length
 from tfhet.planes.feed.memory import Pool
-from tfhet.planes.feed.message import SILENT_S, wanted
+from tfhet.planes.feed.message import SILENT_S, Answer, wanted
 from tfhet.planes.feed.received import Received, SourceError
 from tfhet.planes.feed.share import Share
 from tfhet.planes.feed.source import FeedSource
 from tfhet.planes.feed.taken import Key
 from tfhet.planes.feed.work import MAKE_LIMIT_S, Watch
 
-AHEAD = 2
-"""Batches of a rank that each server has in work, or on the way."""
 LOST_S = 60.0
 """Seconds without any server after which a reader gives up; launchers mostly know the cause before."""
 DIAL_S = 0.2
 """Seconds between two attempts to reach a server that is lost."""
 _LOOK_S = 1.0
-
-
-@dataclass(eq=False)
-class _Pass:
-    """An epoch that is being read, or begun."""
-
-    share: Share
-    in_use: list[int]
-    """Number of batches in work, on the way and ready, by server."""
-    ready: deque[Received] = field(default_factory=deque)
 
 
 class FeedReader:
@@ -63,26 +52,25 @@ class FeedReader:
         size: int = 1,
         seed: int = 0,
         encrypted: bool = False,
-        ahead: int = AHEAD,
+        ahead: int | None = None,
         is_equal: bool = True,
         hosts: Sequence[str] = (),
         make_limit_s: float = MAKE_LIMIT_S,
         allocate: Callable[[int], np.ndarray] | None = None,
         say: Callable[[str], None] = print,
     ):
-        """servers: HOST:PORT of each; hosts: the names of their hosts. make_limit_s: see `Watch`. allocate: returns
-        memory, uint8 [n], for a batch; None: ordinary memory, which is used again. say: writes a line to the log.
-        Raises UsageError for `ahead` below 1."""
-        if ahead < 1:
-            raise UsageError(f"ahead must be at least 1, not {ahead}")
+        """servers: HOST:PORT of each; hosts: the names of their hosts. ahead: batches of this rank that each server
+        may have; None: see `Credit`. make_limit_s: see `Watch`. allocate: returns memory, uint8 [n], for a batch; None:
+        ordinary memory, which is used again. say: writes a line to the log. Raises UsageError for `ahead` below 1."""
         self._servers, self._key, self._encrypted, self._source = tuple(servers), key, encrypted, source
-        self._rank, self._size, self._seed, self._ahead = rank, size, seed, ahead
+        self._rank, self._size, self._seed = rank, size, seed
+        self._credits = [Credit(len(self._servers), ahead) for _ in self._servers]
         self._is_equal, self._allocate, self._say = is_equal, allocate or Pool().take, say
         self.again = 0
         """Number of batches that servers made a second time because another one was lost."""
         self.left = 0
         """Number of batches of all epochs that were left over, since they fill no round of all ranks."""
-        self._passes: dict[int, _Pass] = {}
+        self._passes: dict[int, EpochPass] = {}
         self._ends: dict[int, FeedConnection] = {}
         self._named: dict[int, bool] = {}
         self._lost: dict[int, str] = {}
@@ -92,7 +80,7 @@ class FeedReader:
         """Since when no server answers."""
         self._failure: Exception | None = None
         self._is_closed, self._process = False, os.getpid()
-        self._changed = threading.Condition()
+        self._within = threading.Lock()
         self._sending = [threading.Lock() for _ in self._servers]
         for server in range(len(self._servers)):
             threading.Thread(target=self._live, args=(server,), name="tfhet-feed", daemon=True).start()
@@ -102,23 +90,25 @@ class FeedReader:
         while the end of this one is on its way. Raises SourceError, NotReady once no server answers any more, and
         UsageError in a process that was forked."""
         self._check_process()
-        with self._changed:
+        with self._within:
             this = self._passes.get(epoch)
             self._passes = {epoch: this} if this is not None and not this.share.taken and not taken else {}
         this = self._begin(epoch, taken)
         self._ask()
         while (found := self._next(this)) is not None:
-            if begins := goes_on and this.share.is_ending and epoch + 1 not in self._passes:
+            if goes_on and this.share.is_ending and epoch + 1 not in self._passes:
                 self._begin(epoch + 1, ())
-            self._ask(None if begins else found.server)
+                self._ask()
+            elif self._credits[found.server].asks(this.has(found.server)):
+                self._ask(found.server)
             yield found
-        with self._changed:
+        with self._within:
             self.left += this.share.left
             self._passes.pop(epoch, None)
 
     def taken(self, epoch: int) -> frozenset[Key]:
         """The batches that `epoch` has delivered of an epoch that is not over."""
-        with self._changed:
+        with self._within:
             return frozenset(self._passes[epoch].share.taken) if epoch in self._passes else frozenset()
 
     def batches(self) -> int:
@@ -129,7 +119,7 @@ class FeedReader:
 
     def serve_only(self, hosts: Sequence[str]) -> None:
         """Gives the servers of all other hosts up for good, which the launchers have lost."""
-        with self._changed:
+        with self._within:
             gone = {at for at, host in enumerate(self._hosts) if host not in hosts} - self._given_up
             self._given_up |= gone
             ends = [self._ends[at] for at in gone if at in self._ends]
@@ -138,44 +128,50 @@ class FeedReader:
 
     def close(self) -> None:
         """Ends all connections. Safe to call again."""
-        with self._changed:
+        with self._within:
             self._is_closed = True
             ends, self._ends = list(self._ends.values()), {}
-            self._changed.notify_all()
+            self._has_changed()
         for end in ends:
             end.close()
 
     # In the thread of the script
 
-    def _begin(self, epoch: int, taken: Iterable[Key]) -> _Pass:
+    def _begin(self, epoch: int, taken: Iterable[Key]) -> EpochPass:
         count, is_map = len(self._servers), bool(self._source.batch_size)
-        with self._changed:
+        with self._within:
             if epoch not in self._passes:
                 share = Share(epoch, self._seed, self._rank, self._size, count, is_map, self._is_equal, taken)
-                self._passes[epoch] = _Pass(share, [0] * count)
+                self._passes[epoch] = EpochPass.of(share)
                 for server in self._lost:
                     share.lost(server)
             return self._passes[epoch]
 
-    def _next(self, this: _Pass) -> Received | None:
+    def _next(self, this: EpochPass) -> Received | None:
         while True:
             self._check_process()
-            with self._changed:
-                if this.ready:
-                    found = this.ready.popleft()
-                    this.in_use[found.server] -= 1
-                    this.share.taken.add(found.key)
-                    return found
-                if self._failure is not None:
-                    raise self._failure
-                if this.share.is_whole:
-                    return None
-                if self._is_closed:
-                    raise UsageError("the feed is closed")
-                if self._alone_s is not None and SYSTEM.monotonic() > self._alone_s + LOST_S:
-                    why = "; ".join(f"{self._servers[server]}: {text}" for server, text in self._lost.items())
-                    raise NotReady(f"no server of the feed has answered for {LOST_S:g} s: {why}")
-                self._changed.wait(_LOOK_S)
+            if this.ready.empty() and self._is_over(this):
+                return None
+            if (found := this.next(_LOOK_S)) is not None:
+                with self._within:
+                    this.took(found)
+                return found
+
+    def _is_over(self, this: EpochPass) -> bool:
+        """Whether nothing more will come. Raises what `epoch` raises."""
+        with self._within:
+            if not this.ready.empty():
+                return False
+            if self._failure is not None:
+                raise self._failure
+            if this.share.is_whole:
+                return True
+            if self._is_closed:
+                raise UsageError("the feed is closed")
+            if self._alone_s is not None and SYSTEM.monotonic() > self._alone_s + LOST_S:
+                why = "; ".join(f"{self._servers[server]}: {text}" for server, text in self._lost.items())
+                raise NotReady(f"no server of the feed has answered for {LOST_S:g} s: {why}")
+            return False
 
     def _check_process(self) -> None:
         if os.getpid() != self._process:  # without the threads; what they held at the fork is held for ever
@@ -193,14 +189,13 @@ class FeedReader:
 
     def _wants(self, server: int, end: FeedConnection) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
-        with self._changed:
+        with self._within:
+            if self._ends.get(server) is not end:
+                return found
             for _, each in sorted(self._passes.items()):
-                while self._ends.get(server) is end and each.in_use[server] < self._ahead:
-                    wish = each.share.next_wish(server)
-                    if wish is None:
-                        break
-                    each.in_use[server] += 1
-                    found.append(wanted(wish, self._source, is_new=not self._named.get(server)))
+                wishes = each.wishes(server, self._credits[server].asks(each.has(server)))
+                for _, alike in itertools.groupby(wishes, lambda wish: (wish.shard.index, wish.is_rest)):
+                    found.append(wanted(list(alike), self._source, is_new=not self._named[server]))
                     self._named[server] = True
         return found
 
@@ -229,7 +224,7 @@ class FeedReader:
 
     def _is_there(self, server: int, end: FeedConnection) -> None:
         end.silent_after(SILENT_S)
-        with self._changed:
+        with self._within:
             if self._is_closed:
                 raise ConnectionError("the feed is closed")
             if self._lost.pop(server, None) is not None:
@@ -240,7 +235,7 @@ class FeedReader:
         self._ask()
 
     def _is_lost(self, server: int, why: str) -> None:
-        with self._changed:
+        with self._within:
             was_there = self._ends.pop(server, None) is not None
             if self._is_closed:
                 return
@@ -249,51 +244,56 @@ class FeedReader:
                 self._say(f"[tfhet] the feed has lost {self._servers[server]} ({why}); others make what it had")
             self._lost[server] = why
             for each in self._passes.values():
-                each.share.lost(server)
-                each.in_use[server] = sum(one.server == server for one in each.ready)
+                each.lost(server)
             if len(self._lost) == len(self._servers) and self._alone_s is None:
                 self._alone_s = SYSTEM.monotonic()
-            self._changed.notify_all()
+            self._has_changed()
         self._ask()
 
     def _receive(self, server: int, end: FeedConnection) -> None:
         watch = Watch(self._servers[server], str(self._source), self._make_limit_s)
+        layout = BatchLayout({"value": None})
         while True:
             header, size = end.receive()
             memory = self._allocate(size) if size else np.empty(0, np.uint8)
             end.receive_into(memory.data)
-            if (kind := header.get("type")) != "alive":
-                self._heard(server, header, kind, memory)
-            elif line := watch.heard(header):
-                self._say(line)
+            if header.get("type") == "alive":
+                if line := watch.heard(header):
+                    self._say(line)
+            else:
+                if (tree := header.get("tree")) is not None:  # else it is as that of the last batch
+                    layout = BatchLayout(tree)
+                self._heard(server, Answer.parse(header), layout, memory)
             del memory
 
-    def _heard(self, server: int, header: Mapping[str, Any], kind: Any, memory: np.ndarray) -> None:
-        try:
-            epoch, ask = int(header["epoch"]), (int(header["index"]), int(header["number"]), bool(header["is_rest"]))
-            value = unpacked(header["tree"], memory) if kind == "batch" else {}
-            batches, again = int(header.get("batches", 0)), int(header.get("again", 0))
-        except (KeyError, TypeError, ValueError) as error:
-            raise FrameError(f"an answer that cannot be read: {error}") from None
-        with self._changed:
+    def _heard(self, server: int, answer: Answer, layout: BatchLayout, memory: np.ndarray) -> None:
+        kind, source, epoch, ask, more = answer
+        value = layout.batch(memory) if kind == "batch" else {}
+        with self._within:
             this = self._passes.get(epoch)
-            if this is None or header.get("source") != self._source.id:  # of an epoch that was given up
+            if this is None or source != self._source.id:  # of an epoch that was given up
                 return
-            if kind == "batch" and this.share.came(ask):
-                this.ready.append(Received(value["batch"], value["ids"], header.get("examples"), ask[:2], server))
-                self.again += again
-            elif kind == "over":
-                this.in_use[server] -= this.share.is_over(ask, batches)
+            if kind == "batch":
+                if this.share.came(ask):
+                    self._credits[server].came(memory.size, SYSTEM.monotonic())
+                    self.again += answer.number("again")
+                    this.came(Received(value["batch"], value["ids"], more.get("examples"), ask[:2], server))
+                return
+            if kind == "over":
+                this.on_way[server] -= this.share.is_over(ask, answer.number("batches"))
             elif kind == "error":
-                self._failure = SourceError(
-                    f"{self._source} raised on {self._servers[server]}, at batch {ask[1]} of shard {ask[0]}, epoch "
-                    f"{epoch}:\n{header.get('text')}"
-                )
-            self._changed.notify_all()
+                where = f"{self._servers[server]}, at batch {ask[1]} of shard {ask[0]}, epoch {epoch}"
+                self._failure = SourceError(f"{self._source} raised on {where}:\n{more.get('text')}")
+            self._has_changed()
         if kind == "over":
             self._ask()
 
     def _fail(self, error: Exception) -> None:
-        with self._changed:
+        with self._within:
             self._failure = error
-            self._changed.notify_all()
+            self._has_changed()
+
+    def _has_changed(self) -> None:
+        """Has the script look, if it waits."""
+        for each in self._passes.values():
+            each.ready.put(None)

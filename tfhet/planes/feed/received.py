@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -16,8 +15,7 @@ class SourceError(DataError):
     """The user's code raised on a host that serves; the text holds its traceback."""
 
 
-@dataclass(frozen=True)
-class Received:
+class Received(NamedTuple):
     """One batch, as it came."""
 
     batch: Any

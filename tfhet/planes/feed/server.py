@@ -27,8 +27,8 @@ from tfhet.messages import server as messages
 from tfhet.planes.cpus import in_batches
 from tfhet.planes.feed.connection import FeedConnection
 from tfhet.planes.feed.frame import MOST_REQUEST, packed
-from tfhet.planes.feed.message import ALIVE_S, Want
-from tfhet.planes.feed.production import Over, Production
+from tfhet.planes.feed.message import ALIVE_S, Want, answered
+from tfhet.planes.feed.production import Over, Production, Wish
 from tfhet.planes.feed.source import FeedSource
 from tfhet.planes.feed.work import Work
 from tfhet.planes.key import key_from
@@ -44,17 +44,23 @@ _LOOK_S = 0.05
 class _Client:
     """A reader's connection, with the frames that wait to be sent."""
 
-    def __init__(self, connection: FeedConnection, wishes: queue.SimpleQueue[tuple[_Client, Want | None]], work: Work):
+    def __init__(self, connection: FeedConnection, wishes: queue.SimpleQueue[Wanted], work: Work):
         self.connection, self._wishes, self._work = connection, wishes, work
         self.sources: dict[str, FeedSource] = {}
         self.reads: set[tuple[str, int]] = set()
         """The ids of sources, and the rank that reads them."""
         self.is_gone = False
+        self._tree: Any = None
         self._outbox: queue.SimpleQueue[tuple[dict[str, Any], list[memoryview]]] = queue.SimpleQueue()
         threading.Thread(target=self._send, name="feed-send", daemon=True).start()
 
     def put(self, header: dict[str, Any], buffers: list[memoryview] | None = None) -> None:
         self._outbox.put((header, buffers or []))
+
+    def news(self, tree: Any) -> Any:
+        """The tree of the next batch, or None where it is that of the last one."""
+        last, self._tree = self._tree, tree
+        return None if tree == last else tree
 
     def receive(self) -> None:
         """Takes wishes until the connection ends."""
@@ -69,12 +75,13 @@ class _Client:
                     if named.id != want.source:  # whose batches other readers would get for theirs
                         return
                     self.sources[want.source] = named
-                self._wishes.put((self, want))
+                for wish in want.wishes:
+                    self._wishes.put((self, want.source, wish))
         except (OSError, TfhetError):
             return
         finally:
             self.is_gone = True
-            self._wishes.put((self, None))
+            self._wishes.put((self, "", None))
             self.connection.close()
 
     def _send(self) -> None:
@@ -90,13 +97,17 @@ class _Client:
         self.connection.close()
 
 
+Wanted = tuple[_Client, str, Wish | None]
+"""A wish of a client for a batch of a source, by its id; None once the client is gone."""
+
+
 class Server:
     """Listens, and answers wishes in the thread that calls `run`."""
 
     def __init__(self, listener: socket.socket, address: str, key: bytes, encrypted: bool):
         self._listener, self._given = listener, (address, key, encrypted)
-        self._wishes: queue.SimpleQueue[tuple[_Client, Want | None]] = queue.SimpleQueue()
-        self._later: collections.deque[tuple[_Client, Want | None]] = collections.deque()
+        self._wishes: queue.SimpleQueue[Wanted] = queue.SimpleQueue()
+        self._later: collections.deque[Wanted] = collections.deque()
         self._work = Work()
         self._productions: dict[str, Production] = {}
         self._clients: set[_Client] = set()
@@ -120,39 +131,38 @@ class Server:
         for client in list(self._clients):
             client.connection.close()
 
-    def _answer(self, client: _Client, want: Want | None) -> None:
-        if client.is_gone or want is None:
-            for source, rank in client.reads:
-                self._productions[source].gone(rank)
+    def _answer(self, client: _Client, source: str, wish: Wish | None) -> None:
+        if client.is_gone or wish is None:
+            for read, rank in client.reads:
+                self._productions[read].gone(rank)
             return
-        wish = want.wish
-        at = {"source": want.source, "index": wish.shard.index, "epoch": wish.shard.epoch, "number": wish.number}
-        at["is_rest"] = wish.is_rest
         try:
-            production = self._production(client, want)
-            client.reads.add((want.source, wish.rank))
+            production = self._production(client, source, wish.shard.seed)
+            client.reads.add((source, wish.rank))
             with self._work.on(str(production.source)):
                 found = production.batch(wish)
             if found is None:
-                self._later.append((client, want))
+                self._later.append((client, source, wish))
                 return
             if isinstance(found, Over):
-                client.put({"type": "over", **at, "batches": found.batches})
+                client.put(answered("over", source, wish, batches=found.batches))
                 return
             tree, buffers = packed({"batch": found.value, "ids": found.ids})
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # noqa: BLE001  the user's code may raise anything; the reader raises it, too
-            client.put({"type": "error", **at, "text": _text_of(error)[-MOST_TEXT:]})
+            client.put(answered("error", source, wish, text=_text_of(error)[-MOST_TEXT:]))
             return
-        client.put({"type": "batch", **at, "tree": tree, "examples": found.examples, "again": found.again}, buffers)
+        more = {"examples": found.examples, "again": found.again or None, "tree": client.news(tree)}
+        given = {name: value for name, value in more.items() if value is not None}
+        client.put(answered("batch", source, wish, **given), buffers)
 
-    def _production(self, client: _Client, want: Want) -> Production:
-        if want.source not in self._productions:
-            if want.source not in client.sources:
+    def _production(self, client: _Client, source: str, seed: int) -> Production:
+        if source not in self._productions:
+            if source not in client.sources:
                 raise DataError("a wish for a source that was not named")
-            self._productions[want.source] = Production(client.sources[want.source], want.wish.shard.seed)
-        return self._productions[want.source]
+            self._productions[source] = Production(client.sources[source], seed)
+        return self._productions[source]
 
     def _listen(self) -> None:
         unknown: collections.deque[socket.socket] = collections.deque()

@@ -7,7 +7,8 @@ the shards alone, and all get the same number of batches; fewer than R are left 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Iterator
 from dataclasses import InitVar, dataclass
 
 from tfhet.planes.feed.production import Wish
@@ -56,34 +57,38 @@ class Share:
         """Batches that have been asked for and have not come, with the server."""
         self._rest: list[Key] | None = None
         self._living = set(range(self.servers))
+        self.is_ending = False
+        """Whether some server has nothing more to do for it, as far as is known."""
 
     # Asking
 
-    def next_wish(self, server: int) -> Wish | None:
-        """The next batch to ask `server` for; None while there is none for it."""
-        for ask in self._again:
-            if self._is_at(ask[0], server):
-                self._again.remove(ask)
-                return self._asking(ask, server)
+    def wishes(self, server: int, most: int) -> list[Wish]:
+        """The next batches to ask `server` for, at most so many; none while there are none for it."""
+        asks = list(itertools.islice(self._asks(server), most))
+        if not asks:
+            return []
+        self._asked |= dict.fromkeys(asks, server)
+        first: dict[int, int] = {}
+        for index, number, _ in (*self._asked, *self._again):
+            first[index] = min(number, first.get(index, number))
+        shard = {index: Shard(index, len(self._parts), self.epoch, self.seed) for index, *_ in asks}
+        return [Wish(shard[index], number, first[index], self.size, is_rest) for index, number, is_rest in asks]
+
+    def _asks(self, server: int) -> Iterator[Ask]:
+        """What may be asked of a server, as long as it is taken; each is given away with that."""
+        for ask in [ask for ask in self._again if self._is_at(ask[0], server)]:
+            self._again.remove(ask)
+            yield ask
         for index, part in enumerate(self._parts):
             while self._is_at(index, server) and part.batches is None:
                 number = part.rounds * self.size + self.rank
                 part.rounds += 1
                 if (index, number) not in self.taken:
-                    return self._asking((index, number, False), server)
-        for key in self._rest_of_all():
-            if self._is_at(key[0], server):
-                assert self._rest is not None
-                self._rest.remove(key)
-                return self._asking((*key, True), server)
-        return None
-
-    def _asking(self, ask: Ask, server: int) -> Wish:
-        self._asked[ask] = server
-        index, number, is_rest = ask
-        first = min(number for other, number, _ in (*self._asked, *self._again) if other == index)
-        shard = Shard(index, len(self._parts), self.epoch, self.seed)
-        return Wish(shard, number, first, self.size, is_rest)
+                    yield index, number, False
+        for key in [key for key in self._rest_of_all() if self._is_at(key[0], server)]:
+            assert self._rest is not None
+            self._rest.remove(key)
+            yield *key, True
 
     def _is_at(self, index: int, server: int) -> bool:
         return self.is_map or self._parts[index].server == server
@@ -114,6 +119,7 @@ class Share:
         whether the answer was awaited."""
         part = self._parts[ask[0]]
         part.batches = batches if part.batches is None else part.batches
+        self.is_ending = True
         return self._asked.pop(ask, None) is not None
 
     def lost(self, server: int) -> None:
@@ -146,11 +152,6 @@ class Share:
     def _rounds(self, part: _Part) -> int:
         """Number of whole rounds of all ranks in a shard that is over."""
         return (part.batches or 0) // self.size
-
-    @property
-    def is_ending(self) -> bool:
-        """Whether some server has nothing more to do for it, as far as is known."""
-        return any(part.batches is not None for part in self._parts)
 
     @property
     def is_whole(self) -> bool:

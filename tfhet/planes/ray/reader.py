@@ -33,6 +33,8 @@ from tfhet.planes.ray.dealing import Over, Portion
 from tfhet.planes.ray.order import Order
 from tfhet.strategies import JobContext
 
+AHEAD = 2
+"""Batches of a rank that are fetched before it asks for them."""
 ID = "id"
 """Name of the column with the ids of examples, int64 [rows], if there is one."""
 _LOOK_S = 0.2
@@ -62,7 +64,7 @@ class RayReader:
         job: JobContext,
         *,
         is_equal: bool = True,
-        ahead: int = 2,
+        ahead: int | None = None,
         allocate: Callable[[int], np.ndarray] | None = None,
         make_limit_s: float = MAKE_LIMIT_S,
     ):
@@ -76,7 +78,7 @@ class RayReader:
             )
         self.left = 0
         self._order, self._source, self._job = order, source, job
-        self._is_equal, self._ahead, self._allocate = is_equal, max(1, ahead), allocate
+        self._is_equal, self._ahead, self._allocate = is_equal, max(1, ahead or AHEAD), allocate
         self._make_limit_s = min(make_limit_s, 1e6)  # Ray takes no limit without end
         self._rows: int | None = None
         self._at = -1

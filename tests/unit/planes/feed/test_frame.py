@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from tfhet.errors import DataError
-from tfhet.planes.feed.frame import ALIGNMENT, LENGTHS, FrameError, examples_in, header_of, joined, packed, unpacked
+from tfhet.planes.feed.frame import ALIGNMENT, LENGTHS, BatchLayout, FrameError, examples_in, header_of, joined, packed
 
 
 def sent(value):
@@ -22,7 +22,7 @@ def sent(value):
     header = header_of(written[LENGTHS.size : LENGTHS.size + size])
     memory = np.frombuffer(bytearray(written[LENGTHS.size + size :]), np.uint8)
     assert memory.size == rest
-    return unpacked(header["tree"], memory)
+    return BatchLayout(header["tree"]).batch(memory)
 
 
 def test_a_nest_of_everything_comes_out_as_it_went_in():
@@ -53,7 +53,7 @@ def test_a_nest_of_everything_comes_out_as_it_went_in():
 def test_arrays_are_views_that_can_be_written_to_at_aligned_addresses():
     tree, buffers = packed([np.ones(3, np.int8), np.ones(5, np.float64)])
     memory = np.zeros(2 * ALIGNMENT, np.uint8)
-    first, second = unpacked(tree, memory)
+    first, second = BatchLayout(tree).batch(memory)
     first[0] = 7
     assert memory[0] == 7
     assert (second.__array_interface__["data"][0] - memory.__array_interface__["data"][0]) % ALIGNMENT == 0
@@ -101,7 +101,7 @@ def test_what_cannot_be_sent_is_named(value, where):
 )
 def test_a_tree_that_does_not_fit_its_memory_is_refused(tree):
     with pytest.raises(FrameError):
-        unpacked(tree, np.zeros(8, np.uint8))
+        BatchLayout(tree).batch(np.zeros(8, np.uint8))
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b"3", b"\xff", b'{"a":' * 50_000])
@@ -120,7 +120,7 @@ _JSON = some.recursive(
 @given(some.dictionaries(some.sampled_from(["array", "shape", "dict", "list", "tuple", "bytes", "value"]), _JSON))
 def test_rubbish_is_refused_or_a_value_and_never_anything_else(tree):
     try:
-        found = unpacked(tree, np.zeros(64, np.uint8))
+        found = BatchLayout(tree).batch(np.zeros(64, np.uint8))
     except FrameError:
         return
     json.dumps(found, default=lambda one: one.tolist() if isinstance(one, np.ndarray) else one.decode("latin-1"))

@@ -10,6 +10,7 @@ from hypothesis import strategies as some
 
 from tfhet.planes.feed.production import Over, Wish
 from tfhet.planes.feed.share import Share
+from tfhet.planes.feed.source import Shard
 from tfhet.planes.feed.taken import Taken, expanded
 
 
@@ -27,8 +28,8 @@ def read(shares: list[Share], lengths: list[int], draw: random.Random, losses: i
     for _ in range(10_000):
         for rank, share in enumerate(shares):
             for server in set(range(servers)) - gone:
-                if sum(one[:2] == (rank, server) for one in waiting) < 2 and (wish := share.next_wish(server)):
-                    waiting.append((rank, server, wish))
+                free = 3 - sum(one[:2] == (rank, server) for one in waiting)
+                waiting += [(rank, server, wish) for wish in share.wishes(server, draw.randint(0, free))]
         if losses and draw.random() < 0.1 and (left := sorted(set(range(servers)) - gone)):
             losses -= 1
             lost = draw.choice(left)
@@ -94,12 +95,11 @@ def test_what_was_taken_before_is_not_asked_for_again_and_the_ends_stay_equal(si
 
 def test_what_a_lost_server_had_is_asked_of_another_one():
     share = Share(0, 0, 0, 1, 2, False)
-    asked = [share.next_wish(0), share.next_wish(0)]
-    assert [wish.shard.index for wish in asked if wish] == [0, 0]
+    asked = share.wishes(0, 2)
+    assert [(wish.shard.index, wish.number, wish.first) for wish in asked] == [(0, 0, 0), (0, 1, 0)]
     share.lost(0)
-    again = [share.next_wish(1), share.next_wish(1)]
-    assert again == asked
-    assert share.next_wish(0) is None, "it has nothing any more"
+    assert share.wishes(1, 3) == [*asked, Wish(Shard(0, 2, 0, 0), 2, 0)]
+    assert share.wishes(0, 1) == [], "it has nothing any more"
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
