@@ -31,7 +31,8 @@ class Flow:
     arguments: Sequence[str] = ()
     """Its own, before those that all flows share."""
     is_cold: bool = False
-    """Whether its hosts begin with an empty cache, which they share: one of them compiles each operation."""
+    """Whether each host begins with an empty cache, so that it compiles what it uses; hosts that are processes share
+    the cache."""
 
 
 _BUILT_IN = (

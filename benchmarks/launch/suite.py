@@ -31,7 +31,7 @@ CHAIN = "aws-cifar"
 EXAMPLES, FILE_EXAMPLES = 50_000, 512
 """CIFAR-10, on which the example trains, has so many; in each file."""
 REPEATS = 3
-RUN_LIMIT_S = 300.0
+RUN_LIMIT_S = 600.0
 
 
 def _options(parser: argparse.ArgumentParser) -> None:

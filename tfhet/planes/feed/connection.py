@@ -129,7 +129,7 @@ class FeedConnection:
         end = LENGTHS.size + size
         if came.nbytes < end:
             came = self._at_least(end)
-        self._held = came[end:]
+        self._held = came[end:] if came.nbytes > end else self._head[:0]  # the memory of a long header is free then
         return header_of(came[LENGTHS.size : end]), rest
 
     def receive_into(self, memory: memoryview) -> None:

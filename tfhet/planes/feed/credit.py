@@ -15,6 +15,8 @@ MOST_BYTES = 32 * MIB
 """Bytes of the batches of all servers together beyond which none has more than LEAST."""
 FOR_S = 0.05
 """Seconds for which a server may have work: one that takes longer for a batch has LEAST."""
+MOST_ASKED = 1024
+"""Batches in one message."""
 _WEIGHT = 0.25
 """Weight of the newest time between two batches in their mean."""
 
@@ -48,5 +50,5 @@ class Credit:
 
     def asks(self, has: int) -> int:
         """Number of batches to ask for when the server has so many: half of all at least, in one message."""
-        free = self.most - has
-        return free if 2 * free >= self.most else 0
+        free = min(MOST_ASKED, self.most - has)
+        return free if 2 * (self.most - has) >= self.most else 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 from dataclasses import dataclass, field
 
+from tfhet.planes.feed.credit import Credit
 from tfhet.planes.feed.production import Wish
 from tfhet.planes.feed.received import Received
 from tfhet.planes.feed.share import Share
@@ -30,9 +31,9 @@ class EpochPass:
         """Number of batches that a server has in work, on the way, or waiting."""
         return self.on_way[server] + self.waiting[server]
 
-    def wishes(self, server: int, most: int) -> list[Wish]:
-        """See `Share.wishes`."""
-        found = self.share.wishes(server, most)
+    def wishes(self, server: int, credit: Credit) -> list[Wish]:
+        """What to ask a server for now."""
+        found = self.share.wishes(server, credit.asks(self.has(server)), credit.most)
         self.on_way[server] += len(found)
         return found
 

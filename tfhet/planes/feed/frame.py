@@ -28,7 +28,9 @@ MOST_REQUEST = MIB
 ALIGNMENT = 64
 """Buffers begin at multiples of this many bytes, as vector instructions and devices like them."""
 _PADDING = bytes(ALIGNMENT)
-_ENCODER, _DECODER = json.JSONEncoder(separators=(",", ":")), json.JSONDecoder()
+ENCODER, _DECODER = json.JSONEncoder(separators=(",", ":")), json.JSONDecoder()
+_ODD = (KeyError, TypeError, ValueError, RecursionError, AttributeError, OverflowError, SyntaxError)
+"""What odd trees make Python and NumPy raise."""
 
 
 class FrameError(DataError):
@@ -87,7 +89,7 @@ def _array(value: Any, where: str) -> np.ndarray:
 
 def joined(header: Mapping[str, Any], buffers: Sequence[memoryview]) -> list[memoryview]:
     """The pieces of a frame, in the order in which they are written."""
-    head = _ENCODER.encode(header).encode()
+    head = ENCODER.encode(header).encode()
     pieces, total = [memoryview(head)], 0
     for buffer in buffers:
         pieces.append(buffer)
@@ -121,7 +123,7 @@ class BatchLayout:
         """Number of bytes of its buffers, which begin at multiples of ALIGNMENT."""
         try:
             self._make = self._maker(tree)
-        except (KeyError, TypeError, ValueError, RecursionError, AttributeError) as error:
+        except _ODD as error:
             raise FrameError(f"a batch that cannot be read: {type(error).__name__}: {error}") from None
 
     def batch(self, memory: np.ndarray) -> Any:
@@ -129,7 +131,10 @@ class BatchLayout:
         than the tree tells."""
         if memory.size < self.bytes:
             raise FrameError(f"a batch of {memory.size} bytes is too short for its arrays, of {self.bytes}")
-        return self._make(memory)
+        try:
+            return self._make(memory)
+        except _ODD as error:
+            raise FrameError(f"a batch that cannot be made: {type(error).__name__}: {error}") from None
 
     def _maker(self, tree: Any) -> Callable[[np.ndarray], Any]:
         """The function that makes the value of a tree from the memory."""

@@ -23,14 +23,14 @@ SILENT_S = 30.0
 """Seconds without a word after which a reader takes a server for lost."""
 
 
-_NUMBERS = ("index", "count", "epoch", "seed", "first", "ranks")
+_NUMBERS = ("index", "count", "epoch", "seed", "first", "ranks", "ahead")
 
 
 def wanted(wishes: Sequence[Wish], source: FeedSource, is_new: bool) -> dict[str, Any]:
     """The header of wishes that differ in their number only. is_new: whether the server has not had the source on this
     connection."""
     wish, shard = wishes[0], wishes[0].shard
-    at = (shard.index, shard.count, shard.epoch, shard.seed, wish.first, wish.ranks)
+    at = (shard.index, shard.count, shard.epoch, shard.seed, wish.first, wish.ranks, wish.ahead)
     found: dict[str, Any] = {"type": "want", "source": source.id, "at": at, "is_rest": wish.is_rest}
     found["numbers"] = [one.number for one in wishes]
     return {**found, "named": source.to_json()} if is_new else found
@@ -55,11 +55,11 @@ class Want:
             raise FrameError(f"a wish for {shown(at)}; its numbers are {', '.join(_NUMBERS)}")
         if not _are_numbers(numbers := header.get("numbers")):
             raise FrameError(f"a wish for the batches {shown(numbers)}")
-        index, count, epoch, seed, first, ranks = at
+        index, count, epoch, seed, first, ranks, ahead = at
         if index >= count or not ranks:
             raise FrameError(f"a wish for shard {index} of {count}, for {ranks} ranks")
         shard, is_rest = Shard(index, count, epoch, seed), header.get("is_rest") is True
-        return cls(source, tuple(Wish(shard, number, first, ranks, is_rest) for number in numbers), named)
+        return cls(source, tuple(Wish(shard, number, first, ranks, is_rest, ahead) for number in numbers), named)
 
 
 def answered(kind: str, source: str, wish: Wish, **more: Any) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from tfhet.planes.feed.randomness import Randomness
 from tfhet.planes.feed.source import FeedSource, Shard
 
 HELD_FOR_A_RANK = 4
-"""Number of batches, for each rank, that an iterable may be ahead of the ranks that have not yet asked for them."""
+"""Least number of batches, for each rank, that an iterable may be ahead of ranks that have not asked for them yet."""
 
 MOST = 1 << 53
 """More batches than any epoch has: a wish for it says how many there are."""
@@ -37,6 +37,14 @@ class Wish:
     """Number of ranks that share the shard: each asks for other numbers."""
     is_rest: bool = False
     """Whether the batch may belong to a round that has none for each rank: else the shard is over before that one."""
+    ahead: int = 0
+    """Number of batches that this reader may have from one server."""
+
+    @property
+    def most_held(self) -> int:
+        """Number of batches that an iterable may be ahead: what one rank asks for before others begin, with the batch
+        that its script has."""
+        return max(HELD_FOR_A_RANK, self.ahead + 2) * self.ranks
 
     @property
     def rank(self) -> int:
@@ -78,16 +86,18 @@ class _Stream:
     over: int | None = None
     held: dict[int, Any] = field(default_factory=dict)
     """Batches that were made on the way to later ones, by their number, ascending."""
+    most_held: int = 0
     readers: set[int] = field(default_factory=set)
     """The ranks that have asked for some; another one may never do, having read it from another process."""
 
     def is_far_ahead(self, wish: Wish) -> bool:
         """Whether much is held for other ranks that read."""
         others = self.readers - {wish.rank}
-        return sum(number % wish.ranks in others for number in self.held) >= HELD_FOR_A_RANK * wish.ranks
+        return sum(number % wish.ranks in others for number in self.held) >= self.most_held
 
     def asks(self, wish: Wish) -> None:
         """Notes that a rank asks, and gives up what it needs no more."""
+        self.most_held = max(self.most_held, wish.most_held)
         if not wish.is_rest:
             self.readers.add(wish.rank)
             for number in [one for one in self.held if one < wish.first and one % wish.ranks == wish.rank]:
@@ -100,7 +110,7 @@ class _Stream:
             self.held[self.made] = batch
         self.made += 1
         strange = [number for number in self.held if number % wish.ranks not in self.readers]
-        if len(strange) > HELD_FOR_A_RANK * wish.ranks:
+        if len(strange) > self.most_held:
             del self.held[strange[0]]
 
     def close(self) -> None:
@@ -144,7 +154,7 @@ class Production:
         skipped = 0
         if stream is None or (number < stream.made and number not in stream.held):
             # What is gone went to a connection that is lost.
-            stream, skipped = self._begun(shard), max(0, wish.first - HELD_FOR_A_RANK * wish.ranks)
+            stream, skipped = self._begun(shard), max(0, wish.first - wish.most_held)
         stream.asks(wish)
         while stream.over is None and stream.made < wish.round_end:
             if stream.is_far_ahead(wish):

@@ -11,6 +11,7 @@ What a lost server was asked for is asked of another one.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import threading
@@ -168,6 +169,8 @@ class FeedReader:
                 return True
             if self._is_closed:
                 raise UsageError("the feed is closed")
+            if self._passes.get(this.share.epoch) is not this:
+                raise UsageError("another iteration of this feed has begun: a rank reads one at a time")
             if self._alone_s is not None and SYSTEM.monotonic() > self._alone_s + LOST_S:
                 why = "; ".join(f"{self._servers[server]}: {text}" for server, text in self._lost.items())
                 raise NotReady(f"no server of the feed has answered for {LOST_S:g} s: {why}")
@@ -193,7 +196,7 @@ class FeedReader:
             if self._ends.get(server) is not end:
                 return found
             for _, each in sorted(self._passes.items()):
-                wishes = each.wishes(server, self._credits[server].asks(each.has(server)))
+                wishes = each.wishes(server, self._credits[server])
                 for _, alike in itertools.groupby(wishes, lambda wish: (wish.shard.index, wish.is_rest)):
                     found.append(wanted(list(alike), self._source, is_new=not self._named[server]))
                     self._named[server] = True
@@ -205,22 +208,16 @@ class FeedReader:
         while not (self._is_closed or server in self._given_up):
             try:
                 end = FeedConnection.dial(self._servers[server], self._key, self._encrypted)
-            except (OSError, Stranger) as error:
-                self._is_lost(server, str(error))
-                SYSTEM.sleep(DIAL_S)
-                continue
-            except Exception as error:  # noqa: BLE001  such as a package that is missing
+                with contextlib.closing(end):
+                    self._is_there(server, end)
+                    self._receive(server, end)
+            except (OSError, FrameError, Stranger) as error:
+                self._is_lost(server, str(error) or type(error).__name__)
+                if not self._is_closed:
+                    SYSTEM.sleep(DIAL_S)
+            except Exception as error:  # noqa: BLE001  such as memory that is short, or a package that is missing
                 self._fail(error)
                 return
-            try:
-                self._is_there(server, end)
-                self._receive(server, end)
-            except (OSError, FrameError) as error:
-                self._is_lost(server, str(error) or type(error).__name__)
-            except Exception as error:  # noqa: BLE001  such as memory that is short: the script has to know
-                self._fail(error)
-            finally:
-                end.close()
 
     def _is_there(self, server: int, end: FeedConnection) -> None:
         end.silent_after(SILENT_S)
@@ -247,12 +244,12 @@ class FeedReader:
                 each.lost(server)
             if len(self._lost) == len(self._servers) and self._alone_s is None:
                 self._alone_s = SYSTEM.monotonic()
-            self._has_changed()
+                self._has_changed()
         self._ask()
 
     def _receive(self, server: int, end: FeedConnection) -> None:
         watch = Watch(self._servers[server], str(self._source), self._make_limit_s)
-        layout = BatchLayout({"value": None})
+        layout = BatchLayout({"dict": {}})
         while True:
             header, size = end.receive()
             memory = self._allocate(size) if size else np.empty(0, np.uint8)
@@ -268,19 +265,21 @@ class FeedReader:
 
     def _heard(self, server: int, answer: Answer, layout: BatchLayout, memory: np.ndarray) -> None:
         kind, source, epoch, ask, more = answer
-        value = layout.batch(memory) if kind == "batch" else {}
+        again, batches, received = answer.number("again"), answer.number("batches"), None
+        if kind == "batch":
+            received = Received.of(layout.batch(memory), more.get("examples"), ask[:2], server)
         with self._within:
             this = self._passes.get(epoch)
             if this is None or source != self._source.id:  # of an epoch that was given up
                 return
-            if kind == "batch":
+            if received is not None:
                 if this.share.came(ask):
                     self._credits[server].came(memory.size, SYSTEM.monotonic())
-                    self.again += answer.number("again")
-                    this.came(Received(value["batch"], value["ids"], more.get("examples"), ask[:2], server))
+                    self.again += again
+                    this.came(received)
                 return
             if kind == "over":
-                this.on_way[server] -= this.share.is_over(ask, answer.number("batches"))
+                this.on_way[server] -= this.share.is_over(ask, batches)
             elif kind == "error":
                 where = f"{self._servers[server]}, at batch {ask[1]} of shard {ask[0]}, epoch {epoch}"
                 self._failure = SourceError(f"{self._source} raised on {where}:\n{more.get('text')}")

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from tfhet.errors import DataError
+from tfhet.planes.feed.frame import FrameError
 from tfhet.planes.feed.taken import Key
 
 
@@ -26,6 +27,13 @@ class Received(NamedTuple):
     """Number of examples in a whole epoch of a map-style dataset; None for others."""
     key: Key
     server: int
+
+    @classmethod
+    def of(cls, value: Any, examples: Any, key: Key, server: int) -> Received:
+        """value: what a server sends, the batch with its ids. Raises FrameError for anything else."""
+        if not (isinstance(value, dict) and value.keys() == {"batch", "ids"}):
+            raise FrameError("a batch without its tree")
+        return cls(value["batch"], value["ids"], examples, key, server)
 
 
 class BatchReader(Protocol):

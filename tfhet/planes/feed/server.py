@@ -26,7 +26,7 @@ from tfhet.messages import inherited
 from tfhet.messages import server as messages
 from tfhet.planes.cpus import in_batches
 from tfhet.planes.feed.connection import FeedConnection
-from tfhet.planes.feed.frame import MOST_REQUEST, packed
+from tfhet.planes.feed.frame import ENCODER, MOST_REQUEST, packed
 from tfhet.planes.feed.message import ALIVE_S, Want, answered
 from tfhet.planes.feed.production import Over, Production, Wish
 from tfhet.planes.feed.source import FeedSource
@@ -38,6 +38,8 @@ MOST_UNKNOWN = 64
 """Maximum number of connections at a time that have not proved the key; beyond it the oldest is dropped."""
 MOST_TEXT = 20_000
 """Characters of an error that a reader gets."""
+MOST_KEPT = 4096
+"""Characters of a batch's tree up to which it is kept, so as not to be sent again."""
 _LOOK_S = 0.05
 
 
@@ -50,7 +52,7 @@ class _Client:
         self.reads: set[tuple[str, int]] = set()
         """The ids of sources, and the rank that reads them."""
         self.is_gone = False
-        self._tree: Any = None
+        self._tree = ""
         self._outbox: queue.SimpleQueue[tuple[dict[str, Any], list[memoryview]]] = queue.SimpleQueue()
         threading.Thread(target=self._send, name="feed-send", daemon=True).start()
 
@@ -58,9 +60,12 @@ class _Client:
         self._outbox.put((header, buffers or []))
 
     def news(self, tree: Any) -> Any:
-        """The tree of the next batch, or None where it is that of the last one."""
-        last, self._tree = self._tree, tree
-        return None if tree == last else tree
+        """The tree of the next batch, or None where it is, to the letter, that of the last one."""
+        last, self._tree = self._tree, ENCODER.encode(tree)
+        if self._tree == last:
+            return None
+        self._tree = self._tree if len(self._tree) <= MOST_KEPT else ""
+        return tree
 
     def receive(self) -> None:
         """Takes wishes until the connection ends."""
@@ -138,7 +143,8 @@ class Server:
             return
         try:
             production = self._production(client, source, wish.shard.seed)
-            client.reads.add((source, wish.rank))
+            if not wish.is_rest:
+                client.reads.add((source, wish.rank))
             with self._work.on(str(production.source)):
                 found = production.batch(wish)
             if found is None:
@@ -148,12 +154,12 @@ class Server:
                 client.put(answered("over", source, wish, batches=found.batches))
                 return
             tree, buffers = packed({"batch": found.value, "ids": found.ids})
+            more = {"examples": found.examples, "again": found.again or None, "tree": client.news(tree)}
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # noqa: BLE001  the user's code may raise anything; the reader raises it, too
             client.put(answered("error", source, wish, text=_text_of(error)[-MOST_TEXT:]))
             return
-        more = {"examples": found.examples, "again": found.again or None, "tree": client.news(tree)}
         given = {name: value for name, value in more.items() if value is not None}
         client.put(answered("batch", source, wish, **given), buffers)
 

@@ -62,8 +62,9 @@ class Share:
 
     # Asking
 
-    def wishes(self, server: int, most: int) -> list[Wish]:
-        """The next batches to ask `server` for, at most so many; none while there are none for it."""
+    def wishes(self, server: int, most: int, ahead: int = 0) -> list[Wish]:
+        """The next batches to ask `server` for, at most `most`; none while there are none for it. ahead: number that it
+        may have of this rank."""
         asks = list(itertools.islice(self._asks(server), most))
         if not asks:
             return []
@@ -72,7 +73,7 @@ class Share:
         for index, number, _ in (*self._asked, *self._again):
             first[index] = min(number, first.get(index, number))
         shard = {index: Shard(index, len(self._parts), self.epoch, self.seed) for index, *_ in asks}
-        return [Wish(shard[index], number, first[index], self.size, is_rest) for index, number, is_rest in asks]
+        return [Wish(shard[index], number, first[index], self.size, is_rest, ahead) for index, number, is_rest in asks]
 
     def _asks(self, server: int) -> Iterator[Ask]:
         """What may be asked of a server, as long as it is taken; each is given away with that."""
@@ -117,6 +118,8 @@ class Share:
     def is_over(self, ask: Ask, batches: int) -> bool:
         """Takes the answer that a shard has no whole round with that batch, and how many batches it has. Returns
         whether the answer was awaited."""
+        if not 0 <= ask[0] < len(self._parts):
+            return False
         part = self._parts[ask[0]]
         part.batches = batches if part.batches is None else part.batches
         self.is_ending = True

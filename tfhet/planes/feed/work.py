@@ -63,7 +63,7 @@ class Watch:
         the limit, and FrameError for a header that cannot be read."""
         try:
             for_s, at = float(header.get("for_s") or 0), [str(one) for one in header.get("at") or ()]
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise FrameError(f"an answer that cannot be read: {error}") from None
         if for_s < min(SLOW_S, self._limit_s):
             self._has_said = False

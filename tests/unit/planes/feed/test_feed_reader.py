@@ -161,6 +161,33 @@ def test_what_cannot_be_served_is_said(serve, read, source, says):
         next(read(serve(1), source).epoch(0))
 
 
+def swapped(shard):
+    """Batches whose trees are equal to Python, and not to the letter."""
+    low, high = np.zeros(64, np.float32), np.full(64, 100, np.float32)
+    yield {"low": low, "high": high}
+    yield {"high": high, "low": low}
+    yield {"low": low, "high": high}
+    for value in (1, True, 1.0, 0.0, -0.0, 0, False):
+        yield {"low": low, "high": high, "value": value}
+
+
+def test_batches_whose_trees_differ_in_order_or_type_only_come_as_they_are(serve, read):
+    found = [each.batch for each in read(serve(1), FeedSource.of(swapped, {})).epoch(0)]
+    assert all(batch["low"].max() == 0 and batch["high"].min() == 100 for batch in found)
+    assert [list(batch)[:2] for batch in found[:3]] == [["low", "high"], ["high", "low"], ["low", "high"]]
+    assert [repr(batch["value"]) for batch in found[3:]] == ["1", "True", "1.0", "0.0", "-0.0", "0", "False"]
+
+
+def test_an_iteration_ends_clearly_when_another_one_begins(serve, read):
+    one = read(serve(1), FeedSource.of(numbered, {}))
+    first = one.epoch(0)
+    next(first)
+    second = one.epoch(1)
+    assert len(list(second)) == 10
+    with pytest.raises(UsageError, match="another iteration of this feed has begun"):
+        list(first)
+
+
 def test_a_reader_that_stops_reading_stops_the_server_too(serve, read):
     one = read(serve(1), FeedSource.of(numbered, {"batches": 1000}), ahead=5)
     deliveries = one.epoch(0)

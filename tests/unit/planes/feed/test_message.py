@@ -10,7 +10,7 @@ from tfhet.planes.feed.production import Wish
 from tfhet.planes.feed.source import FeedSource, Shard
 
 SHARD = Shard(1, 4, 7, 5)
-WISHES = [Wish(SHARD, number, 2, 2, True) for number in (2, 4, 6)]
+WISHES = [Wish(SHARD, number, 2, 2, True, 8) for number in (2, 4, 6)]
 
 
 def made(shard):
@@ -36,12 +36,12 @@ def test_wishes_come_as_they_were_sent_in_one_message(is_new):
         ({"type": "batch"}, "no wish"),
         ({"source": 1}, "no wish"),
         ({"named": []}, "no wish"),
-        ({"at": [0, 1, 0, 0, 0]}, "its numbers are index, count"),
-        ({"at": [0, 1, 0, 0, -1, 1]}, "its numbers are index, count"),
-        ({"at": [0, 1, 0, 0, True, 1]}, "its numbers are index, count"),
-        ({"at": "012345"}, "its numbers are index, count"),
-        ({"at": [1, 1, 0, 0, 0, 1]}, "shard 1 of 1"),
-        ({"at": [0, 1, 0, 0, 0, 0]}, "for 0 ranks"),
+        ({"at": [0, 1, 0, 0, 0, 2]}, "its numbers are index, count"),
+        ({"at": [0, 1, 0, 0, -1, 1, 2]}, "its numbers are index, count"),
+        ({"at": [0, 1, 0, 0, True, 1, 2]}, "its numbers are index, count"),
+        ({"at": "0123456"}, "its numbers are index, count"),
+        ({"at": [1, 1, 0, 0, 0, 1, 2]}, "shard 1 of 1"),
+        ({"at": [0, 1, 0, 0, 0, 0, 2]}, "for 0 ranks"),
         ({"numbers": None}, "for the batches None"),
         ({"numbers": [1, "2"]}, "for the batches"),
     ],

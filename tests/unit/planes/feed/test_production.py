@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from tfhet.errors import UsageError
+from tfhet.planes.feed.credit import LEAST, MOST
 from tfhet.planes.feed.production import HELD_FOR_A_RANK, Made, Over, Production, Wish
 from tfhet.planes.feed.randomness import Randomness
+from tfhet.planes.feed.share import Share
 from tfhet.planes.feed.source import FeedSource, Shard, stacked
 
 closed: list[int] = []
@@ -135,6 +137,24 @@ def test_an_iterable_waits_for_a_rank_that_reads_and_not_for_one_that_never_did_
     assert value(made.batch(wish(3, ranks=2, first=3)))[0] == 3
     made.gone(1)
     assert value(made.batch(wish(200, ranks=2, first=200)))[0] == 200
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 8])
+def test_ranks_that_each_ask_for_as_much_as_they_may_at_once_have_nothing_made_twice(ranks):
+    made = production(arguments={"batches": 1000})
+    shares = [Share(0, 0, rank, ranks, 1, False) for rank in range(ranks)]
+    begun = []
+    for most in (LEAST, 1, MOST - 1, MOST):
+        for share in shares:
+            for one in share.wishes(0, most, MOST):
+                answer = made.batch(one)
+                assert isinstance(answer, Made) and answer.value[0] == one.number
+            begun.append(made._streams[0, 0])
+        for share in shares:
+            for ask in list(share._asked):
+                share.came(ask)
+    assert len(set(map(id, begun))) == 1
+    assert begun[0].made == ranks * (LEAST + 2 * MOST)
 
 
 def test_what_is_made_in_place_of_another_process_says_how_much_was_made_again():
