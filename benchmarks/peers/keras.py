@@ -63,5 +63,5 @@ PEER = Peer(
     does={"randaugment-224": (LINEAR,), "imagenet-jitter": (LINEAR,)},
     build=_build,
     dependencies=False,
-    differs="RandAugment without rotation and posterize, as KerasCV has it",
+    differs="RandAugment without rotation and posterize, as KerasCV has it; jitter changes the saturation of HSV",
 )

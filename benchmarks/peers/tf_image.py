@@ -81,8 +81,11 @@ def finished(job: Job, image: tf.Tensor) -> tf.Tensor:
     if job.chain == "imagenet-jitter":
         around = (1.0 - job.jitter, 1.0 + job.jitter)
         image = image * tf.random.uniform([], *around)
-        image = tf.image.adjust_contrast(image, tf.random.uniform([], *around))
-        image = tf.image.adjust_saturation(image, tf.random.uniform([], *around))
+        # As torchvision and Pillow define both; tf.image.adjust_saturation goes by HSV, which makes another picture.
+        mean = tf.reduce_mean(tf.image.rgb_to_grayscale(image))
+        image = mean + tf.random.uniform([], *around) * (image - mean)
+        grey = tf.image.rgb_to_grayscale(image)
+        image = grey + tf.random.uniform([], *around) * (image - grey)
         image = tf.clip_by_value(image, 0.0, 255.0)
     if job.dtype == "uint8":
         return tf.cast(tf.round(image), tf.uint8)

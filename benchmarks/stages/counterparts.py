@@ -101,7 +101,10 @@ def _crop(tf: Any, image: Any, height: int, width: int) -> Any:
 def _jitter(tf: Any, image: Any, height: int, width: int) -> Any:
     image = tf.image.convert_image_dtype(image, tf.float32) if image.dtype == tf.uint8 else image
     image = image * tf.random.uniform([], 0.6, 1.4)
-    image = tf.image.random_saturation(tf.image.random_contrast(image, 0.6, 1.4), 0.6, 1.4)
+    mean = tf.reduce_mean(tf.image.rgb_to_grayscale(image))
+    image = mean + tf.random.uniform([], 0.6, 1.4) * (image - mean)
+    grey = tf.image.rgb_to_grayscale(image)
+    image = grey + tf.random.uniform([], 0.6, 1.4) * (image - grey)
     return tf.clip_by_value(image, 0.0, 1.0) * 255.0
 
 
@@ -172,7 +175,9 @@ COUNTERPARTS: tuple[Counterpart, ...] = (
         _of_tensorflow(lambda tf, image, h, w: tf.image.random_hue(image, 0.1)),
         batched=False,
     ),
-    Counterpart("color_jitter()", "tf.image, three calls", _of_tensorflow(_jitter), batched=False, dtypes=("uint8",)),
+    Counterpart(
+        "color_jitter()", "its formulas in tf.image", _of_tensorflow(_jitter), batched=False, dtypes=("uint8",)
+    ),
     Counterpart(
         "grayscale()",
         "tf.image.rgb_to_grayscale",

@@ -271,11 +271,10 @@ class Leader:
         if host in self.lost_hosts:
             return
         self.lost_hosts[host], lost = reason, f"{host} was lost: {reason}"
-        if not self.serving and self._settings.on_data_loss == "stop" and self._stopping is None:
-            self._decide(1, f"{lost}; no host serves data any more (--on_data_loss local goes on without)")
-            return
-        if not self._side.lost(host):
-            self._decide(1, lost)
+        ends = not self.serving and self._settings.on_data_loss == "stop" and self._stopping is None
+        if ends or not self._side.lost(host):
+            hint = "" if self._settings.train_script else " (--on_data_loss local goes on without)"
+            self._decide(1, lost + f"; no host serves data any more{hint}" * ends)
             return
         self._tell("host.lost", host=host, reason=reason, serving=list(self.serving))
         self._server.broadcast(link.to_json(link.HostLost(host)))

@@ -188,16 +188,18 @@ def test_a_rank_that_is_lost_ends_the_job_as_ever(assignment_of, leader_of):
     run(scenario())
 
 
-def test_without_the_last_one_the_job_ends_and_says_how_it_could_have_gone_on(assignment_of, leader_of):
+@pytest.mark.parametrize("script", [(), ("--train_script", "train.py")])
+def test_without_the_last_one_the_job_ends_and_says_how_it_could_have_gone_on(assignment_of, leader_of, script):
     async def scenario() -> None:
-        job = Job(assignment_of, leader_of)
+        job = Job(assignment_of, leader_of, *script)
         await job.begin()
         job.kill(0)
         await until(lambda: job.lost)
         job.kill(1)
         verdict = await job.end()
         assert verdict.code == 1
-        assert verdict.cause.startswith("d2 was lost: ") and "--on_data_loss local" in verdict.cause
+        assert verdict.cause.startswith("d2 was lost: ") and "no host serves data any more" in verdict.cause
+        assert ("--on_data_loss local" in verdict.cause) is (not script), "only the built-in trainer can"
         assert job.lost == ["d1"] and sorted(job.chief.lost_hosts) == ["d1", "d2"]
 
     run(scenario())

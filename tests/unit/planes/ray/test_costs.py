@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 
 import numpy as np
@@ -28,32 +27,40 @@ def planes_record(repository):
     return Record.read(repository / "results" / "planes.json")
 
 
-def fitted(record: Record, group: str, s_per_gb: float) -> list[Interval]:
-    """CPUs all the time, and CPU seconds of a batch, by all chains; the ends by two of them."""
-    chains, rows, taken = record.details["chains"], [], []
-    for name, chain in chains.items():
-        (run,) = record.details["runs"][f"ray.{name}"]
-        batch_bytes = chain["batch_size"] * chain["size"] ** 2 * 3
-        work_s = record.details["batch_cpu_s"][f"numpy.{name}"][0] if group == "data_group" else 0.0
-        rows.append((run["steps"] * run["step_s"], run["steps"]))
-        taken.append(run["cpu_s"][group] - run["steps"] * (work_s + s_per_gb * batch_bytes / GB))
-    whole = np.linalg.lstsq(np.array(rows), np.array(taken), rcond=None)[0]
-    pairs = [
-        np.linalg.solve(np.array([rows[one] for one in pair]), np.array([taken[one] for one in pair]))
-        for pair in itertools.combinations(range(3), 2)
+def fitted(record: Record, group: str, s_per_gb: float | None) -> list[Interval]:
+    """CPUs all the time, CPU seconds of a batch, and of a GB where that is not given: by the runs of all chains; the
+    ends by the rounds, of one run of each chain."""
+    chains = record.details["chains"]
+    rounds: list[list[tuple[list[float], float]]] = []
+    for at in range(min(len(record.details["runs"][f"ray.{name}"]) for name in chains)):
+        rounds.append([])
+        for name, chain in chains.items():
+            run = record.details["runs"][f"ray.{name}"][at]
+            gb = run["steps"] * chain["batch_size"] * chain["size"] ** 2 * 3 / GB
+            work_s = record.details["batch_cpu_s"][f"numpy.{name}"][at] if group == "data_group" else 0.0
+            known_s = run["steps"] * work_s + (s_per_gb or 0.0) * gb
+            row = [run["steps"] * run["step_s"], run["steps"], *([gb] if s_per_gb is None else [])]
+            rounds[-1].append((row, run["cpu_s"][group] - known_s))
+
+    def solved(rows: list[tuple[list[float], float]]) -> list[float]:
+        return list(np.linalg.lstsq(np.array([row for row, _ in rows]), np.array([y for _, y in rows]), rcond=None)[0])
+
+    whole, by_round = solved([row for each in rounds for row in each]), [solved(each) for each in rounds]
+    return [
+        Interval(value, min(value, *(one[at] for one in by_round)), max(value, *(one[at] for one in by_round)))
+        for at, value in enumerate(whole)
     ]
-    return [Interval(whole[at], min(p[at] for p in pairs), max(p[at] for p in pairs)) for at in range(2)]
 
 
 @pytest.mark.parametrize(
     ("group", "s_per_gb", "known"),
     [
-        ("dnn_group", costs.READER_S_PER_GB, (costs.LEADER_CPUS, costs.READER_BATCH_S)),
-        ("data_group", costs.SERVER_S_PER_GB, (costs.HOST_CPUS, costs.SERVER_BATCH_S)),
+        ("dnn_group", costs.READER_S_PER_GB.value, (costs.LEADER_CPUS, costs.READER_BATCH_S)),
+        ("data_group", None, (costs.HOST_CPUS, costs.SERVER_BATCH_S, costs.SERVER_S_PER_GB)),
     ],
 )
 def test_what_is_assumed_is_what_the_record_of_the_planes_says(planes_record, group, s_per_gb, known):
-    for found, assumed in zip(fitted(planes_record, group, s_per_gb.value), known, strict=True):
+    for found, assumed in zip(fitted(planes_record, group, s_per_gb), known, strict=True):
         for end in ("value", "low", "high"):
             assert getattr(assumed, end) == pytest.approx(getattr(found, end), rel=0.08)
 
