@@ -22,13 +22,13 @@ import ssl
 import struct
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from tfhet.clock import SYSTEM
 from tfhet.errors import TfhetError, UsageError
-from tfhet.planes.feed.frame import LENGTHS, MOST_HEADER, FrameError, header_of, joined
+from tfhet.planes.feed.frame import LENGTHS, MOST_HEADER, FrameError, Message, headers_of, joined
 
 PROOF_S = 10.0
 """Seconds that both proofs, and TLS after them, may take together."""
@@ -105,9 +105,9 @@ class FeedConnection:
             limit = struct.pack("@ll", whole, int(1e6 * (limit_s - whole)))
             self._end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
 
-    def send(self, header: Mapping[str, Any], buffers: Sequence[memoryview] = ()) -> None:
+    def send(self, messages: Sequence[Message]) -> None:
         """Sends a frame. Raises OSError."""
-        pieces = joined(header, buffers)
+        pieces = joined(messages)
         if isinstance(self._end, _Tls):
             for piece in pieces:
                 self._end.sendall(piece)
@@ -119,9 +119,9 @@ class FeedConnection:
             if sent:
                 pieces[0] = pieces[0].cast("B")[sent:] if pieces[0].nbytes else pieces[0]
 
-    def receive(self, most: int = MOST_HEADER) -> tuple[dict[str, Any], int]:
-        """The header of the next frame, and the number of bytes of its buffers, which `receive_into` has to take. most:
-        the longest header. Raises OSError, also at the end of the connection, and FrameError."""
+    def receive(self, most: int = MOST_HEADER) -> list[tuple[dict[str, Any], int]]:
+        """The headers of the next frame, each with the number of bytes of its buffers, which `receive_into` has to
+        take. most: bytes of all headers. Raises OSError, also at the end of the connection, and FrameError."""
         came = self._at_least(LENGTHS.size)
         size, rest = LENGTHS.unpack_from(came)
         if size > most:
@@ -130,14 +130,17 @@ class FeedConnection:
         if came.nbytes < end:
             came = self._at_least(end)
         self._held = came[end:] if came.nbytes > end else self._head[:0]  # the memory of a long header is free then
-        return header_of(came[LENGTHS.size : end]), rest
+        return headers_of(came[LENGTHS.size : end], rest)
 
-    def receive_into(self, memory: memoryview) -> None:
-        """Fills `memory`. Raises OSError."""
-        came, size = min(self._held.nbytes, memory.nbytes), memory.nbytes
-        memory[:came], self._held = self._held[:came], self._held[came:]
-        while came < size:
-            came += _received(self._end, memory[came:], socket.MSG_WAITALL)
+    def receive_into(self, memories: Sequence[memoryview]) -> None:
+        """Fills all of them. Raises OSError."""
+        left = [memory for memory in memories if memory.nbytes]
+        while left and self._held.nbytes:
+            came = min(self._held.nbytes, left[0].nbytes)
+            left[0][:came], self._held = self._held[:came], self._held[came:]
+            left = _without(came, left)
+        while left:
+            left = _without(_received(self._end, left[:_AT_ONCE], socket.MSG_WAITALL), left)
 
     def _at_least(self, size: int) -> memoryview:
         """The next bytes, so many or more. A frame's lengths and its header mostly come together."""
@@ -145,7 +148,7 @@ class FeedConnection:
         memory = self._head if size <= _HEAD else memoryview(bytearray(size))
         memory[:came] = self._held
         while came < size:
-            came += _received(self._end, memory[came:], 0)
+            came += _received(self._end, [memory[came:]], 0)
         self._held = memory[:came]
         return self._held
 
@@ -178,15 +181,27 @@ def _proved(end: socket.socket, size: int, until_s: float) -> bytearray:
     return found
 
 
-def _received(end: socket.socket | _Tls, memory: memoryview, flags: int) -> int:
-    """Number of bytes that came into `memory`, at least one."""
+def _received(end: socket.socket | _Tls, memories: list[memoryview], flags: int) -> int:
+    """Number of bytes that came into the memories, the first one first, at least one."""
     try:
-        got = end.recv_into(memory, memory.nbytes, flags)
+        if isinstance(end, _Tls) or len(memories) == 1:
+            got = end.recv_into(memories[0], memories[0].nbytes, flags)
+        else:
+            got = end.recvmsg_into(memories, 0, flags)[0]
     except BlockingIOError:
         raise TimeoutError("nothing has come for too long") from None
     if not got:
         raise ConnectionError("the other side has closed the connection")
     return got
+
+
+def _without(count: int, memories: list[memoryview]) -> list[memoryview]:
+    """What is left of memories without the first `count` bytes."""
+    for at, memory in enumerate(memories):
+        if count < memory.nbytes:
+            return [memory[count:], *memories[at + 1 :]]
+        count -= memory.nbytes
+    return []
 
 
 def _encrypted(end: socket.socket, key: bytes, server: bool) -> _Tls:

@@ -3,8 +3,9 @@
     header, buffers = packed({"image": images, "label": [3, 1]})
     batch = BatchLayout(header).batch(received)      # arrays are views of the memory received
 
-A frame is 16 bytes, the lengths of its header and of all of its buffers together (big-endian); the header, a JSON
-object; and the buffers, one after the other, each at a multiple of ALIGNMENT bytes.
+A frame holds messages, each a header with buffers. It is 16 bytes, the lengths of all headers and of all buffers
+(big-endian); a JSON list of the headers, objects whose `bytes` is the length of their buffers; and the buffers, one
+after the other, each at a multiple of ALIGNMENT bytes.
 """
 
 from __future__ import annotations
@@ -87,31 +88,43 @@ def _array(value: Any, where: str) -> np.ndarray:
     )
 
 
-def joined(header: Mapping[str, Any], buffers: Sequence[memoryview]) -> list[memoryview]:
+Message = tuple[Mapping[str, Any], Sequence[memoryview]]
+"""A header, and buffers that go with it."""
+
+
+def joined(messages: Sequence[Message]) -> list[memoryview]:
     """The pieces of a frame, in the order in which they are written."""
-    head = ENCODER.encode(header).encode()
-    pieces, total = [memoryview(head)], 0
-    for buffer in buffers:
-        pieces.append(buffer)
-        total += buffer.nbytes
-        if gap := -buffer.nbytes % ALIGNMENT:
-            pieces.append(memoryview(_PADDING)[:gap])
-            total += gap
-    return [memoryview(LENGTHS.pack(len(head), total)), *pieces]
+    headers: list[Mapping[str, Any]] = []
+    pieces: list[memoryview] = []
+    total = 0
+    for header, buffers in messages:
+        begin = total
+        for buffer in buffers:
+            pieces.append(buffer)
+            total += buffer.nbytes
+            if gap := -buffer.nbytes % ALIGNMENT:
+                pieces.append(memoryview(_PADDING)[:gap])
+                total += gap
+        headers.append({**header, "bytes": total - begin} if buffers else header)
+    head = ENCODER.encode(headers).encode()
+    return [memoryview(LENGTHS.pack(len(head), total)), memoryview(head), *pieces]
 
 
-def header_of(text: bytes | bytearray | memoryview) -> dict[str, Any]:
-    """The header that was received. Raises FrameError."""
+def headers_of(text: bytes | bytearray | memoryview, size: int) -> list[tuple[dict[str, Any], int]]:
+    """The headers that were received, each with the number of bytes of its buffers, of which all have `size`. Raises
+    FrameError."""
     try:
         whole = str(text, "utf-8")
-        header, end = _DECODER.raw_decode(whole)
+        headers, end = _DECODER.raw_decode(whole)
         if end != len(whole):
             raise ValueError(f"something follows at character {end}")
-    except (ValueError, RecursionError) as error:
-        raise FrameError(f"a header that is no JSON: {error}") from None
-    if not isinstance(header, dict):
-        raise FrameError("a header that is no JSON object")
-    return header
+        found = [(header, header.get("bytes", 0)) for header in headers]
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise FrameError(f"headers that are no JSON: {error}") from None
+    sizes = [one for _, one in found]
+    if any(type(one) is not int or one < 0 for one in sizes) or sum(sizes) != size:
+        raise FrameError(f"headers of {sizes} bytes in a frame of {size}")
+    return found
 
 
 class BatchLayout:

@@ -29,8 +29,8 @@ def length(
         watch = Watch(address, str(source), make_limit_s)
         try:
             end.silent_after(SILENT_S)
-            end.send(wanted([Wish(Shard(0, 1, 0, seed), MOST, 0)], source, is_new=True))
-            while (header := end.receive()[0]).get("type") == "alive":
+            end.send([(wanted([Wish(Shard(0, 1, 0, seed), MOST, 0)], source, is_new=True), ())])
+            while (header := end.receive()[0][0]).get("type") == "alive":
                 watch.heard(header)
             if header.get("type") == "over":
                 return int(header["batches"])

@@ -40,6 +40,7 @@ LOST_S = 60.0
 DIAL_S = 0.2
 """Seconds between two attempts to reach a server that is lost."""
 _LOOK_S = 1.0
+_NONE = np.empty(0, np.uint8)
 
 
 class FeedReader:
@@ -185,8 +186,8 @@ class FeedReader:
         for server, end in [each for each in list(self._ends.items()) if only in (None, each[0])]:
             try:
                 with self._sending[server]:  # the first wish names the source
-                    for want in self._wants(server, end):
-                        end.send(want)
+                    if wants := self._wants(server, end):
+                        end.send([(want, ()) for want in wants])
             except OSError:
                 end.close()  # its thread notices
 
@@ -251,17 +252,18 @@ class FeedReader:
         watch = Watch(self._servers[server], str(self._source), self._make_limit_s)
         layout = BatchLayout({"dict": {}})
         while True:
-            header, size = end.receive()
-            memory = self._allocate(size) if size else np.empty(0, np.uint8)
-            end.receive_into(memory.data)
-            if header.get("type") == "alive":
-                if line := watch.heard(header):
-                    self._say(line)
-            else:
+            headers = end.receive()
+            memories = [self._allocate(size) if size else _NONE for _, size in headers]
+            end.receive_into([memory.data for memory in memories])
+            for header, _ in headers:
+                memory = memories.pop(0)
                 if (tree := header.get("tree")) is not None:  # else it is as that of the last batch
                     layout = BatchLayout(tree)
-                self._heard(server, Answer.parse(header), layout, memory)
-            del memory
+                if header.get("type") != "alive":
+                    self._heard(server, Answer.parse(header), layout, memory)
+                elif line := watch.heard(header):
+                    self._say(line)
+                del memory
 
     def _heard(self, server: int, answer: Answer, layout: BatchLayout, memory: np.ndarray) -> None:
         kind, source, epoch, ask, more = answer

@@ -26,18 +26,21 @@ from tfhet.messages import inherited
 from tfhet.messages import server as messages
 from tfhet.planes.cpus import in_batches
 from tfhet.planes.feed.connection import FeedConnection
-from tfhet.planes.feed.frame import ENCODER, MOST_REQUEST, packed
+from tfhet.planes.feed.frame import ENCODER, MOST_REQUEST, Message, packed
 from tfhet.planes.feed.message import ALIVE_S, Want, answered
 from tfhet.planes.feed.production import Over, Production, Wish
 from tfhet.planes.feed.source import FeedSource
 from tfhet.planes.feed.work import Work
 from tfhet.planes.key import key_from
+from tfhet.units import MIB
 
 SERVER = "tfhet.planes.feed.server"
 MOST_UNKNOWN = 64
 """Maximum number of connections at a time that have not proved the key; beyond it the oldest is dropped."""
 MOST_TEXT = 20_000
 """Characters of an error that a reader gets."""
+MOST_TOGETHER = 4 * MIB
+"""Bytes of batches that wait to be sent above which no other one goes with them in a frame."""
 MOST_KEPT = 4096
 """Characters of a batch's tree up to which it is kept, so as not to be sent again."""
 _LOOK_S = 0.05
@@ -53,7 +56,7 @@ class _Client:
         """The ids of sources, and the rank that reads them."""
         self.is_gone = False
         self._tree = ""
-        self._outbox: queue.SimpleQueue[tuple[dict[str, Any], list[memoryview]]] = queue.SimpleQueue()
+        self._outbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
         threading.Thread(target=self._send, name="feed-send", daemon=True).start()
 
     def put(self, header: dict[str, Any], buffers: list[memoryview] | None = None) -> None:
@@ -71,17 +74,17 @@ class _Client:
         """Takes wishes until the connection ends."""
         try:
             while True:
-                header, rest = self.connection.receive(MOST_REQUEST)
-                want = Want.parse(header)
-                if rest:
-                    return
-                if want.named is not None:
-                    named = FeedSource.from_json(want.named)
-                    if named.id != want.source:  # whose batches other readers would get for theirs
+                for header, rest in self.connection.receive(MOST_REQUEST):
+                    want = Want.parse(header)
+                    if rest:
                         return
-                    self.sources[want.source] = named
-                for wish in want.wishes:
-                    self._wishes.put((self, want.source, wish))
+                    if want.named is not None:
+                        named = FeedSource.from_json(want.named)
+                        if named.id != want.source:  # whose batches other readers would get for theirs
+                            return
+                        self.sources[want.source] = named
+                    for wish in want.wishes:
+                        self._wishes.put((self, want.source, wish))
         except (OSError, TfhetError):
             return
         finally:
@@ -90,16 +93,27 @@ class _Client:
             self.connection.close()
 
     def _send(self) -> None:
+        waiting: Message | None = None
         with contextlib.suppress(OSError):
             while not self.is_gone:
                 try:
-                    header, buffers = self._outbox.get(timeout=ALIVE_S)
+                    found, waiting = [waiting or self._outbox.get(timeout=ALIVE_S)], None
                 except queue.Empty:
-                    header, buffers = {"type": "alive", **self._work.said()}, []
-                self.connection.send(header, buffers)
-                del buffers
+                    found = [({"type": "alive", **self._work.said()}, [])]
+                with contextlib.suppress(queue.Empty):  # small batches go together, so that a frame costs less
+                    while waiting is None and sum(map(_bytes, found)) < MOST_TOGETHER:
+                        waiting = self._outbox.get_nowait()
+                        if "tree" not in waiting[0]:  # else its header may be long
+                            found.append(waiting)
+                            waiting = None
+                self.connection.send(found)
+                del found
         self.is_gone = True
         self.connection.close()
+
+
+def _bytes(message: Message) -> int:
+    return sum(buffer.nbytes for buffer in message[1])
 
 
 Wanted = tuple[_Client, str, Wish | None]

@@ -11,15 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from tfhet.errors import DataError
-from tfhet.planes.feed.frame import ALIGNMENT, LENGTHS, BatchLayout, FrameError, examples_in, header_of, joined, packed
+from tfhet.planes.feed.frame import ALIGNMENT, LENGTHS, BatchLayout, FrameError, examples_in, headers_of, joined, packed
+
+SIZES = [(), (1,), (64, 65), (), (3, 0, 200)]
 
 
 def sent(value):
     """The value after its way: packed, written, read, and unpacked."""
     tree, buffers = packed(value)
-    written = b"".join(bytes(piece) for piece in joined({"tree": tree}, buffers))
+    written = b"".join(bytes(piece) for piece in joined([({"tree": tree}, buffers)]))
     size, rest = LENGTHS.unpack(written[: LENGTHS.size])
-    header = header_of(written[LENGTHS.size : LENGTHS.size + size])
+    ((header, count),) = headers_of(written[LENGTHS.size : LENGTHS.size + size], rest)
+    assert count == rest
     memory = np.frombuffer(bytearray(written[LENGTHS.size + size :]), np.uint8)
     assert memory.size == rest
     return BatchLayout(header["tree"]).batch(memory)
@@ -104,10 +107,33 @@ def test_a_tree_that_does_not_fit_its_memory_is_refused(tree):
         BatchLayout(tree).batch(np.zeros(8, np.uint8))
 
 
-@pytest.mark.parametrize("text", [b"", b"{", b"[]", b"3", b"\xff", b'{"a":' * 50_000])
-def test_a_header_that_is_none_is_refused(text):
+@pytest.mark.parametrize(
+    "text",
+    [b"", b"[", b"{}]", b"3", b"[3]", b"[[]]", b"\xff", b'[{"a":' * 50_000]
+    + [
+        b'[{"bytes":9}]',
+        b'[{"bytes":-1},{"bytes":9}]',
+        b'[{"bytes":8.0}]',
+        b'[{"bytes":"8"}]',
+        b'[{"bytes":8}]x',
+        b"[]",
+    ],
+)
+def test_headers_that_are_none_or_do_not_fit_are_refused(text):
     with pytest.raises(FrameError):
-        header_of(text)
+        headers_of(text, 8)
+
+
+def test_messages_of_one_frame_come_apart_with_their_buffers():
+    messages = [({"at": at}, [memoryview(bytes([at]) * size) for size in sizes]) for at, sizes in enumerate(SIZES)]
+    written = b"".join(bytes(piece) for piece in joined(messages))
+    size, rest = LENGTHS.unpack(written[: LENGTHS.size])
+    begin = LENGTHS.size + size
+    headers = headers_of(written[LENGTHS.size : begin], rest)
+    assert [header["at"] for header, _ in headers] == list(range(len(SIZES))) and len(written) == begin + rest
+    for at, (_, count) in enumerate(headers):
+        part, begin = written[begin : begin + count], begin + count
+        assert part.count(at) >= sum(SIZES[at]) and count % ALIGNMENT == 0
 
 
 _JSON = some.recursive(
