@@ -81,7 +81,7 @@ def finished(job: Job, image: tf.Tensor) -> tf.Tensor:
     if job.chain == "imagenet-jitter":
         around = (1.0 - job.jitter, 1.0 + job.jitter)
         image = image * tf.random.uniform([], *around)
-        # As torchvision and Pillow define both; tf.image.adjust_saturation goes by HSV, which makes another picture.
+        # As tfhet does it; tf.image.adjust_saturation goes by HSV, which makes another picture.
         mean = tf.reduce_mean(tf.image.rgb_to_grayscale(image))
         image = mean + tf.random.uniform([], *around) * (image - mean)
         grey = tf.image.rgb_to_grayscale(image)

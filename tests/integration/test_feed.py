@@ -21,15 +21,16 @@ def read(run) -> dict:
 
 def test_a_script_reads_every_example_once_without_tensorflow_though_a_process_and_a_host_are_lost(simulated, script):
     faults = ("kill:feed@data-1:from=scripts:after=1.0", "kill:host@data-2:from=scripts:after=1.5")
-    words = ("--train_script", script("feed_reads"), "--epochs", 4)
+    epochs = 16  # of half a second: it reads on when the lease of the lost host is over
+    words = ("--train_script", script("feed_reads"), "--epochs", epochs)
     run = simulated(*FEED, *words, data=2, ranks=1, channels={}, faults=faults)
     found = read(run)
-    assert [sorted(epoch) for epoch in found["epochs"]] == [list(range(EXAMPLES))] * 4
+    assert [sorted(epoch) for epoch in found["epochs"]] == [list(range(EXAMPLES))] * epochs
     assert found["epochs"][0] != found["epochs"][1], "shuffled anew"
     assert sorted(found["held_out"]) == sorted(f"{shard}/{number}" for shard in range(4) for number in range(10))
     assert not found["tensorflow"] and found["left"] == 0
     assert run.summary.restarts == 1 and list(run.summary.lost_hosts) == ["algo-3"]
-    for epoch in run.summary.epochs[:4]:
+    for epoch in run.summary.epochs[:epochs]:
         assert (epoch["expected"], epoch["once"], epoch["missing"], epoch["repeated"]) == (EXAMPLES, EXAMPLES, 0, 0)
     assert run.summary.steps and run.summary.wait_pct is not None and run.summary.batch_size == 8
 

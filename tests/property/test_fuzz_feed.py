@@ -87,14 +87,15 @@ def test_a_member_that_sends_rubbish_ends_its_connection_alone(served):
     good = {
         "type": "want",
         "source": SOURCE.id,
-        "at": [0, 1, 0, 0, 0, 0, 1],
+        "at": [0, 1, 0, 0, 0, 1, 2],
+        "numbers": [0, 1],
         "is_rest": False,
         "named": SOURCE.to_json(),
     }
 
     def rubbish() -> bytes:
         header = json.loads(json.dumps(good))
-        what = draw.randrange(6)
+        what = draw.randrange(7)
         if what == 0:
             return draw.randbytes(draw.randrange(100))
         if what == 1:
@@ -105,11 +106,14 @@ def test_a_member_that_sends_rubbish_ends_its_connection_alone(served):
             header["at"][draw.randrange(7)] = draw.choice([-1, None, 1.5, "0", [], 1 << 70, True])
         elif what == 4:
             header["named"][draw.choice(list(header["named"]))] = draw.choice([None, [], {}, -1, "no/such", "../.."])
+        elif what == 5:
+            header["numbers"][draw.randrange(2)] = draw.choice([-1, None, 1.5, "0", [], 1 << 70, True])
         else:
             header["source"] = "another"
             del header["named"]
-        text = json.dumps(header).encode()
-        return LENGTHS.pack(len(text), draw.choice([0, 0, 7])) + text
+        rest = draw.choice([0, 0, 7])
+        text = json.dumps([header | {"bytes": rest}] * draw.choice([1, 1, 2])).encode()
+        return LENGTHS.pack(len(text), rest * draw.choice([1, 1, 2])) + text
 
     for _ in range(INPUTS):
         connection = FeedConnection.dial(served.address, KEY, False)

@@ -273,7 +273,7 @@ class Leader:
         self.lost_hosts[host], lost = reason, f"{host} was lost: {reason}"
         ends = not self.serving and self._settings.on_data_loss == "stop" and self._stopping is None
         if ends or not self._side.lost(host):
-            hint = "" if self._settings.train_script else " (--on_data_loss local goes on without)"
+            hint = " (--on_data_loss local goes on without)" * self._assignment.plane.goes_local
             self._decide(1, lost + f"; no host serves data any more{hint}" * ends)
             return
         self._tell("host.lost", host=host, reason=reason, serving=list(self.serving))

@@ -63,10 +63,10 @@ class LaunchSettings:
         if not self.stall_timeout_s >= 0:
             raise UsageError(f"--stall_timeout_s must not be negative: {self.stall_timeout_s}; 0 switches it off")
         check_known("--on_data_loss", self.on_data_loss, ("stop", "local"))
-        if self.on_data_loss == "local" and self.train_script:
+        if self.on_data_loss == "local" and not any(plane.goes_local for plane in candidates):
             raise UsageError(
-                f"--on_data_loss local with --train_script {self.train_script}: only the built-in trainer goes on to "
-                "prepare its own data; omit it, and the job ends with the cause when its last data host is lost"
+                f"--on_data_loss local with --data_plane {self.data_plane}: no rank prepares its own data there; omit "
+                "it, and the job ends with the cause when its last data host is lost"
             )
         check_known("--timeline", self.timeline, ("off", "hosts", "steps"))
         if self.emf_namespace and not _NAMESPACE.fullmatch(self.emf_namespace):

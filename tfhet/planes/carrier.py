@@ -82,20 +82,20 @@ FEED = Carrier(
     "feed",
     "a feed",
     {
-        "150kB": (Interval(1.05, 0.954, 1.11), Interval(1.24, 1.17, 1.25)),
-        "1600kB": (Interval(0.317, 0.28, 0.321), Interval(0.421, 0.405, 0.432)),
-        "19MB": (Interval(0.239, 0.236, 0.249), Interval(0.282, 0.271, 0.293)),
-        "77MB": (Interval(0.262, 0.236, 0.277), Interval(0.319, 0.309, 0.332)),
+        "150kB": (Interval(0.497, 0.458, 0.542), Interval(0.789, 0.762, 0.827)),
+        "1600kB": (Interval(0.214, 0.202, 0.218), Interval(0.308, 0.291, 0.325)),
+        "19MB": (Interval(0.206, 0.193, 0.216), Interval(0.283, 0.269, 0.287)),
+        "77MB": (Interval(0.214, 0.198, 0.225), Interval(0.308, 0.302, 0.325)),
     },
 )
 RAY = Carrier(
     "ray",
     "Ray Data",
     {
-        "150kB": (Interval(193, 179, 233), Interval(238, 197, 433)),
-        "1600kB": (Interval(24.7, 22, 32), Interval(75.9, 36.3, 189)),
-        "19MB": (Interval(1.38, 1.33, 1.52), Interval(1.85, 1.79, 1.93)),
-        "77MB": (Interval(0.433, 0.396, 0.515), Interval(0.941, 0.739, 1.84)),
+        "150kB": (Interval(166, 152, 173), Interval(149, 134, 163)),
+        "1600kB": (Interval(15, 13.5, 16.3), Interval(13.5, 12.6, 15)),
+        "19MB": (Interval(1.02, 0.977, 1.07), Interval(1.09, 1.01, 1.11)),
+        "77MB": (Interval(0.278, 0.265, 0.328), Interval(0.451, 0.437, 0.519)),
     },
 )
 """Ray's own processes count as its server."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 class Local(DataPlane):
     name = LOCAL_PLANE
+    goes_local = True
     serves_functions = True
 
     def batches(self, source: FeedSource, job: JobContext, options: Mapping[str, Any]) -> BatchReader:

@@ -118,6 +118,8 @@ class DataPlane:
     """Value of `--data_plane` that chooses this plane."""
     settings: type[Any] = NoArguments
     """Frozen dataclass of the launcher arguments that are this plane's own."""
+    goes_local: bool = False
+    """Whether the built-in trainer can prepare its own data once no host serves any more."""
     serves_functions: bool = False
     """Whether ranks read by it what a function of the user's gives (`batches`)."""
     kinds: Mapping[str, bool] = {}

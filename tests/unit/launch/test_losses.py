@@ -13,6 +13,7 @@ from tfhet.launch import leader as leader_room
 from tfhet.launch.follower import Follower
 from tfhet.launch.job_result import JobResult
 from tfhet.messages import link
+from tfhet.planes.tf_service.plane import TfService
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -188,10 +189,14 @@ def test_a_rank_that_is_lost_ends_the_job_as_ever(assignment_of, leader_of):
     run(scenario())
 
 
-@pytest.mark.parametrize("script", [(), ("--train_script", "train.py")])
-def test_without_the_last_one_the_job_ends_and_says_how_it_could_have_gone_on(assignment_of, leader_of, script):
+@pytest.mark.parametrize("can", [True, False])
+def test_without_the_last_one_the_job_ends_and_says_how_it_could_have_gone_on(
+    assignment_of, leader_of, monkeypatch, can
+):
+    monkeypatch.setattr(TfService, "goes_local", can)
+
     async def scenario() -> None:
-        job = Job(assignment_of, leader_of, *script)
+        job = Job(assignment_of, leader_of)
         await job.begin()
         job.kill(0)
         await until(lambda: job.lost)
@@ -199,7 +204,7 @@ def test_without_the_last_one_the_job_ends_and_says_how_it_could_have_gone_on(as
         verdict = await job.end()
         assert verdict.code == 1
         assert verdict.cause.startswith("d2 was lost: ") and "no host serves data any more" in verdict.cause
-        assert ("--on_data_loss local" in verdict.cause) is (not script), "only the built-in trainer can"
+        assert ("--on_data_loss local" in verdict.cause) is can
         assert job.lost == ["d1"] and sorted(job.chief.lost_hosts) == ["d1", "d2"]
 
     run(scenario())

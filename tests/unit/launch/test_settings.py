@@ -67,7 +67,7 @@ def test_an_empty_value_is_not_told():
         (["--lease_s", "soon"], "--lease-s"),
         (["--lease_s", "0"], "--lease_s must be positive, not 0.0"),
         (["--on_data_loss", "wait"], "unknown --on_data_loss 'wait'; known: local, stop"),
-        (["--on_data_loss", "local", "--train_script", "a.py"], "only the built-in trainer goes on to prepare its own"),
+        (["--on_data_loss", "local", "--data_plane", "feed"], "with --data_plane feed: no rank prepares its own data"),
         (["--on-data-loss", ""], "unknown --on_data_loss ''; known: local, stop"),
         (["--stall_timeout_s", "-1"], "--stall_timeout_s must not be negative: -1.0; 0 switches it off"),
         (["--stall_timeout_s", "nan"], "--stall_timeout_s must not be negative: nan"),

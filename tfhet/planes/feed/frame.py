@@ -122,7 +122,7 @@ def headers_of(text: bytes | bytearray | memoryview, size: int) -> list[tuple[di
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise FrameError(f"headers that are no JSON: {error}") from None
     sizes = [one for _, one in found]
-    if any(type(one) is not int or one < 0 for one in sizes) or sum(sizes) != size:
+    if not sizes or any(type(one) is not int or one < 0 for one in sizes) or sum(sizes) != size:
         raise FrameError(f"headers of {sizes} bytes in a frame of {size}")
     return found
 

@@ -30,11 +30,13 @@ def length(
         try:
             end.silent_after(SILENT_S)
             end.send([(wanted([Wish(Shard(0, 1, 0, seed), MOST, 0)], source, is_new=True), ())])
-            while (header := end.receive()[0][0]).get("type") == "alive":
-                watch.heard(header)
-            if header.get("type") == "over":
-                return int(header["batches"])
-            raise SourceError(f"{source} raised on {address}:\n{header.get('text')}")
+            while True:
+                for header, _ in end.receive():
+                    if header.get("type") == "over":
+                        return int(header["batches"])
+                    if header.get("type") != "alive":
+                        raise SourceError(f"{source} raised on {address}:\n{header.get('text')}")
+                    watch.heard(header)
         except (OSError, FrameError) as error:
             why = f"{address}: {error}"
         finally:

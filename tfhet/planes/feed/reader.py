@@ -186,8 +186,8 @@ class FeedReader:
         for server, end in [each for each in list(self._ends.items()) if only in (None, each[0])]:
             try:
                 with self._sending[server]:  # the first wish names the source
-                    if wants := self._wants(server, end):
-                        end.send([(want, ()) for want in wants])
+                    for want in self._wants(server, end):
+                        end.send([(want, ())])
             except OSError:
                 end.close()  # its thread notices
 

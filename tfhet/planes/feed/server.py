@@ -39,8 +39,8 @@ MOST_UNKNOWN = 64
 """Maximum number of connections at a time that have not proved the key; beyond it the oldest is dropped."""
 MOST_TEXT = 20_000
 """Characters of an error that a reader gets."""
-MOST_TOGETHER = 4 * MIB
-"""Bytes of batches that wait to be sent above which no other one goes with them in a frame."""
+MOST_MESSAGES, MOST_TOGETHER = 16, 4 * MIB
+"""Number of batches, and their bytes, above which no other one goes with them in a frame."""
 MOST_KEPT = 4096
 """Characters of a batch's tree up to which it is kept, so as not to be sent again."""
 _LOOK_S = 0.05
@@ -101,9 +101,9 @@ class _Client:
                 except queue.Empty:
                     found = [({"type": "alive", **self._work.said()}, [])]
                 with contextlib.suppress(queue.Empty):  # small batches go together, so that a frame costs less
-                    while waiting is None and sum(map(_bytes, found)) < MOST_TOGETHER:
+                    while waiting is None and self._goes_together(found):
                         waiting = self._outbox.get_nowait()
-                        if "tree" not in waiting[0]:  # else its header may be long
+                        if self._goes_together([waiting]):
                             found.append(waiting)
                             waiting = None
                 self.connection.send(found)
@@ -111,9 +111,12 @@ class _Client:
         self.is_gone = True
         self.connection.close()
 
-
-def _bytes(message: Message) -> int:
-    return sum(buffer.nbytes for buffer in message[1])
+    @staticmethod
+    def _goes_together(found: Sequence[Message]) -> bool:
+        """Whether other messages may go in a frame with these: batches without a tree, which may be long, and small."""
+        size = sum(buffer.nbytes for _, buffers in found for buffer in buffers)
+        small = len(found) < MOST_MESSAGES and size < MOST_TOGETHER
+        return small and all(header["type"] == "batch" and "tree" not in header for header, _ in found)
 
 
 Wanted = tuple[_Client, str, Wish | None]

@@ -14,7 +14,7 @@ from tfhet.planes import carrier
 from tfhet.planes.costs import PlaneCosts, WireCost
 from tfhet.record import Interval, Record
 
-READER_BATCH_S, READER_S_PER_GB = Interval(0.0041, 0.00078, 0.0075), Interval(0.433, 0.396, 0.515)
+READER_BATCH_S, READER_S_PER_GB = Interval(0.0041, 0.00078, 0.0075), Interval(0.278, 0.265, 0.328)
 SERVER_BATCH_S, SERVER_S_PER_GB = Interval(0.00136, 0.00135, 0.00137), Interval(1.97, 1.97, 1.97)
 LEADER_CPUS, HOST_CPUS = Interval(0.39, 0.25, 0.42), Interval(0.18, 0.18, 0.18)
 """CPUs that are taken all the time: by the head, the rank's scheduling and a node, and by a node."""

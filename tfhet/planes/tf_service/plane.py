@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 class TfService(DataPlane):
     name = "tf_service"
     settings = ServiceSettings
+    goes_local = True
     kinds: Mapping[str, bool] = {"worker": False, "dispatcher": True}
 
     def costs(self, record: Record | None = None) -> PlaneCosts:

@@ -12,6 +12,7 @@ import socket
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -24,10 +25,14 @@ from tfhet.planes.feed import reader as reader_module
 from tfhet.planes.feed import work
 from tfhet.planes.feed.connection import FeedConnection
 from tfhet.planes.feed.credit import LEAST, MOST
+from tfhet.planes.feed.frame import Message
 from tfhet.planes.feed.host_news import HostNews
+from tfhet.planes.feed.length import length
+from tfhet.planes.feed.message import answered
+from tfhet.planes.feed.production import Wish
 from tfhet.planes.feed.reader import FeedReader
 from tfhet.planes.feed.received import SourceError
-from tfhet.planes.feed.source import FeedSource
+from tfhet.planes.feed.source import FeedSource, Shard
 
 
 def numbered(shard, batches=10, more=1):
@@ -294,8 +299,8 @@ def test_a_reader_is_not_ended_for_what_another_ones_code_takes():
         work.Watch("a:1", "train.py:make", 20.0).heard(said)
 
 
-def silent_server() -> tuple[str, threading.Thread]:
-    """One that proves the key and then says nothing, as if it were frozen, until its reader hangs up."""
+def silent_server(answer: Sequence[Message] = ()) -> tuple[str, threading.Thread]:
+    """One that proves the key and then says nothing but an `answer`, until its reader hangs up."""
     listener = socket.create_server(("127.0.0.1", 0))
     address = f"127.0.0.1:{listener.getsockname()[1]}"
 
@@ -305,6 +310,8 @@ def silent_server() -> tuple[str, threading.Thread]:
         with contextlib.suppress(ConnectionError):
             while True:
                 connection.receive()
+                if answer:
+                    connection.send(answer)
 
     thread = threading.Thread(target=live, daemon=True)
     thread.start()
@@ -328,6 +335,13 @@ def test_a_server_whose_host_the_launchers_have_lost_is_given_up_at_once(serve):
     thread.join(10)
     assert Counter(int(each) for delivery in found for each in delivery.ids) == Counter(range(103))
     assert said == [f"[tfhet] the feed has lost {address} (its host was lost); others make what it had"]
+
+
+def test_an_answer_counts_wherever_it_is_in_its_frame():
+    over = answered("over", "id", Wish(Shard(0, 1, 0, 0), 5, 0), batches=7)
+    address, thread = silent_server([({"type": "alive"}, ()), (over, ())])
+    assert length([address], KEY, False, FeedSource.of(hundred, {}, batch_size=8), 0, 20.0) == 7
+    thread.join(10)
 
 
 def test_readers_of_a_process_hear_of_lost_hosts_as_long_as_they_live():

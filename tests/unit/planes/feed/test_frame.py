@@ -124,6 +124,12 @@ def test_headers_that_are_none_or_do_not_fit_are_refused(text):
         headers_of(text, 8)
 
 
+@pytest.mark.parametrize("text", [b"[]", b"{}", b'""'])
+def test_a_frame_without_a_message_is_refused(text):
+    with pytest.raises(FrameError):
+        headers_of(text, 0)
+
+
 def test_messages_of_one_frame_come_apart_with_their_buffers():
     messages = [({"at": at}, [memoryview(bytes([at]) * size) for size in sizes]) for at, sizes in enumerate(SIZES)]
     written = b"".join(bytes(piece) for piece in joined(messages))
