@@ -25,7 +25,7 @@ from benchmarks.plan.outcome import PlanOutcome, figures_of
 from benchmarks.plan.phase import AGAIN, DRAWN
 from benchmarks.plan.yardstick import yardstick
 from tfhet.bench.harness import report
-from tfhet.bench.suite import JOB, Suite
+from tfhet.bench.suite import JOB, PLAN, Suite
 from tfhet.container import kernel
 from tfhet.errors import JobFailed, UsageError
 from tfhet.events import Observer
@@ -173,7 +173,7 @@ SUITE = drawn(
     Suite(
         name="plan",
         does="the step that the plan's model predicts, against that of simulated clusters drawn by seed (root)",
-        measures=(*JOB, "tfhet/plan", "benchmarks/plan", "benchmarks/cluster_runs"),
+        measures=(*JOB, *PLAN, "benchmarks/plan", "benchmarks/cluster_runs"),
         options=_options,
         run=_run,
         notes=_notes,

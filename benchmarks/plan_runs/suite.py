@@ -25,7 +25,7 @@ from benchmarks.plan_runs.commands import Commands, arguments_of
 from benchmarks.plan_runs.outcome import PlanRunOutcome, Run, figures_of
 from benchmarks.plan_runs.speed import pass_ms
 from tfhet.bench.harness import report
-from tfhet.bench.suite import JOB, Suite
+from tfhet.bench.suite import JOB, PLAN, Suite
 from tfhet.clock import SYSTEM
 from tfhet.container import kernel
 from tfhet.errors import TfhetError
@@ -170,7 +170,7 @@ def _is_kept(record: Record) -> bool:
 SUITE = Suite(
     name="plan_runs",
     does="the step that a plan predicts from a script's run for another cluster, against that cluster simulated (root)",
-    measures=(*JOB, "tfhet/plan", "tfhet/profile", "benchmarks/plan_runs"),
+    measures=(*JOB, *PLAN, "tfhet/profile", "benchmarks/plan_runs"),
     options=_options,
     run=_run,
     notes=_notes,

@@ -2,7 +2,7 @@
 
 A part is a folder or file of the checkout, or of the installed package. Its digest changes with what it does: of Python
 files it is that of their syntax without docstrings and comments, which differs between versions of Python; of other
-files that of their bytes. Tests and pages do not count.
+files that of their bytes. Tests, pages, and the costs that plans assume do not count.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ ROOT = Path(__file__).resolve().parents[2]
 """The folder that holds the package: the checkout, where there is one."""
 _LIMIT_S = 20.0
 _NO_CODE = {".md", ".pyc", ".so", ".html", ".css", ".json"}
+_ASSUMED = {"carrier.py", "costs.py"}
+"""Files of costs that a plan assumes: they are taken from records, and would make each record old that they follow. A
+suite to which they matter names them."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,8 @@ def _files(path: Path) -> Iterator[Path]:
         raise FileNotFoundError(f"{path}: there is no such part of the code")
     for file in sorted(path.rglob("*")):
         is_test = file.name.startswith(("test_", "conftest"))
-        if file.is_file() and not is_test and file.suffix not in _NO_CODE and "__pycache__" not in file.parts:
+        is_none = is_test or file.name in _ASSUMED or file.suffix in _NO_CODE or "__pycache__" in file.parts
+        if file.is_file() and not is_none:
             yield file
 
 

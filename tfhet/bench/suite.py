@@ -21,6 +21,11 @@ JOB = (
     *(f"tfhet/{room}" for room in ("launch", "container", "simulate")),
 )
 """The code of a whole job on a simulated cluster."""
+PLAN = (
+    "tfhet/plan",
+    *(f"tfhet/planes/{file}" for file in ("carrier.py", "ray/costs.py", "tf_service/costs.py")),
+)
+"""The code that predicts one, with the costs that it assumes."""
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ def part(tmp_path: Path) -> Path:
         ("three.py", "THREE = 3\n", True),
         ("test_two.py", "assert True\n", False),
         ("README.md", "# part\n", False),
+        ("costs.py", "COSTS = 1\n", False),
     ],
 )
 def test_a_part_is_another_one_when_what_it_does_has_changed(part: Path, file: str, text: str, is_other: bool) -> None:

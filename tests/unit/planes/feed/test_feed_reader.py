@@ -32,6 +32,7 @@ from tfhet.planes.feed.message import answered
 from tfhet.planes.feed.production import Wish
 from tfhet.planes.feed.reader import FeedReader
 from tfhet.planes.feed.received import SourceError
+from tfhet.planes.feed.server import _Client
 from tfhet.planes.feed.source import FeedSource, Shard
 
 
@@ -181,6 +182,37 @@ def test_batches_whose_trees_differ_in_order_or_type_only_come_as_they_are(serve
     assert all(batch["low"].max() == 0 and batch["high"].min() == 100 for batch in found)
     assert [list(batch)[:2] for batch in found[:3]] == [["low", "high"], ["high", "low"], ["low", "high"]]
     assert [repr(batch["value"]) for batch in found[3:]] == ["1", "True", "1.0", "0.0", "-0.0", "0", "False"]
+
+
+def test_small_batches_that_wait_to_be_sent_go_together_in_a_frame(serve, read, monkeypatch):
+    send, sent = FeedConnection.send, []
+
+    def slow(self, messages):
+        sent.append([header["type"] for header, _ in messages])
+        time.sleep(0.005)
+        send(self, messages)
+
+    monkeypatch.setattr(FeedConnection, "send", slow)
+    found = [at(each) for each in read(serve(1), FeedSource.of(numbered, {"batches": 60})).epoch(0)]
+    assert found == [(0, number) for number in range(60)]
+    assert max(map(len, sent)) > 1
+    assert all(set(types) == {"batch"} for types in sent if len(types) > 1), "nothing else waits for them"
+
+
+@pytest.mark.parametrize(
+    ("messages", "together"),
+    [
+        ([({"type": "batch"}, [memoryview(b"x")])], True),
+        ([({"type": "batch"}, [])] * 15, True),
+        ([({"type": "batch"}, [])] * 16, False),
+        ([({"type": "batch"}, [memoryview(bytes(1 << 20))] * 4)], False),
+        ([({"type": "batch", "tree": {}}, [])], False),
+        ([({"type": "error"}, [])], False),
+        ([({"type": "alive"}, [])], False),
+    ],
+)
+def test_only_few_small_batches_alike_go_together(messages, together):
+    assert _Client._goes_together(messages) is together
 
 
 def test_an_iteration_ends_clearly_when_another_one_begins(serve, read):
