@@ -14,11 +14,11 @@ from tfhet.planes import carrier
 from tfhet.planes.costs import PlaneCosts, WireCost
 from tfhet.record import Interval, Record
 
-READER_BATCH_S, READER_S_PER_GB = Interval(0.0041, 0.00078, 0.0075), Interval(0.278, 0.265, 0.328)
-SERVER_BATCH_S, SERVER_S_PER_GB = Interval(0.00136, 0.00135, 0.00137), Interval(1.97, 1.97, 1.97)
-LEADER_CPUS, HOST_CPUS = Interval(0.39, 0.25, 0.42), Interval(0.18, 0.18, 0.18)
+READER_BATCH_S, READER_S_PER_GB = Interval(0.00401, 0.0039, 0.00428), Interval(0.278, 0.265, 0.328)
+SERVER_BATCH_S, SERVER_S_PER_GB = Interval(0.000357, 0.0, 0.000931), Interval(1.65, 1.31, 1.9)
+LEADER_CPUS, HOST_CPUS = Interval(0.168, 0.161, 0.175), Interval(0.112, 0.0566, 0.145)
 """CPUs that are taken all the time: by the head, the rank's scheduling and a node, and by a node."""
-SOURCE = "assumed: as Ray took it in benchmarks.planes, one run each, in blocks of some MB"
+SOURCE = "assumed: as Ray took it in benchmarks.planes, three runs each, in blocks of some MB"
 
 
 @functools.cache
