@@ -2,16 +2,14 @@
 
 Hosts have the vCPUs of the example's, 8 and 44, scaled down until they fit on this machine, and an accelerator that is
 emulated. What the CPUs allow is what a batch costs one process that does nothing else, over the CPUs of all hosts that
-prepare batches.
+prepare batches; what the quotas allow is what as many such processes make under the same quotas.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
-import json
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,10 +19,12 @@ from benchmarks import ROOT, child_environment
 from benchmarks.cluster_runs.awake_cpus import awake
 from benchmarks.cluster_runs.observed_job import ObservedJob, new_place
 from benchmarks.cluster_runs.point import MODE
+from tfhet.bench.child_process import AnsweringProcess
 from tfhet.bench.harness import in_rounds
 from tfhet.bench.suite import JOB, Suite
 from tfhet.container import kernel
-from tfhet.errors import JobFailed
+from tfhet.container.cgroup import Cgroup, Limits
+from tfhet.errors import JobFailed, UsageError
 from tfhet.events import Observer
 from tfhet.record import Figure, Record, RunSummary
 from tfhet.simulate import ClusterFile, GroupFile
@@ -34,6 +34,9 @@ SCALE = 40
 """vCPUs of the example for one CPU here."""
 BATCH_SIZE, BLURS, STEP_MS = 32, 20, 2.0
 LIMIT_S = 300.0
+MAKER, ALLOWED = "benchmarks.feed.maker", "allowed"
+ALONE_S = 2.0
+"""Seconds for which a process makes batches alone."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,13 @@ class Case:
     @property
     def preparing_cpus(self) -> float:
         """CPUs of the hosts that prepare batches."""
-        return self.dnn_cpus * bool(self.dnn_processes) + self.data_hosts * self.data_cpus
+        return sum(cpus for cpus, _ in self.preparing)
+
+    @property
+    def preparing(self) -> list[tuple[float, int]]:
+        """CPUs of each host that prepares batches, and the number of its processes."""
+        data = [(self.data_cpus, self.data_processes)] * self.data_hosts
+        return [*([(self.dnn_cpus, self.dnn_processes)] if self.dnn_processes else []), *data]
 
     def cluster(self, name: str) -> ClusterFile:
         groups = {"dnn_group": GroupFile(cpus=self.dnn_cpus)}
@@ -82,6 +91,7 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
         runs: dict[str, Any] = {"batch_cpu": lambda index: batch_cpu_s()}
         for name, case in CASES.items():
             runs[name] = functools.partial(_measured, name, case, place, options.seconds)
+            runs[f"{name}.{ALLOWED}"] = functools.partial(_allowed_s, case, options.seconds)
         taken = in_rounds(
             runs,
             lambda name, found: f"{1e3 * found:.1f} ms",
@@ -110,24 +120,31 @@ def _measured(name: str, case: Case, place: Path, seconds: float, index: int) ->
 
 def batch_cpu_s() -> float:
     """CPU seconds of making a batch, in a process that does nothing else."""
-    words = [sys.executable, "-c", _ALONE, str(SCRIPT), str(BATCH_SIZE), str(BLURS)]
-    done = subprocess.run(words, env=child_environment(), capture_output=True, text=True, timeout=LIMIT_S, check=False)
-    if done.returncode:
-        raise JobFailed("a batch cannot be made", log_tail=done.stderr.splitlines()[-20:])
-    return float(json.loads(done.stdout))
+    with AnsweringProcess.of_module(MAKER, env=child_environment()) as maker:
+        maker.ask({"prepare": [BATCH_SIZE, BLURS]}, LIMIT_S)
+        taken = maker.ask({"make": ALONE_S}, LIMIT_S)
+    return float(taken["cpu_s"] / taken["batches"])
 
 
-_ALONE = """
-import json, runpy, sys, time
-import numpy as np
-names = runpy.run_path(sys.argv[1], run_name="__mp_main__")
-digits, size = names["Digits"](int(sys.argv[3])), int(sys.argv[2])
-for count in (3, 40):
-    began = time.process_time()
-    for batch in range(count):
-        np.stack([digits[index][0] for index in range(batch * size, (batch + 1) * size)])
-print(json.dumps((time.process_time() - began) / 40))
-"""
+def _allowed_s(case: Case, seconds: float, index: int) -> float:
+    """Seconds between two batches, where processes under the quotas of the case's hosts make them and do nothing
+    else."""
+    makers: list[AnsweringProcess] = []
+    with contextlib.ExitStack() as stack:
+        for at, (cpus, processes) in enumerate(case.preparing):
+            cgroup = Cgroup.create(f"tfhet-feed-bench-{at}")
+            stack.callback(cgroup.remove)
+            if refused := cgroup.limit(Limits(cpus)):
+                raise UsageError(f"this machine cannot limit: {', '.join(refused)}; see tfhet doctor")
+            for _ in range(processes):
+                maker = stack.enter_context(AnsweringProcess.of_module(MAKER, env=child_environment()))
+                maker.ask({"prepare": [BATCH_SIZE, BLURS]}, LIMIT_S)
+                cgroup.add(maker.pid)
+                makers.append(maker)
+        for maker in makers:
+            maker.request({"make": seconds})
+        taken = [maker.answer(LIMIT_S) for maker in makers]
+    return 1.0 / sum(each["batches"] / each["seconds"] for each in taken)
 
 
 def figures_of(taken: Mapping[str, Sequence[float]]) -> dict[str, Figure]:
@@ -141,6 +158,12 @@ def figures_of(taken: Mapping[str, Sequence[float]]) -> dict[str, Figure]:
         least = [cpu_s / case.preparing_cpus for cpu_s in taken["batch_cpu"]]
         figures[f"feed.{name}.vs_cpus"] = Figure.ratio(
             taken[name], least, unit="x", against="what the CPUs of the hosts that prepare allow"
+        )
+        figures[f"feed.{name}.vs_quota"] = Figure.ratio(
+            taken[name],
+            taken[f"{name}.{ALLOWED}"],
+            unit="x",
+            against="what makes batches and nothing else, in its quota",
         )
     ten = [10 * step_s for step_s in taken["ten_small"]]
     figures["feed.scaling"] = Figure.ratio(taken["one_small"], ten, unit="x", against="ten times one data host")
