@@ -56,5 +56,5 @@ def test_a_worker_is_measured_in_every_way_and_is_gone_afterwards():
     steps, used = beside.measured(beside.Training(1, 1, 0.005), 1, 0.3, 1, 0, events.append)
     assert {way: len(taken) for way, taken in steps.items()} == dict.fromkeys(beside.WAYS, 1)
     assert used["alone"] == [0.0]
-    assert all(used[way][0] > 0 for way in beside.WAYS[1:])
+    assert used["equal"][0] > 0 and all(used[way][0] >= 0 for way in beside.WAYS), "what gives way may get nothing"
     assert [event.fields["case"] for event in events] == list(beside.WAYS)

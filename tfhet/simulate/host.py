@@ -8,7 +8,7 @@ import contextlib
 import itertools
 import json
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from ipaddress import ip_network
 from pathlib import Path
@@ -257,6 +257,10 @@ class HostBackend(abc.ABC):
     @abc.abstractmethod
     async def connect(self, address: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """A TCP connection from outside the cluster to a host. Raises OSError."""
+
+    def not_made(self, children: Iterable[Child]) -> str | None:
+        """Why a host could not be made, as one of the processes that ended has said; None if none has."""
+        return None
 
     def cpu_s(self) -> dict[str, float]:
         """CPU seconds of each host so far, by name; empty where that is not known."""

@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +177,10 @@ class NamespaceHosts(HostBackend):
             "received_bytes": received,
         }
 
+    def not_made(self, children: Iterable[Child]) -> str | None:
+        """See `HostBackend`. A container may have had its network, so that it seemed to run, and fail after that."""
+        return next((_not_made(child) for child in children if _failures(child)), None)
+
     async def close(self) -> None:
         is_clean = True
         self._use = {name: self._used(name) for name in self.cgroups}
@@ -222,8 +226,12 @@ async def _isolated(child: Child) -> None:
     raise JobFailed(f"the container {child.name} has no network of its own after {_NAMESPACE_S:g} s")
 
 
+def _failures(child: Child) -> list[str]:
+    return [line.cause for line in map(parse_line, child.tail) if isinstance(line, ContainerFailureLine)]
+
+
 def _not_made(child: Child) -> str:
-    failures = [line.cause for line in map(parse_line, child.tail) if isinstance(line, ContainerFailureLine)]
+    failures = _failures(child)
     why = failures[-1] if failures else describe_exit(child.code or 0, child.tail)
     return f"the container {child.name} could not be made: {why}"
 

@@ -203,6 +203,8 @@ class Simulation:
         self._injector.conclude()
         gone_s, ended = self._launchers_gone_s or self._last_exit_s, SYSTEM.wall()
         self._note("launchers.gone", at_s=gone_s)
+        if cause is None and self._never_began is None:
+            self._never_began = self._backend.not_made(self._children.values())
         summary = training_job.completed(self.hosts, self.codes, self._leader, cause, self._never_began)
         whole, before, after = (self._cpu_s.get(name, {}) for name in ("whole", "before", "after"))
         ends = self._rank_ends()

@@ -316,3 +316,10 @@ def test_keys_that_cannot_be_made_are_wrong_use_with_what_ssh_keygen_says(tmp_pa
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UsageError, match="ssh-keygen .*: no entropy"):
         host_container.ssh_files(tmp_path)
+
+
+def test_a_container_that_fails_after_it_seemed_to_run_says_why_it_could_not_be_made(played) -> None:
+    one, failure = backend(played), f"[b] {ContainerFailureLine('no such mount')}"
+    ended, failed = PlayedChild("a", 1, ("a launcher's last line",)), PlayedChild("b", 1, ("before", failure))
+    assert one.not_made([ended]) is None
+    assert one.not_made([ended, failed]) == "the container b could not be made: no such mount"
