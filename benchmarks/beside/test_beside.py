@@ -53,8 +53,8 @@ def test_a_training_that_is_slower_beside_workers_fails_the_suite(value, kept):
 @pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="this system has no SCHED_IDLE")
 def test_a_worker_is_measured_in_every_way_and_is_gone_afterwards():
     events: list[Event] = []
-    steps, used = beside.measured(beside.Training(1, 1, 0.005), 1, 0.3, 1, 0, events.append)
+    steps, used = beside.measured(beside.Training(1, 1, 0.005), 1, 2.0, 1, 0, events.append)
     assert {way: len(taken) for way, taken in steps.items()} == dict.fromkeys(beside.WAYS, 1)
     assert used["alone"] == [0.0]
-    assert used["equal"][0] > 0 and all(used[way][0] >= 0 for way in beside.WAYS), "what gives way may get nothing"
+    assert all(used[way][0] > 0 for way in beside.WAYS[1:]), "in 2 s the kernel runs what gives way, too"
     assert [event.fields["case"] for event in events] == list(beside.WAYS)

@@ -196,7 +196,7 @@ def _received(end: socket.socket | _Tls, memories: list[memoryview], flags: int)
 
 
 def _without(count: int, memories: list[memoryview]) -> list[memoryview]:
-    """What is left of memories without the first `count` bytes."""
+    """Returns memories without their first `count` bytes."""
     for at, memory in enumerate(memories):
         if count < memory.nbytes:
             return [memory[count:], *memories[at + 1 :]]

@@ -22,7 +22,7 @@ _WEIGHT = 0.25
 
 
 class Credit:
-    """That of one server."""
+    """The number of batches that one server may have, and when to ask it for more."""
 
     def __init__(self, servers: int = 1, fixed: int | None = None):
         """servers: how many share MOST_BYTES. fixed: as many, whatever comes. Raises UsageError for less than 1."""

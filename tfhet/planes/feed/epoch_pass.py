@@ -32,7 +32,7 @@ class EpochPass:
         return self.on_way[server] + self.waiting[server]
 
     def wishes(self, server: int, credit: Credit) -> list[Wish]:
-        """What to ask a server for now."""
+        """The batches to ask a server for now."""
         found = self.share.wishes(server, credit.asks(self.has(server)), credit.most)
         self.on_way[server] += len(found)
         return found

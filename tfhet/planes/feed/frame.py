@@ -31,7 +31,7 @@ ALIGNMENT = 64
 _PADDING = bytes(ALIGNMENT)
 ENCODER, _DECODER = json.JSONEncoder(separators=(",", ":")), json.JSONDecoder()
 _ODD = (KeyError, TypeError, ValueError, RecursionError, AttributeError, OverflowError, SyntaxError)
-"""What odd trees make Python and NumPy raise."""
+"""Exceptions that odd trees make Python and NumPy raise."""
 
 
 class FrameError(DataError):

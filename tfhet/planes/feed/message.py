@@ -63,13 +63,13 @@ class Want:
 
 
 def answered(kind: str, source: str, wish: Wish, **more: Any) -> dict[str, Any]:
-    """The header of what a server says to a wish."""
+    """The header of a server's answer to a wish."""
     shard = wish.shard
     return {"type": kind, "source": source, "at": (shard.index, shard.epoch, wish.number, wish.is_rest), **more}
 
 
 class Answer(NamedTuple):
-    """What a server says to a wish: kind is batch, over or error."""
+    """The answer of a server to a wish: kind is batch, over or error."""
 
     kind: Any
     source: Any

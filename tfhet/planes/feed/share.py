@@ -76,7 +76,7 @@ class Share:
         return [Wish(shard[index], number, first[index], self.size, is_rest, ahead) for index, number, is_rest in asks]
 
     def _asks(self, server: int) -> Iterator[Ask]:
-        """What may be asked of a server, as long as it is taken; each is given away with that."""
+        """Yields what may be asked of a server; who takes one has to ask for it."""
         for ask in [ask for ask in self._again if self._is_at(ask[0], server)]:
             self._again.remove(ask)
             yield ask
