@@ -56,7 +56,7 @@ def read(name: str) -> dict[str, Any]:
 
 
 def value(record: Mapping[str, Any], query: str) -> str:
-    """What a query finds, as text; "" for null. Raises UsageError for what is not there."""
+    """The value of a query, as text; "" for null. Raises UsageError for what is not there."""
     if query == "machine":
         return f"{record['machine']['cores']} cores ({record['machine']['cpu'].replace('(R)', '')})"
     query, _, form = query.partition(" as ")
@@ -162,7 +162,7 @@ def _run(source: str) -> str:
 
 
 def _profile(source: str, last: str = "") -> str:
-    """What `tfhet profile` prints of a record of its own, to the line that begins with `last`."""
+    """The output of `tfhet profile` for a record of its own, to the line that begins with `last`."""
     from tfhet.profile.command import show
     from tfhet.profile.result import Profile
     from tfhet.record import Record
@@ -172,7 +172,7 @@ def _profile(source: str, last: str = "") -> str:
 
 
 def _command(source: str, first: str = "", last: str = "") -> str:
-    """What a command of tfhet prints, from the line that begins with `first` to the one that begins with `last`."""
+    """The output of a command of tfhet, from the line that begins with `first` to the one that begins with `last`."""
     from tfhet.__main__ import main
 
     words = [str(ROOT / word) if word.startswith("results/") else word for word in shlex.split(source)[1:]]
@@ -319,7 +319,7 @@ def _records(source: str) -> str:
 
 
 def _worth(source: str, side: int = 0) -> str:
-    """What published trainings ask of a host, from the records in a folder; with `side`, a line for each training."""
+    """The demands of published trainings on a host, from the records in a folder; with `side`, a line for each one."""
     from benchmarks.worth import answer
 
     head, rows = answer.by_training(side, ROOT / source) if side else (list(answer.HEAD), answer.rows(ROOT / source))

@@ -30,7 +30,7 @@ REFERENCE = "reference"
 
 _CODE_OR_LINK = re.compile(r"^```.*?^```|`[^`\n]*`|(?<=\]\()(?P<target>[^)\s]+)(?=[\s)])", re.MULTILINE | re.DOTALL)
 _MARKS = re.compile(r"^(```\w+) [^\n]*$", re.MULTILINE)
-"""What the tests read after the language of a block; the site's Markdown knows no such words."""
+"""Words for the tests, after the language of a block; the site's Markdown does not know them."""
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:

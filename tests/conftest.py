@@ -152,7 +152,7 @@ def temporary_folders() -> set[str]:
 
 
 def left_since(processes: set[int], folders: set[str]) -> list[str]:
-    """What is there that was not there before, after waiting up to GRACE_S seconds for it to go; and removes it."""
+    """Removes new processes and folders that are not gone after GRACE_S seconds; returns a description of each."""
     deadline = time.monotonic() + GRACE_S
     while True:
         new_processes, new_folders = living_processes() - processes, temporary_folders() - folders
@@ -329,4 +329,4 @@ _mark = "of no session"
 _TEMPORARY = pytest.StashKey[str]()
 _OUTER_TMPDIR = pytest.StashKey["str | None"]()
 _OF_THE_SESSION = pytest.StashKey[list[str]]()
-"""What no module is to blame for: left behind at the end, and workers that crashed."""
+"""Things that no module is to blame for: left behind at the end, and workers that crashed."""

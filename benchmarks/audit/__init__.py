@@ -1,1 +1,1 @@
-"""What the account of which examples were seen costs a host."""
+"""The CPU and memory that the account of seen examples costs a host."""

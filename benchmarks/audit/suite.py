@@ -84,7 +84,7 @@ def peak_mb(phases: Phases) -> float:
 
 
 def host_of(first: Phases, other: Phases) -> dict[str, float]:
-    """What a host of rank 0 and HOST_RANKS - 1 ranks like the other needs."""
+    """CPU seconds and MB that a host with rank 0 and HOST_RANKS - 1 ranks like the other one needs."""
     stop, more = ("exchange", "standing", "ledger", "visits"), HOST_RANKS - 1
     peaks = [
         phase["peak_bytes"] + more * other.get(name, {"peak_bytes": 0})["peak_bytes"] for name, phase in first.items()

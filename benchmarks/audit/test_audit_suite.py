@@ -1,4 +1,4 @@
-"""What a host needs, from accounts of which none is made here, and small accounts."""
+"""The needs of a host, from costs of accounts that are made up here, and real accounts of few examples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What became of one job with a schedule of faults, and what of the promises was not kept."""
+"""The outcome of one job with a schedule of faults, and the promises that were not kept."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 _ABORTED = 128 + signal.SIGABRT
 """The end of a rank that comes back and finds the others gone: Gloo aborts it."""
 ACCOUNT = ("before", "once", "repeated", "missing", "bad", "left")
-"""What every example of an epoch is one of."""
+"""Fields of an epoch's audit that count examples; each example counts in one of them."""
 
 
 @dataclass(frozen=True)
@@ -63,13 +63,13 @@ class ChaosOutcome:
     hosts: Mapping[str, str] = field(default_factory=dict)
     """`data-1` to the name of that host."""
     left: tuple[str, ...] = ()
-    """What was there afterwards."""
+    """Descriptions of what the job left behind: processes, sockets, files."""
     odd: tuple[str, ...] = ()
-    """What happened beside the job, and should not have."""
+    """Descriptions of events beside the job that should not have happened."""
     has_begun: bool = True
     """Whether the ranks' scripts were started."""
     resumed: RunSummary | None = None
-    """Of a job that was told to stop: the one that took up where it left off, without faults."""
+    """For a job that was asked to stop: the run without faults that went on where it left off."""
     verdict: Verdict | None = None
     """The judge's, of a job that went on, or was taken up."""
     conditions: Mapping[str, Any] = field(default_factory=dict)
@@ -137,7 +137,7 @@ class ChaosOutcome:
 
     @property
     def limit_s(self) -> float | None:
-        """What is promised of `exit_s`. A launcher that was frozen can only end when it is no longer, and then waits
+        """Limit of `exit_s` in seconds. A launcher that was frozen can only end when it is no longer, and then waits
         for the leader as long as any other."""
         limit_s, begun_s = LIMITS_S[self.kind], self._begun_s
         if limit_s is None or begun_s is None:
@@ -180,7 +180,7 @@ class ChaosOutcome:
         return lacking + sum(abs(a - b) for a, b in zip(expected, said, strict=True))
 
     def sum(self, name: str) -> int:
-        """Of all epochs, by the audit."""
+        """Sum of one of the audit's fields over all epochs."""
         return sum(int(epoch.get(name) or 0) for epoch in self.epochs)
 
     @property
@@ -192,7 +192,7 @@ class ChaosOutcome:
 
     @cached_property
     def breaches(self) -> list[str]:
-        """What of the promises was not kept, in words."""
+        """Descriptions of the promises that were not kept."""
         found = [*(f"left behind: {thing}" for thing in self.left), *self.odd]
         if not self.ended:
             found.append("the job did not end by itself")

@@ -67,7 +67,7 @@ NETWORK_WEIGHTS = {("partition", "group"): 4, ("loss", ""): 3, ("delay", ""): 3,
 AMOUNTS = {"loss": (0.005, 0.03), "delay": (0.01, 0.1), "rate": (20e6, 200e6), "slow-dns": (0.2, 1.0)}
 """Range of the amount of a fault that a job may survive."""
 JUMPS = (-86400.0, -600.0, -5.0, 5.0, 600.0, 86400.0)
-"""Of a clock, in seconds."""
+"""Seconds by which a clock jumps."""
 DISK = ("full-disk", "failing-write")
 SILENCES = (0.25, 3.0)
 """Range of the silence of a host or process as shares of the lease, unless it is for ever."""

@@ -49,7 +49,7 @@ RAY_READY_S, RAY_LENGTH_S, RAY_MAX_RUN_S = 60.0, 15.0, 300.0
 """The same of jobs with Ray, whose nodes and workers take longer to start, and to find that a host without a word is
 gone."""
 RAY_PATIENCE_S = 30.0
-"""So long may the agents of a killed node take to be gone: they notice its end once they have started."""
+"""Seconds that the agents of a killed node may take to be gone: they notice its end once they have started."""
 AS_OTHERS = {"RAY_worker_niceness": "0"}
 """Ray's workers give way to all other processes by default: on a machine with others they would get next to nothing."""
 PASSES = 2 * EPOCHS
@@ -57,7 +57,7 @@ PASSES = 2 * EPOCHS
 next but one has begun."""
 _KEPT = {**REGRESSIONS, **WITH_RAY}
 NONE_WHOLE = re.compile(r"none of the \d+ checkpoints in \S+ is whole")
-"""What a job says that has lost its only checkpoint."""
+"""The message of a job that has lost its only checkpoint."""
 
 
 def arguments(ranks: int, plane: str, reader: bool = False, strategy: str = "torch") -> list[str]:
@@ -99,7 +99,7 @@ class Planned:
 
     @property
     def condition(self) -> tuple[Any, ...]:
-        """What tells a schedule from the others of a record."""
+        """The values that distinguish a schedule from the others of a record."""
         return self.name, self.hosts, self.busy, self.plane, self.reader, self.strategy
 
     @property
@@ -110,7 +110,7 @@ class Planned:
         return cluster_named(_KEPT[self.name][0])
 
     def faults(self, aim: Aim) -> tuple[Fault, ...]:
-        """What is done to a job with this aim."""
+        """The faults of a job with this aim."""
         if isinstance(self.name, int):
             return schedule(self.name, aim, RAY_LENGTH_S if self.plane == "ray" else LENGTH_S)
         return tuple(map(Fault.parse, _KEPT[self.name][1]))

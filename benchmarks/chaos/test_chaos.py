@@ -211,7 +211,7 @@ def options(tmp_path: Path, **given) -> argparse.Namespace:
 
 @pytest.fixture
 def ran(tmp_path: Path, monkeypatch) -> list[chaos.Planned]:
-    """What was run; the job of seed 6 leaves a process."""
+    """The schedules that were run; the job of seed 6 leaves a process."""
     found: list[chaos.Planned] = []
 
     def run(self: chaos.Planned, launcher: Path, place: Path) -> ChaosOutcome:

@@ -23,7 +23,7 @@ class BarPanel:
     bars: Mapping[str, Figure | None]
     """By name, in order; None where there is no such number."""
     missing: str = ""
-    """What is written instead of a bar."""
+    """Text in place of a bar for which there is no number."""
     whole: float | None = None
     """Where the axis ends, of a share of something."""
 

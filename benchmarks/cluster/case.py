@@ -22,7 +22,7 @@ class Variant:
     key: str
     """Its part of a figure's name: `example_heterogeneous`."""
     words: str
-    """What tables call it."""
+    """Its name in tables."""
     form: str
     """One of `scaling_load.FORMS`: how the chain is written."""
     data_hosts: int = 0
@@ -30,7 +30,7 @@ class Variant:
     in_memory: bool = False
     """Whether the batches lie in the ranks' memory: input that costs nothing."""
     compression: str = "none"
-    """Of what travels: none or snappy."""
+    """Compression of the batches that are sent: none or snappy."""
 
 
 @dataclass(frozen=True)
@@ -68,11 +68,11 @@ class ClusterCase:
         return self.dnn_type, self.data_type
 
     def cpus(self, instance_type: str) -> float:
-        """Of one host."""
+        """CPUs of one host."""
         return shipped().instance(instance_type).vcpus * self.cpus_per_vcpu
 
     def all_cpus(self, data_hosts: int) -> float:
-        """Of the dnn host and so many data hosts."""
+        """CPUs of the dnn host and this number of data hosts together."""
         return self.cpus(self.dnn_type) + data_hosts * self.cpus(self.data_type)
 
     def instances(self, data_hosts: int) -> dict[str, int]:

@@ -92,7 +92,7 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
 
 
 def _settings(case: ClusterCase, options: argparse.Namespace) -> dict[str, object]:
-    """What runs have to have in common."""
+    """Settings that all runs of a record have to share, by name."""
     here, packages = machine(), versions()
     return {
         "--case": case.name,

@@ -1,4 +1,4 @@
-"""What the runs of `benchmarks.cluster` come to: step times, and what they cost.
+"""Results of the runs of `benchmarks.cluster`: step times, and what they cost.
 
 Money is that of the whole instances. A simulated host has a small part of its type's CPUs, and its accelerator is as
 much slower; a whole one does the same in as much less time.
@@ -24,18 +24,18 @@ def price_of(instance_type: str) -> Price | None:
 
 
 def usd_per_hour(case: ClusterCase, data_hosts: int) -> float:
-    """Of all instances; 0 for one without a price."""
+    """US dollars an hour for all instances; one without a price counts 0."""
     priced = [(price_of(name), count) for name, count in case.instances(data_hosts).items()]
     return sum(count * price.usd_per_hour for price, count in priced if price)
 
 
 def windows_ms(points: Sequence[Point]) -> list[float]:
-    """Of all rounds, one after the other."""
+    """Milliseconds of a step in each window of all rounds, one round after the other."""
     return [window for point in points for window in point.windows_ms]
 
 
 def usd_per_million(case: ClusterCase, variant: Variant, points: Sequence[Point]) -> list[float]:
-    """Of examples, window by window."""
+    """US dollars for a million examples, window by window."""
     usd_per_ms = usd_per_hour(case, variant.data_hosts) / MS_PER_HOUR * case.cpus_per_vcpu
     return [1e6 * usd_per_ms * window / case.batch_size for window in windows_ms(points)]
 

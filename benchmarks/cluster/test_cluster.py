@@ -174,7 +174,7 @@ class Fake:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch):
         self.asked: Runs = []
-        """Of the last suite, in turn."""
+        """The jobs of the last suite, in order."""
         self._fails: Sequence[int] = ()
         self._how: type[JobFailed] = JobFailed
         monkeypatch.setattr(cluster, "measured", self._measured)

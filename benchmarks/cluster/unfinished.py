@@ -23,7 +23,7 @@ class Unfinished:
     path: Path | None
     """None: nothing is kept."""
     settings: Mapping[str, Any]
-    """What they were measured with, and on which machine; JSON values."""
+    """The settings and the machine of these measurements; JSON values."""
     first_s: float | None = None
     """Seconds of a step of the first variant, with an accelerator that takes no time."""
     points: dict[str, Point] = field(default_factory=dict)
@@ -33,7 +33,7 @@ class Unfinished:
 
     @classmethod
     def at(cls, record: Path | None, settings: Mapping[str, Any], *, resume: bool) -> Unfinished:
-        """What there is beside the record's file, with `resume`; nothing otherwise.
+        """With `resume`, reads what lies beside the record's file, where there is something; begins anew otherwise.
 
         Raises UsageError where that was measured with other settings, or there is nowhere to look, and DataError for a
         file that is none.

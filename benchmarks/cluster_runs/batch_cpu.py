@@ -1,4 +1,4 @@
-"""What batches cost apart, in CPU seconds; and a service, as jobs have one, that moves them."""
+"""CPU seconds of batches outside of jobs; and a service, as jobs have one, that moves batches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tfhet.placement import Pipeline
 
 FIRST_BATCHES = 8
-"""Of a pipeline, which are made while its functions are still compiled."""
+"""Number of a pipeline's first batches, which are made while its functions are still compiled."""
 LOOK_BATCHES = 4
 """Batches before the first look at the clock; as many again as were taken before each other, since looking at the
 processes below costs as much as a small batch."""
@@ -26,16 +26,16 @@ IN_MEMORY = 4
 """Batches that a worker holds, to move them again and again."""
 READY_S = 60.0
 KEY = secrets.token_bytes(32)
-"""Of the service of this process."""
+"""The key of this process's service."""
 
 
 class Round(NamedTuple):
     """CPU seconds of a batch, and from when to when they were measured, on the machine's monotonic clock."""
 
     own_s: float
-    """Of this process."""
+    """CPU seconds of this process for a batch."""
     below_s: float
-    """Of those below it."""
+    """CPU seconds of the processes below this one."""
     begin_s: float
     end_s: float
 
@@ -57,7 +57,7 @@ def whole(pipeline: Pipeline) -> Iterator[Any]:
 
 
 def rounds(batches: Iterator[Any], count: int, round_cpu_s: float) -> list[Round]:
-    """So many, each of which takes `round_cpu_s` of CPU at least, after one that does not count: batches that are ready
+    """Measures `count` rounds of `round_cpu_s` of CPU at least, after one that does not count: batches that are ready
     when it begins cost nothing, and a pipeline that chooses its own buffers may have made many of them meanwhile."""
     for _ in range(FIRST_BATCHES):
         next(batches)

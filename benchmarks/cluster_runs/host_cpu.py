@@ -37,7 +37,7 @@ class HostCpu:
 
     @classmethod
     def now(cls, groups: Mapping[str, Group], clock: Clock = SYSTEM) -> HostCpu:
-        """What the hosts have used until now."""
+        """The CPU that the hosts have used until now."""
         processes = {}
         for host, group in groups.items():
             for pid in group.pids():
@@ -59,7 +59,7 @@ class HostCpu:
 
     @property
     def total_s(self) -> float:
-        """Of all hosts."""
+        """CPU seconds of all hosts."""
         return sum(self.used_s.values())
 
     def of(self, wanted: str) -> float:
@@ -68,7 +68,7 @@ class HostCpu:
 
 
 def kind(words: Sequence[str]) -> str:
-    """What a process is, by its command line."""
+    """The kind of a process, by its command line."""
     if "tfhet.planes.tf_service.server" in words:
         return DISPATCHER if "dispatcher" in words else WORKERS
     if "tfhet.trainer" in words or any(word.endswith("_train.py") for word in words[1:2]):

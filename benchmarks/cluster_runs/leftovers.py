@@ -1,4 +1,4 @@
-"""What a simulated job leaves behind that it should not: processes, sockets, folders, control groups, shared memory."""
+"""Things that a simulated job must not leave behind: processes, sockets, folders, control groups, shared memory."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tfhet.simulate import Fault
 
 SHARED_MEMORY = Path("/dev/shm")
 PATIENCE_S = 3.0
-"""So long may what was killed take to be gone."""
+"""Seconds that killed processes may take to be gone."""
 
 
 @dataclass(frozen=True)
 class Before:
-    """What there was before a job."""
+    """The state of the machine before a job."""
 
     at_s: float
     """When, in seconds since 1970."""
@@ -31,7 +31,7 @@ class Before:
     def left_by(
         self, job: ObservedJob, gone: Iterable[str] = (), clock: Clock = SYSTEM, *, patience_s: float = PATIENCE_S
     ) -> tuple[str, ...]:
-        """What `job`, which has ended, left: in words, one for each thing.
+        """Descriptions of the things that `job`, which has ended, left behind, one for each.
 
         gone: names of hosts that a fault took away for good: what lies on their disks went with them. patience_s:
         seconds that what was killed may take to be gone.
@@ -82,7 +82,7 @@ def processes(folder: Path) -> tuple[str, ...]:
 
 
 def containers(folder: Path) -> tuple[str, ...]:
-    """What is left of the containers of the run in `folder`: processes, and what they wrote."""
+    """Descriptions of what the containers of the run in `folder` left: processes, and folders that they wrote."""
     import psutil
 
     found = [f"folder {path}" for path in folder.rglob(".scratch-*")]

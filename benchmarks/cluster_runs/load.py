@@ -23,7 +23,7 @@ class ScalingLoad:
     form: str
     batch_size: int
     image_words: str
-    """What is read."""
+    """Description of the images that are read."""
     ranks: int = 1
     """Hosts with a rank each, which meet by Horovod in every step; the batch size is that of one."""
 
@@ -95,7 +95,7 @@ class Ideal:
     """CPU seconds that only the dnn host can give: the reader's part of `wire_s`, and the stages after the cut, which
     are part of `stages_s`."""
     cpus: float
-    """Of each host."""
+    """CPUs of each host."""
     ranks: int = 1
     """Hosts that train, each of which takes a batch in a step."""
 

@@ -28,13 +28,13 @@ MODE: Mapping[str, Any] = {"hosts": "namespace", "start": "alone", "limits_from"
 
 @dataclass(frozen=True)
 class Point:
-    """What was measured at one point, in one run."""
+    """Measurements at one point, in one run."""
 
     data_hosts: int
     windows_ms: tuple[float, ...]
     """Milliseconds a step took in the mean, window by window."""
     wait_pct: float
-    """Of the measured time, waited for data."""
+    """Share of the measured time in which a rank waited for data, 0 to 100."""
     steps: int
     """Measured."""
     seconds: float
@@ -109,7 +109,7 @@ class Job(Simulation):
                 self._looks.append(HostCpu.now(self.cgroups))
 
     def point(self, summary: RunSummary, cpus: float) -> Point:
-        """What the run came to, its hosts allowed `cpus` each. Raises JobFailed, or Stopped."""
+        """The measurements of the run, whose hosts were allowed `cpus` each. Raises JobFailed, or Stopped."""
         unless_stopped(summary)
         course, hosts = self._course, len(self.hosts)
         if summary.exit_code or summary.step_ms is None or summary.wait_ms is None or len(self._looks) != 2:

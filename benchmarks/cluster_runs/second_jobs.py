@@ -1,4 +1,4 @@
-"""What became of a second job that was started on a host of a simulated one."""
+"""The outcome of a second job that was started on a host of a simulated one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ends a suite whose process was told to stop while a job of it ran."""
+"""The error that ends a suite whose process was asked to stop while one of its jobs ran."""
 
 from __future__ import annotations
 

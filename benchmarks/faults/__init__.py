@@ -1,1 +1,1 @@
-"""What a job does when something is done to it."""
+"""The behaviour of a job under faults."""

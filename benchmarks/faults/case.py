@@ -9,12 +9,12 @@ from typing import Any
 from tfhet.simulate import Fault
 
 LEASE_S = 4.0
-"""Of the jobs here: short, so that the table takes minutes. The promise moves with it."""
+"""Seconds of the jobs' lease: short, so that the table takes minutes. The promise moves with it."""
 READY_S = 20.0
 WITNESS = "benchmarks/job_scripts/witness_train.py"
 """The script of the jobs: the built-in one, whose ranks note what they train on, for the judge."""
 EPOCHS = 2
-"""Of a job that is to go on."""
+"""Number of epochs of a job that is to go on."""
 LIMITS_S = {
     "goes on": None,
     "failure": LEASE_S + 5.0,
@@ -23,7 +23,7 @@ LIMITS_S = {
     "never joined": READY_S + 5.0,
     "refused": LEASE_S + 5.0,
 }
-"""What is promised of each kind: seconds to the last exit, from the fault; of `never joined` from the start; of
+"""The promise for each kind: seconds to the last exit, from the fault; of `never joined` from the start; of
 `refused`, where the job itself finds what is wrong, from its verdict. None: the job ends as if nothing was."""
 BUSY = "busy:"
 """In `before`, with `control`, `dispatcher` or `worker`: somebody has that port."""
@@ -40,13 +40,13 @@ class FaultCase:
     kind: str
     """One of LIMITS_S."""
     named: tuple[str, ...] = ()
-    """What the cause must name; `data-1` stands for the name of that host."""
+    """Words that the cause must contain; `data-1` stands for the name of that host."""
     cluster: str = "demo"
     arguments: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
     """Data hosts that the job goes on without, and says so."""
     before: str = ""
-    """What is wrong before it starts: one of DAMAGES, or BUSY with a port."""
+    """The damage before the job starts: one of DAMAGES, or BUSY with a port."""
     bad: int = 0
     """Records that are skipped in each epoch."""
     resumes: bool = False
@@ -91,7 +91,7 @@ class FaultCase:
         return self.kind == "goes on" or self.resumes
 
     def row(self) -> dict[str, Any]:
-        """What `--list` prints of it."""
+        """Its row in the table that `--list` prints."""
         return {"case": self.name, "kind": self.kind, "limit s": self.limit_s}
 
     @staticmethod

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 EVERY_S = 0.2
-"""What a process uses after it was last looked at is not seen: this bounds it."""
+"""Seconds between two looks at a process. What it uses after the last look is not seen."""
 
 
 @dataclass(frozen=True)

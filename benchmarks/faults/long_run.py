@@ -27,15 +27,15 @@ CLUSTER = ClusterFile(
 CHAIN = "resize(448, 448); random_rotation(0.1); gaussian_blur(11, 0.8); resize(32, 32)"
 BATCH = 32
 SPLITS = 64
-"""Of an epoch: a worker holds one sixteenth of its share at a time, which is what a kill can cost."""
+"""Number of splits of an epoch: a worker holds one sixteenth of its share at a time, which is what a kill can cost."""
 
 
 @dataclass(frozen=True)
 class Load:
-    """What a run has to do."""
+    """The work of one run."""
 
     step_ms: float
-    """Of the emulated step; 0: as fast as the data come."""
+    """Milliseconds of the emulated step; 0: as fast as the data come."""
     examples: int
     """In an epoch."""
     epochs: int
@@ -79,7 +79,7 @@ class LongRun:
 
     @property
     def breaches(self) -> list[str]:
-        """What a run must keep, disturbed or not."""
+        """Descriptions of the rules that the run broke; they hold with and without faults."""
         epochs = self.summary.epochs
         found = [] if len(epochs) == self.load.epochs else [f"{len(epochs)} of {self.load.epochs} epochs"]
         for epoch in epochs:
@@ -119,7 +119,7 @@ def watched(load: Load, launcher: Path, place: Path, faults: Sequence[str] = (),
 
 
 def measured(job: ObservedJob, load: Load, summary: RunSummary) -> LongRun:
-    """What `job` came to. Raises JobFailed."""
+    """The measurements of a run of `job`. Raises JobFailed."""
     if summary.exit_code or not job.steps or not job.epoch_ends:
         raise JobFailed(f"a run of {' '.join(load.arguments)} failed: {summary.cause}", code=summary.exit_code or 1)
     first = job.steps[0]

@@ -1,4 +1,4 @@
-"""What was seen of one case of the table of faults, and what of the promise was not kept."""
+"""The outcome of one case of the table of faults, and the parts of the promise that were not kept."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class FaultOutcome:
     happened: int
     """How often harm was done."""
     left: tuple[str, ...] = ()
-    """What was there afterwards."""
+    """Descriptions of what the job left behind: processes, sockets, files."""
     odd: tuple[str, ...] = ()
-    """What happened beside the job, and should not have."""
+    """Descriptions of events beside the job that should not have happened."""
     struck: frozenset[str] = frozenset()
     """Names of the hosts with launchers that a fault killed, froze or cut off for good."""
     hosts: Mapping[str, str] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class FaultOutcome:
 
     @property
     def breaches(self) -> list[str]:
-        """What of the promise was not kept, in words."""
+        """Descriptions of the parts of the promise that were not kept."""
         found = [*(f"left behind: {thing}" for thing in self.left), *self.odd]
         if not self.ended:
             found.append("the job did not end by itself")

@@ -1,4 +1,4 @@
-"""What is wrong before a job starts: a damaged data file, a port that somebody has."""
+"""Damage before a job starts: a damaged data file, a port that is in use."""
 
 from __future__ import annotations
 

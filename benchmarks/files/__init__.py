@@ -1,1 +1,1 @@
-"""What many files, large files and the gap between epochs cost."""
+"""The cost of many files, of large files, and of the gap between epochs."""

@@ -77,7 +77,7 @@ def unpacked_wheel(place: Path) -> Path:
 
 
 def first_batch(data: Path, env: Mapping[str, str]) -> dict[str, Any]:
-    """What a process in this environment prints. data: photos as TFRecords. Raises JobFailed."""
+    """The figures that a process in this environment prints. data: photos as TFRecords. Raises JobFailed."""
     words = [sys.executable, str(CHILD), str(data)]
     found: dict[str, Any] = json.loads(
         _done(words, {**env, "TF_CPP_MIN_LOG_LEVEL": "3"}, CHILD_LIMIT_S).splitlines()[-1]

@@ -36,11 +36,11 @@ class Candidate:
         return self.name.removeprefix("ml.").replace(".", "_")
 
     def step_ms(self, reference_ms: float) -> float:
-        """What takes so long on the REFERENCE."""
+        """Milliseconds of a step that takes `reference_ms` on the REFERENCE."""
         return reference_ms / self.speed
 
     def row(self) -> dict[str, Any]:
-        """Of the printed table."""
+        """Its row in the printed table."""
         return {
             "instance": self.name,
             "vCPUs": self.instance.vcpus,

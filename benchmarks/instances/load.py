@@ -10,7 +10,7 @@ from benchmarks.job_scripts.instances_train import SIDE
 from tfhet.units import GIB
 
 IMAGE_BYTES = SIDE * SIDE * 3 * 4
-"""Of an image as it goes to the accelerator: float32."""
+"""Bytes of an image as it goes to the accelerator: float32."""
 PASSES = 2
 """Over the images that a job keeps in memory: it makes them once, and then reads them."""
 
@@ -22,26 +22,26 @@ class InstanceLoad:
     key: str
     """Its part of a figure's name."""
     words: str
-    """What it does."""
+    """Description of the job."""
     input: str
     """How the script makes batches: `parallel`, `cached` or `generator`."""
     batch_size: int
     step_ms: float
-    """Of the slowest accelerator, the REFERENCE of instances_type.py."""
+    """Milliseconds of a step on the slowest accelerator, the REFERENCE of candidate.py."""
     steps: int = 0
     """0: as many as PASSES over what is kept take."""
     kept_gib: float = 0.0
     """Images that the job keeps in memory, on a host that is not scaled."""
 
     def images(self, scale: float) -> int:
-        """That are kept, where memory is scaled so: whole batches."""
+        """Number of images kept in memory, which is scaled by `scale`: whole batches."""
         return self.batch_size * math.ceil(self.kept_gib * scale * GIB / IMAGE_BYTES / self.batch_size)
 
     def steps_at(self, scale: float) -> int:
         return self.steps or PASSES * self.images(scale) // self.batch_size
 
     def arguments(self, step_ms: float, scale: float, steps: int | None = None) -> list[str]:
-        """Of the script, on an accelerator that takes so long for a step. steps: where it is not to be its own."""
+        """Arguments of the script for an accelerator with this step. steps: instead of the load's own number."""
         words = {
             "input": self.input,
             "batch_size": self.batch_size,

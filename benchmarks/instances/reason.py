@@ -1,4 +1,4 @@
-"""What a job on an instance type was bound by, and why the type is not the best one: by what was measured, in words."""
+"""The bottleneck of a job on an instance type, and why the type is not the best one: from measurements, in words."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class Standing:
 
     @property
     def seconds(self) -> list[float] | None:
-        """Of all runs; None where memory was too small in any of them."""
+        """Seconds of all runs; None where memory was too small in any of them."""
         found = [run.seconds for run in self.runs if run.seconds is not None]
         return found if len(found) == len(self.runs) else None
 
     @property
     def usd(self) -> list[float] | None:
-        """What they cost, at the scale of the simulation."""
+        """US dollars of all runs, at the scale of the simulation."""
         price = self.candidate.price.usd_per_hour
         return None if self.seconds is None else [run.usd(price) or 0.0 for run in self.runs]
 
@@ -54,7 +54,7 @@ def cheapest(standings: Sequence[Standing]) -> Standing | None:
 
 
 def bound(standing: Standing) -> str:
-    """What its job was bound by."""
+    """The bottleneck of its job, in words."""
     instance = standing.candidate.instance
     if standing.seconds is None:
         limit_gib = standing.runs[0].memory_limit_bytes / GIB

@@ -25,18 +25,18 @@ LINES = 40
 
 @dataclass(frozen=True)
 class InstanceRun:
-    """What a job took, and used."""
+    """The time and the resources that a job took."""
 
     seconds: float | None
     """From the first batch asked for to the end of the last step; None: the kernel killed it for its memory."""
     accelerator_pct: float | None
-    """Of that time, the accelerator's own."""
+    """Share of that time in which the accelerator was busy, 0 to 100."""
     cpu_pct: float | None
     """CPU time used, as a percentage of what the host may use in that time."""
     memory_pct: float | None
     """The most memory that was in use at once, file cache included, of what the host may use; None: not counted."""
     memory_limit_bytes: int
-    """Of the host, scaled."""
+    """Memory limit of the host, scaled."""
 
     def usd(self, usd_per_hour: float) -> float | None:
         return None if self.seconds is None else self.seconds * usd_per_hour / HOUR_S
@@ -66,7 +66,7 @@ class Job(Simulation):
                 self._told = fields
 
     def result(self, summary: RunSummary) -> InstanceRun:
-        """What the run came to; see `result_of`."""
+        """The result of the run; see `result_of`."""
         used = self._looks[1] - self._looks[0] if len(self._looks) == 2 else None
         return result_of(summary, self._told, used, self._lines)
 
@@ -74,7 +74,7 @@ class Job(Simulation):
 def result_of(
     summary: RunSummary, told: Mapping[str, str], used: HostCpu | None, lines: Sequence[str] = ()
 ) -> InstanceRun:
-    """Of a run that has ended: by its record, what its script said at the end, and the CPU used meanwhile. Raises
+    """The result of a run that has ended: by its record, its script's last words, and the CPU used meanwhile. Raises
     JobFailed for one that failed otherwise than by the limit of its memory, or whose host was not limited."""
     if summary.not_limited:
         raise JobFailed(f"the host could not be limited: {', '.join(summary.not_limited)}", log_tail=lines)

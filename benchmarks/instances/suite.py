@@ -37,7 +37,7 @@ from tfhet.report.tables import text
 from tfhet.units import GIB
 
 SCALE = 0.1
-"""Of a type's CPUs and memory: 16 vCPUs and 64 GiB fit into 2 cores and 8 GiB."""
+"""Share of a type's CPUs and memory that its host has: 16 vCPUs and 64 GiB fit into 2 cores and 8 GiB."""
 RUN_LIMIT_S = 120.0
 
 

@@ -1,4 +1,4 @@
-"""What `benchmarks.instances` found: figures, the printed table, the chart."""
+"""The results of `benchmarks.instances`: figures, the printed table, the chart."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from benchmarks.instances.reason import Standing, cheapest, fastest, reason
 from tfhet.record import Figure, Record
 
 SHARES = {"cpu_pct": "CPU %", "memory_pct": "memory %", "accelerator_pct": "accelerator %"}
-"""What is told of a host's use: field to words."""
+"""Fields of a host's use that are shown, with their column names."""
 RATIOS = {"time_vs_best": "time, x best", "cost_vs_best": "cost, x best"}
 
 Standings = Mapping[str, Sequence[Standing]]

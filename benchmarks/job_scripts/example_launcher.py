@@ -26,7 +26,7 @@ from tfhet.strategies import rank_of
 
 HERE = Path(__file__).parent
 TRIES, PAUSE_S = 12, 10.0
-"""Of the signal to a data host."""
+"""How often the signal to a data host is tried, and the seconds between two tries."""
 
 
 @dataclass(frozen=True)

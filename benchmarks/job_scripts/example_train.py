@@ -118,7 +118,7 @@ def _told(data: tf.data.Dataset, rank: int) -> tf.data.Dataset:
 
 
 def _steps(rank: int) -> Any:
-    """Of rank 0: a line for every step, with what it took since the last one."""
+    """A callback that prints a line for every step of rank 0, with the milliseconds since the last one."""
     import tensorflow as tf
 
     class Steps(tf.keras.callbacks.Callback):

@@ -35,7 +35,7 @@ class Digits:
 
 
 def make_digits(shard: Any, blurs: int) -> Digits:
-    """What the feed serves."""
+    """The examples that the feed serves."""
     return Digits(blurs)
 
 

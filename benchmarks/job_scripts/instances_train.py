@@ -19,7 +19,7 @@ SETTLE_S = 1.0
 """From when the script says that it reads until its first batch: the limits of its host hold by then."""
 ENCODED_SIDE = 112
 LAYERS, NOISE = 6, 8.0
-"""What the generator adds to an image: layers of noise, and the standard deviation of each in grey levels. Drawing them
+"""Layers of noise that the generator adds to an image, and the standard deviation of each in grey levels. Drawing them
 takes several times as long as handing the image over."""
 
 

@@ -37,7 +37,7 @@ class Pictures:
 
 
 def make_pictures(shard: Any, examples: int, size: int) -> Pictures:
-    """What the feed serves."""
+    """The examples that the feed serves."""
     return Pictures(examples, size)
 
 

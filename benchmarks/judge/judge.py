@@ -23,12 +23,12 @@ _RESUMED = re.compile(r"\[tfhet\] resumed at epoch=\d+ step=(\d+)")
 
 @dataclass(frozen=True)
 class Run:
-    """What one run trained on."""
+    """The examples that one run trained on."""
 
     first: int
     """Step of the checkpoint from which it went on; 0 for a start from nothing."""
     steps: tuple[tuple[int, Counter[str]], ...]
-    """Of each step: its epoch, and the digests of its examples, of all ranks."""
+    """For each step: its epoch, and the digests of its examples, of all ranks."""
 
     @classmethod
     def read(cls, folder: Path) -> Run:
@@ -47,7 +47,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the runs of a job did not keep of exactly-once."""
+    """The violations of exactly-once by the runs of a job."""
 
     words: tuple[str, ...] = ()
     """All of it, in words; empty when all was kept."""

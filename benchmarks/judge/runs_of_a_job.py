@@ -1,4 +1,4 @@
-"""What the judge says of the runs of one simulated job."""
+"""The judge's verdict on the runs of one simulated job."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class Flow:
     name: str
     """The word on the command line and in the figures."""
     words: str
-    """What tables call it."""
+    """Its name in tables."""
     launcher: str
     """File in SOURCE_DIR."""
     arguments: Sequence[str] = ()
@@ -57,14 +57,14 @@ FLOWS = {
 
 @dataclass(frozen=True)
 class Load:
-    """What every flow has to do."""
+    """The work of every flow."""
 
     model: str
     """As the built-in trainer calls it."""
     batch_size: int
     """Per rank."""
     steps: int
-    """Of one epoch."""
+    """Number of steps in the one epoch."""
 
     @property
     def arguments(self) -> list[str]:
@@ -124,7 +124,7 @@ def flow_run(
 
 
 def times(flow: str, load: Load, listener: JobListener, summary: RunSummary, folder: RunFolder) -> FlowRun:
-    """Of a job that has ended. Raises JobFailed for one that failed, or that did not say what was waited for."""
+    """The times of a job that has ended. Raises JobFailed for one that failed, or whose lines are not all there."""
     missing = [
         what
         for what, there in (

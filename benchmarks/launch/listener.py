@@ -12,19 +12,19 @@ from tfhet.messages import FirstBatchLine, MetricLine, parse_line
 
 @dataclass
 class JobListener:
-    """What was heard, when it was heard, in seconds since 1970: the way of a line is the same for all flows. Both kinds
+    """Lines of a job and when they came, in seconds since 1970: they take the same way in all flows. Both kinds
     of script print a line for every step of rank 0; the launcher's metric lines of a script that prints its own steps
     do not count."""
 
     clock: Clock = SYSTEM
     first_batch_s: float | None = None
     begun_s: list[float] = field(default_factory=list)
-    """Of each launcher."""
+    """The beginning of each launcher."""
     ended_s: list[float] = field(default_factory=list)
     step_s: list[float] = field(default_factory=list)
     """The end of each step."""
     step_ms: list[float] = field(default_factory=list)
-    """What each took since the one before; of the first, since the script was ready to begin."""
+    """Milliseconds of each step since the one before; of the first, since the script was ready to begin."""
     lines: list[str] = field(default_factory=list)
     """The last ones, for the message of a job that failed."""
     _has_stamps: bool = False

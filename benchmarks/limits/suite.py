@@ -36,7 +36,7 @@ CPUS, THREADS = (0.2, 0.5, 1.0), (1, 4)
 MBIT_PER_S = (100, 1000)
 SECONDS = 3.0
 SETTLE_S = 0.5
-"""Of busy threads, before they are measured."""
+"""Seconds for which threads are busy before they are measured."""
 END_S = 20.0
 PORT = 5001
 BUSY = "benchmarks.limits.busy_process"
@@ -51,10 +51,10 @@ class Trial:
     figure: str
     """The figure that it counts for."""
     key: str
-    """Of its own figure, behind that."""
+    """Suffix of the name of the trial's own figure."""
     limit: float
     run: Callable[[], float]
-    """What was had of it, in the limit's unit."""
+    """Measures how much of the resource was used, in the limit's unit."""
 
     def deviation_pct(self) -> float:
         """By how much more or less (negative) than the limit was had."""
@@ -107,7 +107,7 @@ def bandwidth_trials(tag: str, seconds: float) -> list[Trial]:
 
 
 def bits_per_s_had(tag: str, bits_per_s: float, sends: bool, seconds: float) -> float:
-    """What a connection carries whose sender, or else receiver, is limited."""
+    """Bits per second over a connection whose sender, or else receiver, is limited."""
     isolated = ("unshare", "--net")
     receiver, sender = f"{SUBNET}.2", f"{SUBNET}.3"
     with (

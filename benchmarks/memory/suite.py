@@ -58,7 +58,7 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
 
 
 def _measured(name: str, place: Path, steps: int) -> tuple[dict[str, Any], float]:
-    """What the script wrote, and how long it ran."""
+    """The JSON that the script wrote, and the seconds that it ran."""
     given = {"train_script": SCRIPT, "way": name, "steps": steps, "batch_size": BATCH_SIZE, "size": SIZE}
     words = [word for argument, value in given.items() for word in (f"--{argument}", str(value))]
     place.mkdir()

@@ -1,4 +1,4 @@
-"""What a peer is asked to do: one chain, on these files, in this form."""
+"""The job that a peer is given: one chain, on these files, in this form."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Job:
     threads: int
     """How many may work at a time, from 1."""
     seed: int = 0
-    """Of what is drawn."""
+    """Seed of the random draws."""
     size: int = 224
     """Rows and columns of the result of a crop."""
     shorter: int = 256
@@ -95,7 +95,7 @@ class Job:
         return int(self.shorter * height / width), self.shorter
 
     def factor(self, draw: random.Random) -> float:
-        """Of brightness, contrast or saturation."""
+        """A random factor for brightness, contrast or saturation."""
         return draw.uniform(1.0 - self.jitter, 1.0 + self.jitter)
 
 

@@ -17,11 +17,11 @@ class Peer:
     name: str
     """The word on the command line and in the figures."""
     words: str
-    """What tables call it."""
+    """Its name in tables."""
     imports: tuple[str, ...]
     """Modules that have to be there."""
     requires: tuple[str, ...]
-    """What `--peers install` installs, as pip takes it."""
+    """Packages that `--peers install` installs, as pip takes them."""
     does: Mapping[str, tuple[str, ...]]
     """Chain to the ways in which this library does it."""
     build: Callable[[Job], Callable[[], Iterator[np.ndarray]]]
@@ -29,7 +29,7 @@ class Peer:
     dependencies: bool = True
     """Whether pip adds what the packages ask for; False where that would bring a second TensorFlow."""
     dtypes: tuple[str, ...] = ("uint8", "float32")
-    """What it can give."""
+    """Dtypes of the batches that it can make."""
     on_one_thread: tuple[str, ...] = ()
     """Chains that it does on one thread, however many a job has: its throughput is that of one core."""
     differs: str = ""

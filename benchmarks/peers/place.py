@@ -28,7 +28,7 @@ LOOK_LIMIT_S = 120.0
 
 
 class Packaged(Protocol):
-    """What a peer says of its packages; see Peer."""
+    """The fields of a peer about its packages; see Peer."""
 
     @property
     def name(self) -> str: ...
@@ -58,7 +58,7 @@ class Place:
 
     @property
     def folder(self) -> Path:
-        """Of its own packages: another one for other versions or another Python."""
+        """Folder of the peer's own packages: another one for other versions or another Python."""
         parts = [*self.peer.requires, str(self.peer.dependencies), sys.version.split()[0], sys.platform]
         return self.cache / f"{self.peer.name}-{hashlib.blake2b(repr(parts).encode(), digest_size=5).hexdigest()}"
 
@@ -68,7 +68,7 @@ class Place:
         return self.folder.is_dir() and own_folder(self.cache).is_dir()
 
     def environment(self) -> dict[str, str]:
-        """Of the peer's process: its packages before those of this one, and nobody asks the network for news."""
+        """Environment of the peer's process: its packages before those of this one, and no look for updates."""
         paths = [str(self.folder)] if self.installed else []
         given = dict(environment())
         given["PYTHONPATH"] = os.pathsep.join([*paths, *(path for path in sys.path if path)])

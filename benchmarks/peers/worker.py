@@ -54,7 +54,7 @@ def _answer(
 
 
 def versions(peer: Peer) -> dict[str, str]:
-    """Of the peer's modules, as they name themselves."""
+    """Versions of the peer's modules, as they name themselves."""
     return {name: str(getattr(importlib.import_module(name), "__version__", "?")) for name in peer.imports}
 
 

@@ -43,12 +43,12 @@ RELAXABLE = {
     Resource.DATA_NETWORK,
     Resource.DNN_NETWORK,
 }
-"""Of which a running job can be given more."""
+"""Resources of which a running job can be given more."""
 
 
 @dataclass(frozen=True)
 class PlanLoad:
-    """What is trained on."""
+    """The load of a training: the chain of stages and the batch size."""
 
     chain: str
     batch_size: int
@@ -66,7 +66,7 @@ LOADS = tuple(
 
 @dataclass(frozen=True)
 class Measured:
-    """What a load's batches cost apart: frozen before a case is drawn."""
+    """Costs of a load's batches outside of jobs: frozen before a case is drawn."""
 
     pipeline: PipelineCost
     whole: PipelineCost
@@ -117,9 +117,9 @@ class Frozen:
     overhead: Mapping[str, Interval] = field(default_factory=dict)
     """By chain: times the CPU of its parts that a job takes."""
     launcher_cpus: Interval = Interval.exact(0.0)
-    """That every host's launcher takes."""
+    """CPUs that every host's launcher takes."""
     extra_ms: Interval = Interval.exact(0.0)
-    """Of a step with data at hand, beside the emulated accelerator."""
+    """Milliseconds of a step with data at hand, beside the emulated accelerator's."""
     runs: Sequence[Mapping[str, Any]] = ()
     """Those that told all but the loads, for the record."""
 
@@ -153,7 +153,7 @@ class PlanCase:
 
     number: int
     kind: Resource
-    """What was to bind when it was drawn."""
+    """The resource that was to bind when the case was drawn."""
     margin: float
     """The next resource's seconds over the binding one's, as wished."""
     load: PlanLoad
@@ -163,7 +163,7 @@ class PlanCase:
     position: int
     dnn_cpus: float
     data_cpus: float
-    """Of each data host."""
+    """CPUs of each data host."""
     data_hosts: int
     workers: int
     """On each data host."""
@@ -204,7 +204,7 @@ class PlanCase:
         return ClusterFile("plan", groups, {"training": channel})
 
     def arguments(self, steps: int) -> list[str]:
-        """Of the launcher."""
+        """Arguments of the launcher."""
         words = [
             *("--chain", self.load.chain, "--batch_size", str(self.load.batch_size), "--cut", str(self.position)),
             *("--steps_per_epoch", str(steps), "--step_ms", f"{self.accelerator_ms:.3f}"),

@@ -1,4 +1,4 @@
-"""What batches cost outside any job, at each place where the pipeline can be cut, on one CPU.
+"""Costs of batches outside any job, at each place where the pipeline can be cut, on one CPU.
 
 It runs on that CPU from its first moment on, as the processes of a simulated host do: TensorFlow starts as many threads
 as it sees CPUs, and two that share a quota cost a third more than one.
@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def costs(pipeline: Pipeline) -> dict[str, Any]:
-    """Of the pipeline at each place where it can be cut, as jobs run it: CPU seconds of a batch, round by round, each
+    """Costs at each place where the pipeline can be cut, as jobs run it: CPU seconds of a batch, round by round, each
     with the moments at which the round began and ended."""
     from tfhet.placement import Cut, local_part, remote_part
 

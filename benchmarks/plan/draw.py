@@ -25,7 +25,7 @@ KINDS = (
     Resource.DATA_NETWORK,
     Resource.DNN_NETWORK,
 )
-"""What binds, in turns."""
+"""Resources that are to bind, taken in turns."""
 PLACES: Mapping[Resource, tuple[Place, ...]] = {
     Resource.ACCELERATOR: (Place.TRAINER, Place.DATA, Place.EVERYWHERE),
     Resource.DATA_CPUS: (Place.DATA,),
@@ -39,7 +39,7 @@ NEAR_SHARE = 1 / 8
 CLEAR, NEAR = (0.45, 0.85), (0.88, 0.98)
 SHORTEST_S, LONGEST_S = 0.09, 0.28
 MOST_OF_A_CPU = 0.98 / MORE
-"""That the hosts of one CPU of this machine may have together, so that there is more to give them."""
+"""CPUs that the hosts on one CPU of this machine may have together, so that there is more to give them."""
 CPUS = 2
 TRIES = 20_000
 _DNN_CPUS, _DATA_CPUS = (0.2, 0.7), (0.12, 0.5)

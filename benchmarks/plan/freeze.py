@@ -1,4 +1,4 @@
-"""What the model of `benchmarks.plan` needs: measured before a case is drawn, and not touched from then on."""
+"""The inputs of the model of `benchmarks.plan`: measured before a case is drawn, and not touched from then on."""
 
 from __future__ import annotations
 
@@ -108,11 +108,11 @@ class Tried:
 
     @property
     def extra_ms(self) -> float:
-        """That a step took over that of the accelerator."""
+        """Milliseconds of a step beyond those of the accelerator."""
         return max(0.0, self.outcome.ran.steps_ms[DRAWN] - self.outcome.case.accelerator_ms)
 
     def ratio(self, frozen: Frozen) -> float:
-        """Of the step to that which the model gives without it, at the machine's speed where that is known."""
+        """The measured step over the model's without this ratio, at the machine's speed where that is known."""
         found = self.outcome.prediction(frozen, corrected=self.chain in frozen.references_s)
         return 1e-3 * self.outcome.ran.steps_ms[DRAWN] / found.step_s.value
 

@@ -44,7 +44,7 @@ def gauge() -> Iterator[ChildGauge]:
 
 
 def batches_s(said: Mapping[str, Any], pace: Pace) -> list[float]:
-    """What a batch of the yardstick cost during each round."""
+    """CPU seconds of a batch of the yardstick during each round."""
     rounds = [*said["whole_s"], *(one for cut in said["cuts"] for name in _COSTS for one in cut[name])]
     return [pace.batch_s(*one[-2:]) for one in rounds]
 

@@ -1,4 +1,4 @@
-"""What became of a case of `benchmarks.plan`: how far off the prediction was, and which resource really bound."""
+"""The outcome of a case of `benchmarks.plan`: the error of the prediction, and the resource that really bound."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tfhet.plan.ceiling import Resource
 from tfhet.record import Figure, median, percentile
 
 CLEAR_PCT = 2.0
-"""Of the step: two that differ by less cannot be told apart in so few steps."""
+"""Percent of the step: two steps that differ by less cannot be distinguished with so few of them."""
 
 
 @dataclass(frozen=True)
@@ -24,14 +24,14 @@ class PlanOutcome:
 
     case: PlanCase
     relaxed: tuple[Resource, Resource]
-    """Of which the run had more, one after the other: what was predicted to bind, and what next."""
+    """Resources of which the run was given more, one after the other: the one predicted to bind, and the next."""
     ran: Ran
     references_s: tuple[float, ...]
-    """What a batch of the yardstick cost while steps as drawn were counted, the first time and the second."""
+    """CPU seconds of a batch of the yardstick while steps as drawn were counted, the first time and the second."""
 
     @property
     def bound(self) -> Resource:
-        """What really bound: of which more shortened the step more."""
+        """The resource that really bound: the one of which more shortened the step more."""
         return min(self.relaxed, key=lambda resource: self.ran.steps_ms[resource.value])
 
     @property
@@ -41,7 +41,7 @@ class PlanOutcome:
         return abs(first - second) > CLEAR_PCT / 100.0 * self.ran.drawn_ms
 
     def speed(self, frozen: Frozen) -> Interval:
-        """Of the machine, over that with which the costs are told."""
+        """Speed of the machine during the run, over that when the costs were measured."""
         then = frozen.references_s[self.case.load.chain]
         now = self.references_s
         return Interval(then / median(now), then / max(now), then / min(now))
@@ -51,7 +51,7 @@ class PlanOutcome:
         return self.case.prediction(frozen, self.speed(frozen)) if corrected else self.case.prediction(frozen)
 
     def error_pct(self, frozen: Frozen, corrected: bool) -> float:
-        """Of what was measured; negative where the step took longer than predicted."""
+        """Error of the prediction in percent of the measured step; negative where that was longer than predicted."""
         return 100.0 * (1e3 * self.prediction(frozen, corrected).step_s.value / self.ran.drawn_ms - 1.0)
 
     def is_right(self, frozen: Frozen, corrected: bool) -> bool:
@@ -59,7 +59,7 @@ class PlanOutcome:
         return self.prediction(frozen, corrected).binding is self.bound
 
     def row(self, frozen: Frozen) -> dict[str, object]:
-        """Of the printed table."""
+        """Its row in the printed table."""
         case, steps = self.case, self.ran.steps_ms
         found = self.prediction(frozen, corrected=True)
         first, second = self.relaxed
@@ -81,7 +81,7 @@ class PlanOutcome:
         }
 
     def told(self) -> dict[str, Any]:
-        """What was measured, without what follows from it."""
+        """The measurements, without what follows from them."""
         return {
             "case": self.case.to_json(),
             "relaxed": [resource.value for resource in self.relaxed],

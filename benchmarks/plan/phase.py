@@ -31,7 +31,7 @@ class Phase:
     case: PlanCase
     """With these limits."""
     steps: int
-    """That count."""
+    """Number of steps that count."""
     waits_ms: float
     """A step that waited so long for data found nothing ready."""
 
@@ -85,7 +85,7 @@ class Course:
         return self._index >= len(self.phases)
 
     def heard(self, step: int, wait_ms: float) -> None:
-        """Of a step that was taken."""
+        """Takes note of a step that was taken."""
         if self._index < 0:
             self._next(step)
             return

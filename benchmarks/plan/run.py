@@ -28,7 +28,7 @@ RUN_LIMIT_S = 150.0
 
 @dataclass(frozen=True)
 class Ran:
-    """What was measured in one run. CPU seconds are those of a step, of all hosts, in the first phase."""
+    """Measurements of one run. CPU seconds are those of a step, of all hosts, in the first phase."""
 
     steps_ms: Mapping[str, float]
     """By phase."""
@@ -53,7 +53,7 @@ class Ran:
 
     @property
     def launcher_cpus(self) -> float:
-        """That one host's launcher took."""
+        """CPUs that one host's launcher took."""
         return self.launchers_s / (1e-3 * self.steps_ms[DRAWN]) / len(self.used)
 
     def to_json(self) -> dict[str, Any]:
@@ -117,7 +117,7 @@ class PlanJob(Simulation):
             self._course.heard(told.step, told.step_ms * told.wait_pct / 100.0)
 
     def ran(self, summary: RunSummary) -> Ran:
-        """What it came to. Raises JobFailed."""
+        """The measurements of the run. Raises JobFailed."""
         course = self._course
         if summary.exit_code or summary.step_ms is None or not course.is_over or len(self._looks) != 2:
             why = summary.cause or f"{len(course.spans)} of {len(course.phases)} phases were gone through"

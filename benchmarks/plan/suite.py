@@ -101,7 +101,7 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
 
 
 def _begun(options: argparse.Namespace) -> tuple[Frozen | None, list[PlanOutcome]]:
-    """What an earlier run has left, if it is to be gone on from. Raises UsageError where that does not fit."""
+    """The model and the outcomes of an earlier run, with `--resume`. Raises UsageError where they do not fit."""
     if not options.resume:
         return None, []
     if options.json is None:

@@ -34,7 +34,7 @@ _LOOPS = 100_000
 
 @dataclass(frozen=True)
 class Pace:
-    """What each CPU did: rows of seconds on the machine's monotonic clock, and CPU seconds and batches by then."""
+    """Progress of each CPU: rows of seconds on the machine's monotonic clock, and CPU seconds and batches by then."""
 
     cpus: Sequence[Sequence[tuple[float, float, float]]]
 
@@ -129,7 +129,7 @@ def _work(answers: IO[str]) -> None:
 
 
 def _batches(pipelines: dict[str, Iterator[Any]], asked: Mapping[str, Any]) -> Iterator[Any]:
-    """Of what is asked for; the first ones are made already."""
+    """Batches of the load that is asked for; the first ones are made already."""
     channel = str(asked["channel"])
     if channel not in pipelines:
         pipelines[channel] = batch_cpu.whole(batch_cpu.pipeline_of(asked))

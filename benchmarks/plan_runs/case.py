@@ -16,7 +16,7 @@ from benchmarks import ROOT
 from tfhet import catalogue
 
 SHARE = 0.1
-"""Of a type's CPUs that its host has here."""
+"""Share of a type's CPUs that its host has here."""
 DNN, DATA = "dnn_group", "data_group"
 DNN_FAMILY, DATA_FAMILY = "ml.g5", "ml.c7i"
 JOB_SCRIPTS = ROOT / "benchmarks" / "job_scripts"
@@ -31,7 +31,7 @@ class Script:
     path: Path
     arguments: tuple[str, ...] = ()
     chain: str = ""
-    """What its data are written for (`job_data`); "" for the demonstration data."""
+    """The chain that its data are written for (`job_data`); "" for the demonstration data."""
     batch_size: int = 0
 
     def words(self, step_ms: float | None) -> list[str]:
@@ -97,7 +97,7 @@ class PlanRunCase:
     before: Hosts
     after: Hosts
     step_ms: float | None = None
-    """Of the emulated accelerator; None for a script with a model of its own."""
+    """Milliseconds of a step of the emulated accelerator; None for a script with a model of its own."""
 
     @property
     def plan_words(self) -> list[str]:

@@ -54,7 +54,7 @@ class Commands:
         return record
 
     def plan(self, case: PlanRunCase, before: RunFolder, profile: Path) -> Mapping[str, Any]:
-        """What the plan says of the cluster that is asked about: one of its candidates. Raises JobFailed."""
+        """The plan's candidate for the cluster that is asked about. Raises JobFailed."""
         file = self.place / f"plan-{case.name}.json"
         words = ["plan", "--run", str(before.path), "--profile", str(profile), *case.plan_words, "--json", str(file)]
         self._type(words, PLAN_LIMIT_S)

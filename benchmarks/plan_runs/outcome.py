@@ -1,4 +1,4 @@
-"""What became of a case of `benchmarks.plan_runs`: how far the plan's step was from the one measured."""
+"""The outcome of a case of `benchmarks.plan_runs`: how far the plan's step was from the one measured."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Run:
 
     cluster: str
     steps_ms: tuple[float, ...]
-    """Of rank 0, without the warm-up."""
+    """Milliseconds of each step of rank 0, without the warm-up."""
     waits_ms: tuple[float, ...]
     told: Mapping[str, Any]
     """More of its record."""
@@ -69,7 +69,7 @@ class PlanRunOutcome:
     case: PlanRunCase
     before: Run
     candidate: Mapping[str, Any]
-    """What the plan says of the cluster that is asked about."""
+    """The plan's candidate for the cluster that is asked about."""
     after: Run
     speeds_ms: tuple[float, ...] = (1.0,)
     """CPU milliseconds of work that is always the same, beside the first run, the profile and the second run."""
@@ -86,7 +86,7 @@ class PlanRunOutcome:
 
     @property
     def error_pct(self) -> float:
-        """Of what was measured; negative where the step took longer than predicted."""
+        """Error of the prediction in percent of the measured step; negative where that was longer than predicted."""
         return 100.0 * (self.predicted_ms["value"] / self.after.step_ms - 1.0)
 
     @property
@@ -100,7 +100,7 @@ class PlanRunOutcome:
         return self.candidate["binding"] in CPUS
 
     def row(self) -> dict[str, object]:
-        """Of the printed table."""
+        """Its row in the printed table."""
         predicted = self.predicted_ms
         return {
             "case": self.case.name,

@@ -39,7 +39,7 @@ MOST_PCT, LEAST_HOLDS_PCT = 10.0, 80.0
 STEADY_PCT, MOST_TRIES = 4.0, 3
 """How much slower the machine may be in one run of a case than in another; how often a case is tried, where it was."""
 BATCHES = 600
-"""Of a script's data: more than it reads."""
+"""Number of batches in a script's data: more than it reads."""
 
 
 @dataclass
@@ -64,7 +64,7 @@ class Bench:
         return min(tries, key=lambda each: each.drift_pct)
 
     def _keys(self, case: PlanRunCase) -> tuple[Hashable, Hashable]:
-        """Of the first run and the profile of a case."""
+        """The keys of the first run and the profile of a case."""
         return (case.script.name, case.step_ms, case.before), case.script.name
 
     def _try(self, case: PlanRunCase, again: str) -> PlanRunOutcome:

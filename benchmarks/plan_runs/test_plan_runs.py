@@ -28,7 +28,7 @@ from tfhet.simulate import ClusterFile
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
 CPUS = 2
-"""Of the machine that the cases are made for."""
+"""CPUs of the machine that the cases are made for."""
 CANDIDATE: Mapping[str, Any] = {
     "step_ms": {"value": 104.0, "low": 95.0, "high": 110.0},
     "binding": "the accelerator",

@@ -24,14 +24,14 @@ PICTURES = 4
 
 @dataclass(frozen=True)
 class Chain:
-    """What is done to pictures, uint8 [size, size, 3], in batches of how many."""
+    """Processing of pictures, uint8 [size, size, 3], in batches of `batch_size`."""
 
     batch_size: int
     size: int
     blurs: int
     """Gaussian blurs of 11 x 11; 0: pictures are turned around and inverted, which costs about as much as a copy."""
     batches_of_a_block: int
-    """What a task of Ray makes, which is to be some MB."""
+    """Number of batches that one task of Ray makes, which are to be some MB."""
 
     @property
     def batch_bytes(self) -> int:

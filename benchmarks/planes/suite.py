@@ -71,7 +71,7 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
 
 
 def divided(taken: Mapping[str, list[Any]]) -> tuple[dict[str, list[float]], dict[str, list[Window]]]:
-    """What making batches alone came to, and what the jobs did, by `FORM.CHAIN` and `PLANE.CHAIN`."""
+    """CPU seconds of batches made alone, and the windows of jobs, by `FORM.CHAIN` and `PLANE.CHAIN`."""
     alone = {name: found for name, found in taken.items() if name.partition(".")[0] in FORMS}
     return alone, {name: found for name, found in taken.items() if name not in alone}
 
@@ -91,7 +91,7 @@ def _measured(plane: str, chain: str, place: Path, seconds: float, index: int) -
 
 
 def figures_of(alone: Mapping[str, Sequence[float]], jobs: Mapping[str, Sequence[Window]]) -> dict[str, Figure]:
-    """What each plane came to with each chain, by `PLANE.CHAIN`, and what making an example costs alone."""
+    """Figures of each plane with each chain, by `PLANE.CHAIN`, and of an example made alone."""
     figures = {}
     for key, seconds in alone.items():
         each = [1e3 * one / CHAINS[key.rpartition(".")[2]].batch_size for one in seconds]

@@ -21,7 +21,7 @@ from tfhet.record import RunSummary
 from tfhet.simulate import ClusterFile
 
 FIRST, WARM, BEGINS, ENDS = "first_batch", "warm", "window_begins", "window_ends"
-"""What the script stamps, in this order."""
+"""Names of the moments that the script stamps, in this order."""
 SCRIPT = "benchmarks/planes/train.py"
 LAST_LINES = 40
 ACTORS = ("Coordinator", "Actor", "Autoscal")
@@ -30,7 +30,7 @@ ACTORS = ("Coordinator", "Actor", "Autoscal")
 
 @dataclass(frozen=True)
 class Window:
-    """What one run came to."""
+    """Measurements of one run."""
 
     step_s: float
     """Seconds of a step in the window, after the hosts were limited."""

@@ -1,4 +1,4 @@
-"""What the jobs of Ray need beside the checkout."""
+"""Modules that the jobs of Ray need beside the checkout."""
 
 from __future__ import annotations
 

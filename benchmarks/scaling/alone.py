@@ -1,4 +1,4 @@
-"""What a batch costs outside any job: a process of its own, which measures whenever it is asked.
+"""The cost of a batch outside any job: a process of its own, which measures whenever it is asked.
 
 First the pipeline alone, in this process, without a service; and its stages after the cut, on batches in memory. Then
 the wire: batches of it that lie in a worker's memory are moved to this process through a dispatcher and a worker as
@@ -52,7 +52,7 @@ class Alone:
         return Alone(**parts, bytes_per_batch=self.bytes_per_batch)
 
     def ideal(self, cpus: float, ranks: int = 1) -> Ideal:
-        """What these parts allow, from their medians, with so many CPUs for each host, and so many that train."""
+        """The ideal that follows from the medians of these parts. cpus: of each host; ranks: how many hosts train."""
         stages_s, wire_s, reader_s, after_s = (median(getattr(self, name)) for name in PARTS)
         return Ideal(stages_s, wire_s, reader_s + after_s, cpus, ranks)
 

@@ -85,7 +85,7 @@ class Taken:
     cost is this machine's, and in no ideal."""
 
     def at(self, data_hosts: int) -> list[Pair]:
-        """What was measured with so many data hosts."""
+        """The measurements with this number of data hosts."""
         return [pair for pair in self.pairs if pair.point.data_hosts == data_hosts]
 
     @property
@@ -239,7 +239,7 @@ def point_figure(taken: Taken, data_hosts: int) -> str:
 
 
 def points_of(taken: Sequence[Taken]) -> list[dict[str, object]]:
-    """What the figure of each point is about, field by field, for `tfhet plan`."""
+    """The load and the number of data hosts of each point's figure, for `tfhet plan`."""
     return [
         {"load": one.load.key, "data_hosts": data_hosts, "figure": point_figure(one, data_hosts)}
         for one in taken

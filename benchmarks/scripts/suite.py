@@ -90,7 +90,7 @@ def watched_steps(notes: Iterable[Sequence[Any]]) -> list[WatchedStep]:
 
 
 def differences(folder: RunFolder) -> dict[str, Any]:
-    """What the record of a run says, what the stopwatches of its ranks say, and how far they are apart."""
+    """The record of a run beside the stopwatches of its ranks, and how far they are apart."""
     summary, watched = folder.read_summary(), {}
     for path in sorted(folder.path.glob("hosts/*/output/data/stopwatch-*.json")):
         watched[path.stem] = watched_steps(json.loads(path.read_text()))

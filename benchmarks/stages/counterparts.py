@@ -1,4 +1,4 @@
-"""What TensorFlow, Keras and Addons have for a stage: the operation that it is held against, as their users write it.
+"""Counterparts of stages in TensorFlow, Keras and Addons: the operations to compare with, as their users write them.
 
 A counterpart works on a batch where the library does, and on single images where it does not. It gives the dtype that
 the stage gives: what a library leaves as float32 is rounded back to uint8.
@@ -26,13 +26,13 @@ class Counterpart:
     stage: str
     """As `tfhet.stages.parse` takes it; {height} and {width} stand for the images'."""
     words: str
-    """What it is called there."""
+    """Name of the operation in its library."""
     make: Callable[[int, int], Work]
     """(height, width of the images) -> the operation on images, traced once."""
     batched: bool = True
     """Whether it takes a batch; else one image."""
     dtypes: tuple[str, ...] = ("uint8", "float32")
-    """Of the images that both take; float32 is from 0 to 1."""
+    """Dtypes of images that both take; float32 is from 0 to 1."""
 
 
 def _layer(make: Callable[[Any, int, int], Any]) -> Callable[[int, int], Work]:

@@ -33,17 +33,17 @@ class Pair:
     """A stage and its counterpart on one kind of images."""
 
     stage: Stage
-    """What is held against it."""
+    """The stage that is compared with the reference."""
     counterpart: Counterpart
     """The reference."""
     dtype: str
-    """Of the images."""
+    """Dtype of the images."""
     size: int
     """Their edge, in pixels."""
 
     @property
     def key(self) -> str:
-        """Of its figure: `NAME.DTYPE.SIZE`; a stage that is there twice has its method in the name."""
+        """Name of its figure: `NAME.DTYPE.SIZE`; a stage that is there twice has its method in the name."""
         method = getattr(self.stage, "method", "bilinear")
         name = self.stage.name if method == "bilinear" else f"{self.stage.name}-{method}"
         return f"{name}.{self.dtype}.{self.size}"

@@ -37,7 +37,7 @@ class Entry:
 
     @property
     def words(self) -> str:
-        """What tables call it: `OpenCV, linear uint8`."""
+        """Its name in tables: `OpenCV, linear uint8`."""
         way = f"{self.peer.words}, {self.case.name.partition(' ')[2]}"
         return way if self.same_picture else f"{way}, another picture"
 
@@ -49,7 +49,7 @@ class Entry:
 
     @property
     def form(self) -> Form:
-        """What of tfhet it is compared with."""
+        """The form of tfhet's chain that it is compared with."""
         if self.job.way not in RESIZING:
             return Form()
         return Form(self.job.way if self.same_picture else LINEAR, self.job.dtype)
@@ -64,7 +64,7 @@ class PeerCases:
     missing: dict[str, str] = field(default_factory=dict)
     """Peers that do the chain and are not there, each with the reason."""
     versions: dict[str, dict[str, str]] = field(default_factory=dict)
-    """Of the packages of each peer."""
+    """Versions of the packages of each peer."""
 
 
 def wanted(option: str) -> tuple[str, ...]:
@@ -78,7 +78,7 @@ def wanted(option: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Task:
-    """What all of them are asked for."""
+    """The work that all peers are given."""
 
     chain: str
     """The name of the chain."""

@@ -1,1 +1,1 @@
-"""What the notes of where the time goes cost."""
+"""The cost of recording where the time goes."""

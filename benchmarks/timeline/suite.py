@@ -29,7 +29,7 @@ COST, COUNTED, STEP = "timeline.cost_pct", "timeline.counted_pct", "timeline.ste
 LIMIT_PCT = 1.0
 MODES = ("off", "steps")
 NOTES = 500
-"""So many are made to see what one costs."""
+"""Number of notes that are made to measure the cost of one."""
 STEPS_A_WRITE = 20
 """A rank writes once a second."""
 RUN_LIMIT_S = 600.0
@@ -40,9 +40,9 @@ class NotedRun:
     """One run."""
 
     mode: str
-    """Of `--timeline`."""
+    """Value of `--timeline`."""
     cpu_s: float
-    """Of all hosts, from the start of the launchers to their end."""
+    """CPU seconds of all hosts, from the start of the launchers to their end."""
     step_ms: float
     """Median, of rank 0."""
     steps: int
@@ -53,12 +53,12 @@ class NotedRun:
 
 @dataclass(frozen=True)
 class NoteCost:
-    """What one note costs, measured by itself."""
+    """The cost of one note, measured by itself."""
 
     sample_us: float
     """CPU microseconds of a sample of a host with four processes."""
     step_us: float
-    """Of a step of a rank."""
+    """CPU microseconds of the note of a rank's step."""
 
     def of(self, run: NotedRun) -> float:
         """CPU seconds of a run's notes."""

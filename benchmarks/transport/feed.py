@@ -18,7 +18,7 @@ KEY = bytes(range(32))
 
 
 def endless(shard: Shard, size: int) -> Iterator[np.ndarray]:
-    """What is served: batches of `size` bytes, without end."""
+    """Batches of `size` bytes to serve, without end."""
     return itertools.cycle([np.frombuffer(batch, np.uint8) for batch in contents(size)])
 
 

@@ -31,7 +31,7 @@ SELECTION = (
     *(Load(dtype, size, allocator=one) for one in (SMALL_PAGES, TCMALLOC) for size in SIZES[2:] for dtype in DTYPES),
 )
 AGAINST = {RAW_SOCKET: "the CPU of a TCP connection", SERVICE_OPEN: "the CPU of open tf.data service over gRPC"}
-"""What each way of tfhet's is compared with."""
+"""The rivals whose cost each way of tfhet is compared with, and the words for that cost."""
 
 
 def _options(parser: argparse.ArgumentParser) -> None:

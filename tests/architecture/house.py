@@ -49,7 +49,7 @@ ONLY_IN: Mapping[str, tuple[str, ...]] = {
     "botocore": ("tfhet/aws.py",),
     "time": ("tfhet/clock.py",),
 }
-"""What only some files may import: ends with a slash for a folder."""
+"""Packages, and the files that may import them: a folder ends with a slash."""
 
 ENVIRONMENT_READER = "tfhet/cluster/environment.py"
 ENVIRONMENT_NAMES = {"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"}
@@ -188,7 +188,7 @@ def tensorflow_place(path: str, text: str) -> list[str]:
 
 
 def package_place(path: str, text: str) -> list[str]:
-    """What only some files may import is imported only there."""
+    """The packages of ONLY_IN are imported only by the files that it names."""
     return [
         f"{path}:{each.line}: {each.module} is imported only in {' and '.join(places)}"
         for each in imports(path, text)

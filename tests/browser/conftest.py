@@ -33,7 +33,7 @@ VIEWS = {
 """The width of the window, and the colour scheme that its user has chosen."""
 ELSEWHERE = re.compile(r"^(https?|wss?)://(?!127\.0\.0\.1[:/])")
 DIAGRAMS = "https://unpkg.com/mermaid@"
-"""What the site fetches on a page with a diagram, and nothing else: docs/developing.md says so."""
+"""Beginning of the only addresses elsewhere that the site fetches, on a page with a diagram: see docs/developing.md."""
 
 OPENED = """() => {
   document.querySelectorAll("details").forEach(one => one.open = true);
@@ -121,7 +121,7 @@ class Sight:
         return self
 
     def check(self, texts: str) -> None:
-        """What holds for every page: it is not wider than the window, is complete without other hosts, says nothing on
+        """Checks a page: it is not wider than the window, is complete without other hosts, says nothing on
         the console, can be read, is light or dark as its user wants, and shows something.
 
         texts: a selector of what is to be read.

@@ -15,11 +15,11 @@ GIVEN = {
     "a plan": ["demo.json", "--profile", "profile-aws-cifar.json", "--plan", "plan"],
     "a record": ["stages-aws-cifar.json"],
 }
-"""What each page is made of: records in results/, and a plan that is made of one."""
+"""Sources of each page: records in results/, and a plan that is made of one."""
 PLAN = ["--cluster", "ml.g5.xlarge", "--accelerator_ms", "1.5..1.7", "--batch_size", "2048"]
 READ = "body"
 VALUE = r"([\w-]+ )?(–|[\d.]+( ms| %)?)"
-"""Of a line, with its name where there are several; a line may have none at a place."""
+"""The value of a curve at a place, after its name where there are several; – where it has none."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""What a control group promises, in both versions: on this machine's kernel as far as it has them, and on one that is
+"""Contract of a control group, in both versions: on this machine's kernel as far as it has them, and on one that is
 played, whose rules are those of the kernel's documentation (admin-guide/cgroup-v1 and cgroup-v2)."""
 
 from __future__ import annotations
@@ -237,7 +237,7 @@ def group(kernel: Played | Real) -> Iterator[Cgroup]:
 
 
 def file_of(kernel: Played | Real, group: Cgroup, controller: str, names: dict[int, str]) -> str | None:
-    """What the kernel says in the file of a controller; None where it has no such controller in this version."""
+    """Content of a controller's file in the kernel; None where it has no such controller in this version."""
     for tree in kernel.trees:
         if controller in tree.controllers:
             return kernel.read(tree.top / group.name / names[tree.version]).strip()

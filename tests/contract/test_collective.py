@@ -1,4 +1,4 @@
-"""What every collective promises, and that ranks which share the work unequally learn what one rank learns alone."""
+"""Contract of every collective; ranks which share the work unequally learn what one rank learns alone."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def multi_worker(kind: str, folder: Path) -> list[dict[str, Any]]:
 
 
 def together(kind: str, folder: Path, variables: Sequence[Mapping[str, str]]) -> list[dict[str, Any]]:
-    """What each of RANKS processes found, which get `variables` to find each other."""
+    """The results of RANKS processes, which get `variables` to find each other."""
     ranks: list[subprocess.Popen] = []
     try:
         for rank in range(RANKS):
@@ -88,7 +88,7 @@ STARTED = {"horovod": by_meeting, "torch": by_meeting, "multi_worker": multi_wor
 
 @pytest.fixture(scope="module", params=("solo", *MARKED, pytest.param("multi_worker", marks=pytest.mark.slow)))
 def ranks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[dict[str, Any]]]:
-    """What each rank found."""
+    """The result of each rank."""
     if request.param == "solo":
         yield [request.getfixturevalue("alone")]
     else:

@@ -1,4 +1,4 @@
-"""What every rule of the doctor keeps: there is a case in which it speaks, and says what to do, and one in which it
+"""Contract of every rule of the doctor: there is a case in which it speaks, and says what to do, and one in which it
 does not. A rule without both fails here."""
 
 from __future__ import annotations

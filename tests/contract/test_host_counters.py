@@ -1,4 +1,4 @@
-"""What every reader of a host's counters keeps: the machine's, and those of a cgroup of either version."""
+"""Contract of every reader of a host's counters: the machine's, and those of a cgroup of either version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every data plane promises: the launcher's side on real processes, and the readers of two ranks."""
+"""Contract of every data plane: the launcher's side on real processes, and the readers of two ranks."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def pipeline(examples: int = EXAMPLES) -> Pipeline:
 
 
 def side_by_side(read: Callable[[int], Any]) -> list[Any]:
-    """What two ranks read at the same time."""
+    """The results of `read` on two ranks at the same time."""
     with ThreadPoolExecutor(2) as pool:
         return list(pool.map(read, range(2)))
 
@@ -353,7 +353,7 @@ def test_a_side_that_serves_ends_by_raising_when_its_process_is_gone_for_good(id
 
 
 def read(fleet: Fleet, jobs: list[JobContext], do: Callable[[Reader], Any]) -> list[Any]:
-    """What `do` makes of the readers of all ranks, which have agreed."""
+    """The results of `do` for the readers of all ranks, which have agreed."""
     readers = [fleet.plane.rank_side().reader(pipeline(), job, compression="none") for job in jobs]
     for reader in readers:
         reader.agree()

@@ -1,4 +1,4 @@
-"""What every training strategy promises of how its ranks meet; test_collective.py holds what they do together."""
+"""Contract of every training strategy: how its ranks meet; test_collective.py tests what they do together."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Run:
     summary: RunSummary
     folder: RunFolder
     lines: list[str] = field(repr=False)
-    """What all hosts printed."""
+    """The lines that all hosts printed."""
 
     @property
     def hosts(self) -> Path:
@@ -46,7 +46,7 @@ class Run:
         return [match.groups() for line in self.lines if (match := re.search(pattern, line))]
 
     def output(self, pattern: str) -> list[Path]:
-        """What all hosts left in their output directories, by name pattern."""
+        """The files in the output directories of all hosts, by name pattern."""
         return sorted(self.hosts.glob(f"*/output/data/{pattern}"))
 
     def failures(self) -> dict[str, str]:
@@ -93,7 +93,7 @@ def wait_until(condition: Callable[[], object], deadline_s: float = 30.0) -> Non
 
 
 def assert_nothing_left(base: Path) -> None:
-    """That all processes of the simulated hosts below `base` are gone, or go within moments."""
+    """Asserts that all processes of the simulated hosts below `base` are gone, or go within moments."""
     with contextlib.suppress(AssertionError):
         wait_until(lambda: not processes_under(base), 2.0)
     assert processes_under(base) == {}

@@ -26,7 +26,7 @@ def codes(run) -> set[int]:
 
 
 def all_hosts_say(run, *words: str) -> None:
-    """That every host's failure file, and the record, hold each of `words`."""
+    """Asserts that every host's failure file, and the record, contain each of `words`."""
     failures = run.failures()
     assert set(failures) == {path.name for path in run.hosts.iterdir()}
     for text in [*failures.values(), run.summary.cause]:

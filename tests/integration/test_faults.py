@@ -1,4 +1,4 @@
-"""What is done to a running job, and what becomes of it."""
+"""Faults of a running job, and their consequences."""
 
 from __future__ import annotations
 

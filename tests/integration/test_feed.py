@@ -13,7 +13,7 @@ FEED = ("--data_plane", "feed", "--data_host_processes", 2, "--lease_s", 4)
 
 
 def read(run) -> dict:
-    """What the script wrote at its end."""
+    """The results that the script wrote at its end."""
     assert run.summary.exit_code == 0, run.summary.cause
     (path,) = run.output("feed.json")
     return json.loads(path.read_text())

@@ -1,4 +1,4 @@
-"""What a job on this machine listens at: nothing that another machine reaches."""
+"""The addresses at which a job on this machine listens: none that another machine reaches."""
 
 from __future__ import annotations
 

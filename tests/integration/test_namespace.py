@@ -49,7 +49,7 @@ def tags_in_use() -> set[str]:
 
 
 def remains(place: Path) -> list[str]:
-    """What a simulator whose runs are below `place` could leave behind on this machine."""
+    """Traces on this machine that a simulator whose runs are below `place` could have left."""
     groups = list(Path("/sys/fs/cgroup").glob("**/tfhet-*"))
     used = tags_in_use()
     found = [str(path) for path in groups if path.name.split("-")[1] not in used]

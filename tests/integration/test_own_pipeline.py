@@ -13,7 +13,7 @@ EXAMPLES = 96
 
 
 def audit(run) -> list[tuple]:
-    """Of each epoch of the data: what came, how often, and what did not."""
+    """For each epoch of the data: how many examples were seen, seen once, repeated, missing and left."""
     return [tuple(each.get(name) for name in ("seen", "once", "repeated", "missing", "left")) for each in epochs(run)]
 
 

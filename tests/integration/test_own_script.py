@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.horovod, pytest.mark.timeout(240)]
 
 
 def fits(paths: list[Path], ranks: int) -> list[dict]:
-    """What every rank wrote at the end of its training."""
+    """The results that every rank wrote at the end of its training."""
     assert [path.name for path in sorted(paths, key=lambda p: p.name)] == [f"fit-{rank}.json" for rank in range(ranks)]
     found = [json.loads(path.read_text()) for path in paths]
     for fit in found:

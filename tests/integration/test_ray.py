@@ -28,7 +28,7 @@ SECRET = "not-to-be-seen-4711"
 
 
 def found(run) -> dict:
-    """What the script wrote at its end."""
+    """The results that the script wrote at its end."""
     assert run.summary.exit_code == 0, run.summary.cause
     (path,) = run.output("found.json")
     return json.loads(path.read_text())

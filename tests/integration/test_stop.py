@@ -45,7 +45,7 @@ def told_to_stop(run: Any) -> bool:
 
 
 def assert_every_example_once(runs: list[Any], epochs: int) -> None:
-    """That the runs together saw every example of each epoch once, and took every step once."""
+    """Asserts that the runs together saw every example of each epoch once, and took every step once."""
     seen, steps, last = 0, 0, -1
     for run in runs:
         for epoch in run.summary.epochs:

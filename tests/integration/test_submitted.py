@@ -1,4 +1,4 @@
-"""What SageMaker's toolkit makes of a request that `tfhet submit` sends, beside what `tfhet simulate --job` runs."""
+"""A request of `tfhet submit`, as SageMaker's toolkit runs it, beside the same job in `tfhet simulate --job`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ FROM_THE_SDK = ("SM_FRAMEWORK_PARAMS", "SM_TRAINING_ENV", "SM_MODULE_DIR")
 
 
 def told(record: Path) -> dict[tuple[str, str], dict[str, Any]]:
-    """What each launcher of a run said, by its group and rank, without what each run has of its own."""
+    """The reports of each launcher of a run, by its group and rank, without what differs from run to run."""
     found = {}
     for file in sorted(record.glob("hosts/*/output/data/tells-*.json")):
         said = json.loads(re.sub(r"(told|sent)-\d{8}-\d{6}(-\d{3})?|submitted-job", "OWN", file.read_text()))

@@ -13,7 +13,7 @@ EXAMPLES = 1437
 
 
 def fits(run) -> list[dict]:
-    """What each rank wrote at the end of its training."""
+    """The results that each rank wrote at the end of its training."""
     assert run.summary.exit_code == 0, run.summary.cause
     assert set(run.summary.exit_codes.values()) == {0}
     paths = sorted(run.output("fit-*.json"), key=lambda path: path.name)

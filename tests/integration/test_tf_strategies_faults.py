@@ -1,4 +1,4 @@
-"""What becomes of jobs of tf.distribute: a rank is killed, hangs or fails, a host is lost, the job is stopped."""
+"""Jobs of tf.distribute under faults: a rank is killed, hangs or fails, a host is lost, the job is stopped."""
 
 from __future__ import annotations
 

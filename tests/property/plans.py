@@ -48,7 +48,7 @@ COSTS = PlaneCosts(
 
 
 def law(examples: int) -> settings:
-    """So many draws, however slow the machine."""
+    """Settings of Hypothesis: this number of draws, however slow the machine."""
     return settings(
         max_examples=examples, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
     )

@@ -1,4 +1,4 @@
-"""What the fuzz tests feed to readers: documents that are almost right, and bytes that never were.
+"""Inputs of the fuzz tests for readers: documents that are almost right, and bytes that never were.
 
 TFHET_FUZZ=full (`scripts/test --fuzz`) multiplies the number of inputs. RAN counts what really ran; each test checks
 that it ran its share, so that nothing has to be added up over the processes that run them.

@@ -1,4 +1,4 @@
-"""What comes to a control port that should not: lines, and connections that behave up to a point."""
+"""Unwanted visits to a control port: lines, and connections that behave up to a point."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tfhet.control.connection import Connection
 
 SECRET = Secret.from_text("the secret of these tests")
 DEADLINE_S = 30.0
-"""Of one example; it takes milliseconds."""
+"""Seconds for one example; it takes milliseconds."""
 NONCE = "0123456789abcdef" * 4
 EXAMPLES: list[dict[str, Any]] = [
     {"type": "hello", "version": 2, "nonce": NONCE},
@@ -56,19 +56,19 @@ rubbish_lines = st.sampled_from(
 
 @dataclass(frozen=True)
 class Visit:
-    """What one connection does."""
+    """The behaviour of one connection."""
 
     stage: str
     """How far it behaves: nothing, hello, proved, joined."""
     name: str
     pieces: tuple[bytes, ...]
-    """What it sends then, in so many writes."""
+    """Bytes that it sends then, piece by piece."""
     ending: str
     """eof, close, abort or stay."""
 
 
 def written(connection: Connection, visit: Visit) -> tuple[bytes, ...]:
-    """What a visit writes: after a handshake each line with its mark, for a peer that knows the secret and is odd."""
+    """The writes of a visit: after a handshake each line has its mark, for a peer that knows the secret and is odd."""
     if connection._seals is None:
         return visit.pieces
     *lines, rest = b"".join(visit.pieces).split(b"\n")

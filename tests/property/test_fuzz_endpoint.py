@@ -27,7 +27,7 @@ SERVER: MetricsServer
 
 
 async def asked(port: int, content: bytes) -> bytes:
-    """What is answered to some bytes and an end."""
+    """The answer to some bytes and an end of file."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     answer = b""
     with contextlib.suppress(OSError):

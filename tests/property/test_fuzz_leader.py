@@ -61,7 +61,7 @@ said = st.lists(st.tuples(st.sampled_from(["rank-0", "rank-1", "d1"]), bodies), 
 
 @pytest.fixture(scope="module")
 def assignment(tmp_path_factory: pytest.TempPathFactory) -> Assignment:
-    """Of rank 0 of two, on t1; d1 serves."""
+    """The assignment of rank 0 of two, on t1; d1 serves."""
     groups = {"data_group": ["d1"], "dnn_group": ["t1"]}
     env = {
         "SAGEMAKER_BASE_DIR": str(tmp_path_factory.mktemp("t1")),

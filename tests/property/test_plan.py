@@ -19,7 +19,7 @@ from tfhet.record import View
 SETUPS = (plans.workloads(), plans.mixed_clusters(), plans.LAYOUTS)
 MORE = plans.numbers(1.0, 4.0)
 SLACK = 1 + 1e-9
-"""Of rounding."""
+"""Factor that allows for errors of rounding."""
 
 
 def step(workload, cluster, layout):

@@ -1,4 +1,4 @@
-"""What an example draws depends on the example, never on its company."""
+"""The random draws of an example depend on the example, never on the others of its batch."""
 
 from __future__ import annotations
 

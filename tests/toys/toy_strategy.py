@@ -70,7 +70,7 @@ class Board(Server):
 
 
 def ask(order: Mapping[str, Any], value: Any = None) -> Any:
-    """What the board says, once it says something; `value` is written on it."""
+    """The board's answer, once it has a value; `value` is written on it."""
     with socket.create_connection((order["address"], order["port"])) as connection:
         toy_wire.send(connection, value)
         return toy_wire.receive(connection)

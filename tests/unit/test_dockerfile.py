@@ -20,7 +20,7 @@ STEPS = [(line.split()[0], line.split(maxsplit=1)[1]) for line in LINES.splitlin
 
 
 def steps(word: str) -> list[str]:
-    """What follows an instruction, wherever it stands."""
+    """The texts behind every instruction of this name."""
     return [text for each, text in STEPS if each == word]
 
 
@@ -40,7 +40,7 @@ def picked() -> set[str]:
 
 
 def needed(*roots: str, without: set[str]) -> set[str]:
-    """What distributions need, and what that needs in turn, but for some and what only these need."""
+    """The distributions that `roots` need, also indirectly, except `without` and what only these need."""
     found: set[str] = set()
     left = [*roots]
     while left:

@@ -1,4 +1,4 @@
-"""What the guide for those who come from AWS's example maps to is there."""
+"""The guide for those who come from AWS's example maps to things that exist."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "moving-from-the-aws-exa
 
 
 def right_column(heading: str) -> str:
-    """What a section's table maps to, all in one."""
+    """The right column of a section's table, as one text."""
     section = re.search(rf"^## {heading}\n(.*?)^## ", GUIDE, flags=re.MULTILINE | re.DOTALL)[1]
     return "\n".join(line.split("|")[2] for line in section.splitlines() if line.startswith("|"))
 

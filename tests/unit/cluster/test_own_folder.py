@@ -1,4 +1,4 @@
-"""What this user's processes load or run lies where no other user can have put it."""
+"""Code that this user's processes load or run lies where no other user can have put it."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def bridge(hosts) -> Iterator[Bridge]:
 
 @pytest.fixture
 def line(need) -> None:
-    """What a delay needs."""
+    """Requires what a delay needs."""
     need("C++ compiler")
 
 

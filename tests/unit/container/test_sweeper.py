@@ -1,4 +1,4 @@
-"""What a simulator that died has left is found and removed; what belongs to a living one is left alone."""
+"""The remains of a simulator that died are found and removed; what belongs to a living one is left alone."""
 
 from __future__ import annotations
 

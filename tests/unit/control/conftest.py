@@ -15,7 +15,7 @@ from tfhet.control import LinkClient, LinkServer, Secret
 
 SECRET = Secret.from_text("the secret of these tests")
 DEADLINE_S = 20.0
-"""Of a whole test; what a test waits for comes in a fraction of it."""
+"""Seconds for a whole test; what a test waits for comes in a fraction of it."""
 
 
 @pytest.fixture

@@ -39,7 +39,7 @@ def _peer(port: int) -> socket.socket:
 
 
 async def _hung_up_on(peer: socket.socket) -> bytes:
-    """What the peer is sent until the other side closes."""
+    """The bytes that the peer is sent until the other side closes."""
     loop, got = asyncio.get_running_loop(), b""
     with contextlib.suppress(ConnectionError):
         while data := await loop.sock_recv(peer, 65536):

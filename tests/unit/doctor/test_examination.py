@@ -21,7 +21,7 @@ SECTIONS = ("software", "versions", "machine", "simulation", "cluster", "pipelin
 
 @pytest.fixture
 def here(monkeypatch):
-    """What the parts of an examination find on this machine, without looking."""
+    """Sets what the parts of an examination find on this machine, which is not looked at."""
 
     def put(loaded: Loaded) -> None:
         monkeypatch.setattr(examination.software, "load", lambda env: loaded)

@@ -76,7 +76,7 @@ class Cloud:
     def __init__(self, clock: FakeClock, status: str = "Completed", reason: str | None = None):
         self.meta = SimpleNamespace(region_name="us-east-1")
         self.busy = 0
-        """So many calls are throttled."""
+        """Number of calls that will be throttled."""
         self.stopped_s: float | None = None
         self.stop_takes_s = 20.0
         self._clock, self._status, self._reason = clock, status, reason

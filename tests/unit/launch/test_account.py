@@ -1,4 +1,4 @@
-"""What the scripts of all ranks report, and the summary that follows from it."""
+"""The reports of the scripts of all ranks, and the summary that follows from them."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from tfhet.__main__ import main
 
 @pytest.fixture
 def launched(monkeypatch) -> list[object]:
-    """What the launcher got: its words, or None where it took those of its process."""
+    """Arguments that the launcher got, or None where it took those of its process; and the arguments of the process."""
     got: list[object] = []
     monkeypatch.setattr(launch, "main", lambda argv=None: got.append((argv, sys.argv[1:])) or 3)
     return got

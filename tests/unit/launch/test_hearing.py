@@ -16,7 +16,7 @@ LINE = MetricLine(10, 0, 86.14, 1280.0, 3.1, 2.3)
 
 
 class Heard:
-    """What came out of a hearing."""
+    """The results of a hearing: lines, metrics, and when the script reads."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []

@@ -503,7 +503,7 @@ def test_the_processes_of_a_launcher_have_names(assignment_of):
 
 
 def sampled(launcher: Launcher, tmp_path: Path, monkeypatch) -> Timeline:
-    """What a launcher noted of itself until it was cancelled."""
+    """The timeline that a launcher recorded of itself until it was cancelled."""
     monkeypatch.setattr("tfhet.telemetry.sampler.PERIOD_S", 0.01)
 
     async def scenario() -> None:

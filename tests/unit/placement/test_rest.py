@@ -50,7 +50,7 @@ def by_id(batches: Iterable[Mapping[str, tf.Tensor]]) -> dict[int, dict[str, np.
 
 
 def after(seen: Iterable[int], sizes: Any = SIZES) -> Rest | None:
-    """What is left after these ids; None for nothing."""
+    """The rest of the examples after these ids; None where there is none."""
     ids = IdSet.of(sorted(seen))
     splits = np.ones(len(SIZES), bool) if sizes is None else ids.per_split(len(SIZES)) < np.array(sizes)
     return Rest(splits, IdSet.of([one for one in seen if splits[one >> 32]])) if splits.any() else None

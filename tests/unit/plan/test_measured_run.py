@@ -111,7 +111,7 @@ def test_the_trainers_cpu_is_that_of_its_process_less_what_it_prepares_or_receiv
 
 
 def overhead(run: MeasuredRun, pipeline: PipelineCost, own_ms: float = 0.0) -> float | None:
-    """Of a cluster of one host of 4 CPUs that trains and one of 16, in batches of 1000 examples."""
+    """The overhead on a cluster of one host of 4 CPUs that trains and one of 16, in batches of 1000 examples."""
     trainer = Trainer({plans.GPU.gpu_kind: Interval.exact(1.0)}, 1000, Interval.exact(own_ms))
     data_hosts = {"data_hosts": 1, "data": plans.CPU} if run.run.mode == "heterogeneous" else {}
     return run.overhead(Workload(pipeline, trainer, COSTS), ClusterShape(plans.GPU, 1, **data_hosts))

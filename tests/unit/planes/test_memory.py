@@ -48,7 +48,7 @@ def test_the_processes_of_a_fleet_are_started_with_them():
 
 
 def huge_kb(wanted: bool) -> int:
-    """Of a process that has 64 MiB from the C library: how much of it lies in huge pages, in kB."""
+    """Kilobytes in huge pages of a process that has 64 MiB from the C library."""
     env = in_huge_pages({name: value for name, value in os.environ.items() if name != TUNABLES}, wanted)
     done = subprocess.run([sys.executable, "-c", ALLOCATES], env=env, capture_output=True, text=True, timeout=60)
     return int(done.stdout)

@@ -23,7 +23,7 @@ print(open("/proc/self/status").read())
 
 
 def tries(*before: str) -> tuple[list[str], dict[str, str]]:
-    """What a child can open of this process, and the status that it has, after a program that runs it."""
+    """Lines on which files of this process a child can open, and the child's status. before: programs that run it."""
     command = [*before, sys.executable, "-ISc", TRIES]
     said = subprocess.run(
         command, stdout=subprocess.PIPE, text=True, check=True, preexec_fn=give_up_capabilities

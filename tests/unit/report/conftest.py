@@ -13,7 +13,7 @@ LOADING = ("src", "href", "srcset", "xlink:href", "action", "data", "poster", "b
 
 
 class Page(HTMLParser):
-    """What a page holds; fails on an element that is not closed in its turn."""
+    """The content of a page; fails on an element that is not closed in its turn."""
 
     def __init__(self) -> None:
         super().__init__()

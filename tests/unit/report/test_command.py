@@ -58,7 +58,7 @@ def test_a_run_ends_with_what_to_type_next_and_shows_what_lies_beside_it(runs, c
 
 
 def test_prices_of_two_markets_are_never_mixed(tmp_path) -> None:
-    """Of the two types one has a price in both markets, the other in one: that one is taken for both."""
+    """One of the two types has a price in both markets, the other in one: that one is taken for both."""
     known = catalogue.default()
     both, one = (
         next(

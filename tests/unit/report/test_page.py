@@ -72,7 +72,7 @@ def served(**changes: Any) -> RunSummary:
 
 
 def profile() -> Record:
-    """Of two stages, the second of them dear."""
+    """The profile of two stages, the second of them expensive."""
     parts = [
         {"name": name, "bytes_per_example": size} for name, size in (("read", 10), ("dilate()", 20), ("rescale()", 80))
     ]
@@ -85,7 +85,7 @@ def profile() -> Record:
 
 
 def plan() -> dict[str, Any]:
-    """Of three clusters; the second is chosen."""
+    """The plan of three clusters; the second is chosen."""
 
     def one(data_hosts: int, ms: float, usd: float) -> dict[str, Any]:
         data = "ml.c5.18xlarge" if data_hosts else None

@@ -97,7 +97,7 @@ def test_what_the_chief_and_the_simulator_write_meanwhile_is_shown_in_order_of_t
 
 
 def launchers_of(folder: RunFolder, **codes: int | None) -> dict[str, str]:
-    """What hosts do whose launchers have ended with these codes; None: not yet. rank0 and so on run on algo-2."""
+    """The state of hosts whose launchers have ended with these codes; None: not yet. rank0 and so on run on algo-2."""
     labels = {name: name.replace("rank", "algo-2/").replace("algo1", "algo-1") for name in codes}
     for log in ("algo-1", "algo-2"):
         say(folder, log, "x\n")

@@ -76,7 +76,7 @@ print(time.monotonic() - began < 30)
 
 @pytest.fixture
 def faults(tmp_path: Path) -> HostFaults:
-    """Of a host that reads and writes below `tmp_path`/channel, reached by a link."""
+    """The faults of a host that reads and writes below `tmp_path`/channel, reached by a link."""
     for folder in ("channel", "channel-2"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "file").write_text("data")

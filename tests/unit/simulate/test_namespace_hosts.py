@@ -40,7 +40,7 @@ class Played:
         """Processes that no signal ends."""
         self.killed_for_memory = 0
         self.mounts: list[Mount] = []
-        """Of the container that was started last."""
+        """Mounts of the container that was started last."""
 
     def call(self, *what: Any) -> None:
         self.calls.append(what)
@@ -153,7 +153,7 @@ def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Played:
 
 
 def backend(played: Played, start: str = "alone", limits_from: str = "start", **limits: Any) -> NamespaceHosts:
-    """Of one host."""
+    """A backend with one host."""
     launcher = played.folder / "launcher.py"
     launcher.touch()
     cluster = ClusterFile("c", {"only": GroupFile(1, **limits)})

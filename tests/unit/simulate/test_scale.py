@@ -1,4 +1,4 @@
-"""What each host may use of the machine."""
+"""The resources of the machine that each host may use."""
 
 from __future__ import annotations
 

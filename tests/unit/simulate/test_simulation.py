@@ -51,7 +51,7 @@ def command(tmp_path: Path) -> list[str]:
 
 
 def told(cluster: ClusterFile, command: list[str], folder: Path, **options) -> list[dict]:
-    """What every launcher of a run said about itself."""
+    """The report of every launcher of a run about itself."""
     lines: list[str] = []
     simulate(cluster, command, folder, on_line=lines.append, **options)
     return [json.loads(line) for line in lines if line.startswith("{")]

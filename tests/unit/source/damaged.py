@@ -78,6 +78,6 @@ KINDS: dict[str, Callable[[Path, Frame], object]] = {
     "no label": lambda file, frame: _replaced(file, frame, _without_label),
     "half image": lambda file, frame: _replaced(file, frame, _half_image),
 }
-"""What can be wrong. Behind "cut ..." and "length" nothing of the file can be reached; the others are one record."""
+"""Kinds of damage. Behind "cut ..." and "length" nothing of the file can be reached; the others are one record."""
 
 UNREACHABLE = ("cut", "cut in the header", "cut between records", "emptied", "length")

@@ -1,4 +1,4 @@
-"""What every source keeps, and the ids."""
+"""Contract of every source, and the ids."""
 
 from __future__ import annotations
 

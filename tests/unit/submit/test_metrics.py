@@ -25,7 +25,7 @@ lines = st.builds(
 
 
 def found(line: str) -> dict[str, float]:
-    """What all definitions find in a line of the log, as SageMaker does: the group of the first match."""
+    """The values that all definitions find in a line of the log, as SageMaker does: the group of the first match."""
     hits = {name: re.search(definition.regex, line) for name, definition in BY_NAME.items()}
     return {name: float(hit.group(1)) for name, hit in hits.items() if hit is not None}
 

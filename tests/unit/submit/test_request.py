@@ -1,4 +1,4 @@
-"""What is sent to SageMaker, of each job file in jobs/, beside the golden requests in tests/golden/requests.
+"""Requests to SageMaker, of each job file in jobs/, beside the golden requests in tests/golden/requests.
 
 To write them anew after a change that is meant: TFHET_WRITE_GOLDEN=1 pytest tests/unit/submit/test_request.py
 """
@@ -67,7 +67,7 @@ def test_botocore_takes_the_request(job_file, client):
 
 
 def breaches(shape: Any, value: Any, where: str) -> list[str]:
-    """What of a request is against the limits of SageMaker's model, which botocore has and does not check."""
+    """A request's violations of the limits of SageMaker's model, which botocore has and does not check."""
     found = []
     limits = shape.metadata
     size = value if isinstance(value, (int, float)) else len(value)

@@ -34,7 +34,7 @@ def of(events: list[dict[str, Any]], ph: str) -> list[dict[str, Any]]:
 
 
 def assert_is_trace(content: dict[str, Any]) -> None:
-    """What the Trace Event Format asks for; and slices of one thread lie beside or within each other."""
+    """Asserts what the Trace Event Format asks for; and slices of one thread lie beside or within each other."""
     assert json.loads(json.dumps(content, allow_nan=False)) == content
     threads = defaultdict(list)
     for event in content["traceEvents"]:

@@ -19,7 +19,7 @@ UNITS = {
     "Percent",
     "None",
 }
-"""Of those of CloudWatch's MetricDatum, the ones that are used here."""
+"""The units of CloudWatch's MetricDatum that are used here."""
 LINE = MetricLine(10, 0, 86.1, 1280.0, 3.1, 2.3)
 
 

@@ -31,7 +31,7 @@ def numbers(*ids: int) -> np.ndarray:
 
 
 def left_after(ids: Any, *sizes: int, known: bool = True) -> Rest | None:
-    """What one rank leaves that saw these ids."""
+    """The rest after one rank that saw these ids."""
     audit = Audit(source(*sizes, known=known), SoloCollective())
     audit.saw(np.array(sorted(ids), np.int64))
     return audit.standing()

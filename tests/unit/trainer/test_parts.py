@@ -1,4 +1,4 @@
-"""What is lost on the way is read again: ranks are threads, the data service deals batches and does as it is told."""
+"""Examples lost on the way are read again: ranks are threads, the data service deals batches as a test orders."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def loop_of(service: Any, served_feed: Any, together: Any, **how: Any) -> Loop:
 
 
 def left_after(served_feed: Any, service: Any, ids: list[int]) -> Rest:
-    """What an earlier run left that saw these ids."""
+    """The rest after an earlier run that saw these ids."""
     audit = Audit(served_feed(service).pipeline.source, SoloCollective())
     audit.saw(np.array(ids, np.int64))
     rest = audit.standing()

@@ -7,7 +7,7 @@ from tfhet.planes.feed.credit import FOR_S, LEAST, MOST, MOST_BYTES, Credit
 
 
 def most(size: int, between_s: float, servers: int = 1, fixed: int | None = None) -> int:
-    """What a server may have after some batches."""
+    """Number of batches that a server may have after some have come."""
     credit = Credit(servers, fixed)
     for at in range(20):
         credit.came(size, 100.0 + at * between_s)

@@ -1,4 +1,4 @@
-"""What readers and servers of a feed say to each other, and what they refuse."""
+"""The messages between readers and servers of a feed, and those that are refused."""
 
 import json
 

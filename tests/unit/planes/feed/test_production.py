@@ -1,4 +1,4 @@
-"""What a server makes: any batch by its number, the same in every process, and no further ahead than it may be."""
+"""The batches of a server: any one by its number, the same in every process, and no further ahead than it may be."""
 
 from __future__ import annotations
 

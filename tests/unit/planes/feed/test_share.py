@@ -15,13 +15,13 @@ from tfhet.planes.feed.taken import Taken, expanded
 
 
 def answer(lengths: list[int], wish: Wish) -> Over | None:
-    """What a server says to a wish: None for the batch."""
+    """A server's answer to a wish: None stands for the batch."""
     length = lengths[wish.shard.index]
     return Over(length) if wish.round_end > length else None
 
 
 def read(shares: list[Share], lengths: list[int], draw: random.Random, losses: int = 0) -> list[list[tuple[int, int]]]:
-    """What each rank receives when answers come in any order, and servers are lost and found."""
+    """The batches that each rank receives when answers come in any order, and servers are lost and found."""
     got: list[list[tuple[int, int]]] = [[] for _ in shares]
     waiting: list[tuple[int, int, Wish]] = []
     servers, gone = shares[0].servers, set[int]()

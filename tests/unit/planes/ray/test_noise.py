@@ -1,4 +1,4 @@
-"""What a script with Ray prints that is not its own last words."""
+"""The lines of a script with Ray that are not its own last words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the plane makes of Ray's own functions."""
+"""The plane's replacements for Ray's own functions."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from tfhet.planes.ray.reader import RayReader
 from tfhet.strategies import JobContext
 
 NEVER = object()
-"""What does not come."""
+"""An answer that does not come."""
 
 
 class Late(Exception):

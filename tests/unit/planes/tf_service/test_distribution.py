@@ -100,7 +100,7 @@ def values(data: tf.data.Dataset, batches: int | None = None) -> list[int]:
 
 
 def passes(shares: list[tf.data.Dataset], count: int) -> list[list[int]]:
-    """What all ranks together got in each pass; they read in turn."""
+    """The values that all ranks together got in each pass; they read in turn."""
     return [[value for share in shares for value in values(share)] for _ in range(count)]
 
 

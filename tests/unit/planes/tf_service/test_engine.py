@@ -47,7 +47,7 @@ class Server:
         other.close()
 
     def ready(self) -> messages.Ready:
-        """What it reports when it serves."""
+        """The report that it sends when it serves."""
         packet = self.end.recv(1 << 16)
         assert packet, self.said()
         report = messages.parse(json.loads(packet))

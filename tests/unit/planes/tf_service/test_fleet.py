@@ -69,7 +69,7 @@ RIGHTS = ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs")
 
 
 def rights_of(pid: int) -> set[tuple[str, ...]]:
-    """What the kernel says of each thread of a process, in the order of RIGHTS."""
+    """The kernel's values of RIGHTS for each thread of a process, in that order."""
     found = set()
     for thread in Path(f"/proc/{pid}/task").iterdir():
         said = dict(line.split(":", 1) for line in (thread / "status").read_text().splitlines())
@@ -82,7 +82,7 @@ def rights_of(pid: int) -> set[tuple[str, ...]]:
 
 @dataclass
 class Life:
-    """What was seen of a fleet from its start to its end."""
+    """Observations of a fleet from its start to its end."""
 
     heard: Heard = field(default_factory=Heard)
     ports: tuple[int, ...] = ()
@@ -90,7 +90,7 @@ class Life:
     elements: list[int] = field(default_factory=list)
     alive_before: list[bool] = field(default_factory=list)
     rights: dict[str, set[tuple[str, ...]]] = field(default_factory=dict)
-    """Of each process: the rights that its threads have."""
+    """By process: the rights that its threads have."""
     alive_after: list[bool] = field(default_factory=list)
     again: list[int] = field(default_factory=list)
     after_journal: list[int] = field(default_factory=list)
@@ -585,7 +585,7 @@ def test_workers_keep_off_the_cpus_of_others_also_when_they_are_started_again():
             await fleet.stop()
 
     def policies(pid: int) -> set[int]:
-        """Of its threads, but for the one that tells that all is well."""
+        """Scheduling policies of its threads, except the main one, which reports that all is well."""
         return {os.sched_getscheduler(int(name)) for name in os.listdir(f"/proc/{pid}/task") if int(name) != pid}
 
     run(scenario())

@@ -31,7 +31,7 @@ class Case:
         self.failures: list[str] = []
         self.fleet = Fleet(error)
         self.gone: list[tuple[list[str], Callable[[], None]]] = []
-        """What is to be called when a worker of which hosts is gone."""
+        """Hosts, and the function to call when a worker of one of them is gone."""
         self.recovery = Recovery(self.fleet, {"a": 2, "b": 2}, self._send, self.failures.append, self._when_gone)
 
     def _when_gone(self, hosts: Sequence[str], then: Callable[[], None]) -> None:

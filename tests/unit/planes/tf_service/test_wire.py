@@ -127,7 +127,7 @@ print("whole", "shared" if shared else "sent")
 
 
 def other(name: str, how: str, served: Served) -> str:
-    """What the other process prints."""
+    """The output of the other process."""
     env = {**os.environ, "PYTHONPATH": ":".join([os.path.dirname(__file__), *sys.path]), "TF_CPP_MIN_LOG_LEVEL": "3"}
     command = [sys.executable, "-c", OTHER, name, how, served.dispatcher]
     return subprocess.run(command, env=env, check=True, stdout=subprocess.PIPE, text=True, timeout=120).stdout
@@ -182,7 +182,7 @@ def test_a_control_connection_is_ready_before_it_is_asked_for_and_ends_when_noth
 
 
 def answer(one: socket.socket) -> bytes:
-    """What the other side sends before it ends the connection, which may be a reset where it left bytes unread."""
+    """The other side's first byte before it ends the connection, which may be a reset where it left bytes unread."""
     with contextlib.suppress(ConnectionResetError):
         return one.recv(1)
     return b""
