@@ -105,11 +105,9 @@ def make_blocks(shard: Any, name: str, blocks: int) -> Any:
     """The same as a Ray data set, a block in each task."""
     import ray
 
-    from tfhet.ray import DATA_HOSTS_FIRST
-
     ids = ray.data.range(blocks * CHAINS[name].block, override_num_blocks=blocks)
     given = {"fn_kwargs": {"name": name}, "batch_size": CHAINS[name].batch_size}
-    return ids.map_batches(of_block, **DATA_HOSTS_FIRST, **given)
+    return ids.map_batches(of_block, **given)
 
 
 def check(batch: dict[str, np.ndarray], name: str) -> None:

@@ -207,6 +207,14 @@ def test_ranks_that_ray_did_not_start_read_every_example_once_in_equally_many_ba
     assert run.summary.steps and run.summary.wait_pct is not None and run.summary.batch_size == 8
 
 
+@pytest.mark.slow
+def test_ranks_read_what_data_hosts_made_first_by_tasks_that_read_and_map(simulated, script):
+    """The data host offers a CPU for each block; Ray's own spreading would give the dnn host some."""
+    words = ("--train_script", script("ray_reads"), "--data_host_cpus", 5, "--dnn_host_cpus", 2)
+    (wrote,) = wrote_by_ranks(simulated(*READS, *words, data=1, ranks=1, channels={}))
+    assert (wrote["at_data"], wrote["read"]) == (800, 800)
+
+
 def test_the_example_trains_alike_on_all_ranks_on_images_that_data_hosts_blur(simulated, repository):
     words = ("--train_script", repository / "examples" / "ray-vit" / "train.py", "--images", 384, "--epochs", 1)
     run = simulated(*READS, *words, data=1, ranks=2, channels={})
