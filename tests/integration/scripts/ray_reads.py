@@ -35,11 +35,12 @@ def of_the_task(rows: int) -> dict[str, np.ndarray]:
     return {"at_data": np.full(rows, at_data), "read": np.full(rows, read)}
 
 
-def make_pictures(shard, examples=400, raises_at=-1):
+def make_pictures(shard, examples=400, raises_at=-1, by_block=False):
     import ray
 
     numbers = ray.data.range(examples, override_num_blocks=5)
-    return numbers.map_batches(pictures, fn_kwargs={"raises_at": raises_at}, batch_size=2 * BATCH_SIZE)
+    batch_size = None if by_block else 2 * BATCH_SIZE
+    return numbers.map_batches(pictures, fn_kwargs={"raises_at": raises_at}, batch_size=batch_size)
 
 
 def main() -> None:
@@ -47,8 +48,9 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--examples", type=int, default=400)
     parser.add_argument("--raises_at", type=int, default=-1)
+    parser.add_argument("--by_block", action="store_true")
     args = parser.parse_args()
-    arguments = {"examples": args.examples, "raises_at": args.raises_at}
+    arguments = {"examples": args.examples, "raises_at": args.raises_at, "by_block": args.by_block}
     loader = tfhet.torch.loader(make_pictures, arguments=arguments, batch_size=BATCH_SIZE)
     epochs, at_data, read = [], 0, 0
     for _ in range(args.epochs):

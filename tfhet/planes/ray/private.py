@@ -173,8 +173,8 @@ def is_dataset(value: Any) -> bool:
 
 def with_options(dataset: Any, options: Mapping[str, Any]) -> Any:
     """A data set whose reads and maps have these options of tasks, but for those that say themselves where they run.
-    What is public sets options of single operators, of some reads none, and Ray runs a read and a map in one task only
-    if they have the same."""
+    What is public sets options of single operators, and of some reads none; Ray runs operators in one task only if
+    theirs are the same."""
     from ray.data._internal.logical.interfaces import LogicalPlan
     from ray.data._internal.logical.operators import AbstractMap
     from ray.data.dataset import MaterializedDataset
