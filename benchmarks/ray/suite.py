@@ -4,9 +4,6 @@ Hosts have the vCPUs of the article's, 4 and 16, scaled down until they fit on t
 emulated. What the CPUs allow is what a batch costs one process that does nothing else, over the CPUs of all hosts but
 those that Ray's own processes, the rank and the launchers take. The process is measured while each other CPU does the
 same: those of a virtual machine are threads that share a core, and a cluster that waits for its input uses all.
-
-Nothing keeps idle CPUs awake here, as other suites do: Ray's workers run at niceness 15, so such a loop takes CPU from
-them.
 """
 
 from __future__ import annotations
@@ -23,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import child_environment
+from benchmarks.cluster_runs.awake_cpus import awake
 from benchmarks.cluster_runs.observed_job import new_place
 from benchmarks.planes.windowed_job import Window, WindowedJob
 from benchmarks.ray.case import CASES, OWN_CPUS, SCALE, Case, Prices
@@ -53,7 +51,7 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
     require("ray", "torch", "scipy")
     kernel.require("namespace")
     prices = Prices.known()
-    with new_place("ray") as place:
+    with new_place("ray") as place, awake():
         runs: dict[str, Any] = {
             ALONE: lambda index: batch_cpu_s(CHAIN),
             BUSY: lambda index: batch_cpu_s(CHAIN, at_once=usable_cores()),
