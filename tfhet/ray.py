@@ -10,16 +10,21 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tfhet.errors import UsageError
-from tfhet.planes.ray.placement import DATA_HOSTS_FIRST as DATA_HOSTS_FIRST
 
 Batch = dict[str, np.ndarray]
+DATA_HOSTS_FIRST: Mapping[str, Any] = {
+    "label_selector": {"tfhet-role": "data"},
+    "fallback_strategy": [{"label_selector": {"tfhet-role": "!data"}}],
+}
+"""Arguments of `Dataset.map_batches`, and options of tasks: they run on data hosts as long as those have free CPUs, and
+else on the other hosts that offer some."""
 
 
 def stages(

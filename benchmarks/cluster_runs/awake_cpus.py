@@ -21,8 +21,8 @@ DEVICE = Path("/dev/cpu_dma_latency")
 
 @contextlib.contextmanager
 def awake() -> Iterator[None]:
-    """A block in which no CPU sleeps. Where the kernel has no DEVICE, or this process may not write to it, CPUs sleep as
-    ever."""
+    """A block in which no CPU sleeps. Where the kernel has no DEVICE or no driver for idle CPUs
+    (/sys/devices/system/cpu/cpuidle), or this process may not write to DEVICE, they sleep as ever."""
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):
             stack.enter_context(DEVICE.open("wb", buffering=0)).write(struct.pack("i", 0))

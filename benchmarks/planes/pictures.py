@@ -105,8 +105,8 @@ def of_block(block: dict[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
 
 
 def make_blocks(shard: Any, name: str, blocks: int) -> Any:
-    """The same as a Ray data set, a block in each task. Without a batch size, Ray runs the read and the map in one task:
-    apart, each keeps a CPU from the other (Ray 2.60)."""
+    """The same as a Ray data set, a block in each task. Without a batch size, Ray 2.60 runs the read and the map in one
+    task; apart, each keeps a CPU from the other."""
     import ray
 
     ids = ray.data.range(blocks * CHAINS[name].block, override_num_blocks=blocks)

@@ -16,6 +16,7 @@ from scipy.ndimage import gaussian_filter
 from torch.nn.parallel import DistributedDataParallel
 
 import tfhet
+import tfhet.ray
 import tfhet.torch
 
 SIZE, PATCH, WIDTH, CLASSES = 64, 8, 64, 10
@@ -36,7 +37,7 @@ def make_images(shard, images, batch_size, blurs):
 
     ids = ray.data.range(images, override_num_blocks=max(1, images // batch_size))
     given = {"fn_kwargs": {"blurs": blurs}, "batch_size": batch_size}
-    return ids.map_batches(prepared, **given)
+    return ids.map_batches(prepared, **given, **tfhet.ray.DATA_HOSTS_FIRST)
 
 
 class ViT(torch.nn.Module):

@@ -207,16 +207,6 @@ def test_ranks_that_ray_did_not_start_read_every_example_once_in_equally_many_ba
     assert run.summary.steps and run.summary.wait_pct is not None and run.summary.batch_size == 8
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("words", "read"), [(("--by_block",), 800), ((), 0)])
-def test_tasks_of_ranks_run_on_data_hosts_first_and_read_and_map_where_ray_lets_them(simulated, script, words, read):
-    """The data host offers a CPU for each block; Ray's own spreading would give the dnn host some. With a batch size Ray
-    does not let them, whatever their options."""
-    given = ("--train_script", script("ray_reads"), "--data_host_cpus", 5, "--dnn_host_cpus", 2, *words)
-    (wrote,) = wrote_by_ranks(simulated(*READS, *given, data=1, ranks=1, channels={}))
-    assert (wrote["at_data"], wrote["read"]) == (800, read)
-
-
 def test_the_example_trains_alike_on_all_ranks_on_images_that_data_hosts_blur(simulated, repository):
     words = ("--train_script", repository / "examples" / "ray-vit" / "train.py", "--images", 384, "--epochs", 1)
     run = simulated(*READS, *words, data=1, ranks=2, channels={})

@@ -30,7 +30,6 @@ from tfhet.planes.ray import private
 from tfhet.planes.ray.capacity import Capacity
 from tfhet.planes.ray.leftovers import MARK, mark
 from tfhet.planes.ray.listen import listening_at
-from tfhet.planes.ray.placement import ROLE
 from tfhet.planes.ray.settings import RaySettings
 from tfhet.planes.ray.start import AGENT, LOOPBACK, NODE, SCRIPT, WORKER_PORTS, WORKERS, NodeStart, variables
 from tfhet.planes.ray.token import AUTH_TOKEN, token_variables
@@ -43,7 +42,7 @@ READY_S, ATTEMPTS = 60.0, 3
 before all of them are up."""
 GRACE_S = 5.0
 SETTINGS = RaySettings(data_host_cpus=1)
-LABELS = {"tfhet-group": "data_group", ROLE: DATA.name}
+LABELS = {"tfhet-group": "data_group", "tfhet-role": DATA.name}
 """Labels of the node, so that tasks which ask for a data host run there."""
 
 

@@ -28,7 +28,6 @@ from tfhet.planes.ray.capacity import Capacity
 from tfhet.planes.ray.efa import efa_variables
 from tfhet.planes.ray.leftovers import end_marked, mark
 from tfhet.planes.ray.listen import listening_at
-from tfhet.planes.ray.placement import ROLE
 from tfhet.planes.ray.private import SPILLED, STORED
 from tfhet.planes.ray.settings import RaySettings
 from tfhet.planes.ray.start import (
@@ -91,7 +90,7 @@ class RayLauncherSide(LauncherSide):
         role = place.roles.current
         capacity = Capacity.of(self._settings, role, bool(place.roles.data_hosts), gpu_count(place.env))
         await in_thread(_new, self._folder)
-        labels = {"tfhet-group": place.identity.current_group, ROLE: role.name}
+        labels = {"tfhet-group": place.identity.current_group, "tfhet-role": role.name}
         dashboard = self._settings.ray_dashboard and place.is_leader
         within = f"[{head}]:{head_port}" if ":" in head else f"{head}:{head_port}"
         start = NodeStart(ip, within, ports, capacity, labels, place.is_leader, dashboard)

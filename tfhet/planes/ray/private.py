@@ -6,12 +6,11 @@ The public way to ask a cluster, `ray.init`, makes the process a driver, with a 
 from __future__ import annotations
 
 import contextlib
-import copy
 import functools
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -169,35 +168,6 @@ def of_the_user(text: str) -> str:
 
 def is_dataset(value: Any) -> bool:
     return hasattr(value, "iter_internal_ref_bundles")
-
-
-def with_options(dataset: Any, options: Mapping[str, Any]) -> Any:
-    """A data set whose reads and maps have these options of tasks, but for those that say themselves where they run.
-    What is public sets options of single operators, and of some reads none; Ray runs operators in one task only if
-    theirs are the same."""
-    from ray.data._internal.logical.interfaces import LogicalPlan
-    from ray.data._internal.logical.operators import AbstractMap
-    from ray.data.dataset import MaterializedDataset
-
-    def changed(operator: Any) -> Any:
-        if not isinstance(operator, AbstractMap) or _has_a_place(operator):
-            return operator
-        found = copy.copy(operator)
-        object.__setattr__(found, "ray_remote_args", {**operator.ray_remote_args, **options})
-        return found
-
-    if isinstance(dataset, MaterializedDataset):
-        return dataset
-    plan = LogicalPlan(dataset._logical_plan.dag._apply_transform(changed), dataset.context)
-    return type(dataset)._from_parent(dataset, plan)
-
-
-def _has_a_place(operator: Any) -> bool:
-    """Whether an operator asks for more than CPUs and memory, or for certain nodes."""
-    asked = operator.ray_remote_args
-    named = ("label_selector", "fallback_strategy", "num_gpus", "resources", "accelerator_type")
-    strategy = asked.get("scheduling_strategy") or "SPREAD"
-    return bool(operator.ray_remote_args_fn) or not isinstance(strategy, str) or any(asked.get(name) for name in named)
 
 
 def columns(block: Any, first: int, end: int) -> dict[str, np.ndarray]:

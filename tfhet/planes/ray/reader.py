@@ -31,7 +31,6 @@ from tfhet.planes.ray import private
 from tfhet.planes.ray.coordinator import Coordinator
 from tfhet.planes.ray.dealing import Over, Portion
 from tfhet.planes.ray.order import Order
-from tfhet.planes.ray.placement import placed
 from tfhet.strategies import JobContext
 
 AHEAD = 2
@@ -177,7 +176,6 @@ class RayReader:
             raise UsageError(
                 f"{self._source} returned {type(dataset).__name__}; with --data_plane ray it returns a ray.data.Dataset"
             )
-        dataset = placed(dataset)
         dataset.context.enable_progress_bars = False
         self._got(self._actor.begin.remote(self._passes, dataset), 0, SYSTEM.monotonic() + self._make_limit_s)
 
