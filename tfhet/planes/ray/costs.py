@@ -14,9 +14,9 @@ from tfhet.planes import carrier
 from tfhet.planes.costs import PlaneCosts, WireCost
 from tfhet.record import Interval, Record
 
-READER_BATCH_S, READER_S_PER_GB = Interval(0.00401, 0.0039, 0.00428), Interval(0.278, 0.265, 0.328)
-SERVER_BATCH_S, SERVER_S_PER_GB = Interval(0.000357, 0.0, 0.000931), Interval(1.65, 1.31, 1.9)
-LEADER_CPUS, HOST_CPUS = Interval(0.168, 0.161, 0.175), Interval(0.112, 0.0566, 0.145)
+READER_BATCH_S, READER_S_PER_GB = Interval(0.00279, 0.00268, 0.00291), Interval(0.278, 0.265, 0.328)
+SERVER_BATCH_S, SERVER_S_PER_GB = Interval(0.000173, 0.0, 0.00128), Interval(2.31, 1.77, 2.8)
+LEADER_CPUS, HOST_CPUS = Interval(0.282, 0.271, 0.297), Interval(0.0866, 0.0, 0.147)
 """CPUs that are taken all the time: by the head, the rank's scheduling and a node, and by a node."""
 SOURCE = "assumed: as Ray took it in benchmarks.planes, three runs each, in blocks of some MB"
 

@@ -76,7 +76,7 @@ def test_a_gb_takes_a_reader_what_the_largest_batches_took():
 def test_small_batches_are_dear():
     wire = get("ray").costs().wire
     small, large = (wire("uint8", size, "none").reader_s_per_gb.value for size in (100_000, 10_000_000))
-    assert small == pytest.approx(0.00401 / 1e-4 + 0.278) and large == pytest.approx(0.00401 / 1e-2 + 0.278)
+    assert small == pytest.approx(0.00279 / 1e-4 + 0.278) and large == pytest.approx(0.00279 / 1e-2 + 0.278)
     for given in (("uint8", 0, "none"), ("uint8", 9, "snappy")):
         with pytest.raises(UsageError):
             wire(*given)
@@ -91,8 +91,8 @@ def test_batches_go_through_ray_where_there_are_no_data_hosts_too():
     alone, training = ClusterShape(G5), workload(1000.0)
     assert [layout.where for layout in layouts(training, alone)] == [Where.EVERYWHERE]
     found = predict(training, alone, best_layout(training, alone)[1])
-    cpu_s = 128 * (1e-3 + 12288e-9 * (0.278 + 1.65)) + 0.00401 + 0.000357
-    assert found.step_s.value == pytest.approx(cpu_s / (4 - 0.168))
+    cpu_s = 128 * (1e-3 + 12288e-9 * (0.278 + 2.31)) + 0.00279 + 0.000173
+    assert found.step_s.value == pytest.approx(cpu_s / (4 - 0.282))
 
 
 def test_beside_data_hosts_a_plan_has_no_dnn_host_prepare_since_ray_offers_their_cpus_by_number_only():
@@ -102,8 +102,8 @@ def test_beside_data_hosts_a_plan_has_no_dnn_host_prepare_since_ray_offers_their
 def test_its_processes_take_cpus_of_each_host_and_more_of_the_leaders():
     cluster, training = ClusterShape(G5, 3, C5, 2), workload(1000.0)
     found = supply(training, cluster, Layout(Where.EVERYWHERE))
-    assert found.dnn_cpus == pytest.approx(3 * 4 - 0.168 - 2 * 0.112)
-    assert found.data_cpus == pytest.approx(2 * (4 - 0.112))
+    assert found.dnn_cpus == pytest.approx(3 * 4 - 0.282 - 2 * 0.0866)
+    assert found.data_cpus == pytest.approx(2 * (4 - 0.0866))
 
 
 def test_a_run_says_which_hosts_prepared_and_without_data_hosts_ray_did():
