@@ -19,7 +19,7 @@ from benchmarks.cluster.run import measured
 from benchmarks.cluster.table import figures_of, price_of, rows
 from benchmarks.cluster.unfinished import Unfinished
 from benchmarks.cluster_runs import job_data
-from benchmarks.cluster_runs.awake_cpus import awake
+from benchmarks.cluster_runs.idle_loops import idle_loops
 from benchmarks.cluster_runs.load import Course
 from benchmarks.cluster_runs.observed_job import new_place
 from benchmarks.cluster_runs.point import Point
@@ -57,7 +57,7 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
         raise UsageError("--case: give one; --seconds, --step_ms: give more than 0")
     unfinished = Unfinished.at(options.json, _settings(case, options), resume=options.resume)
     kernel.require("namespace")
-    with new_place("cluster", keep=options.keep) as place, awake():
+    with new_place("cluster", keep=options.keep) as place, idle_loops():
         job_data.write_apart(place / "data", case.chain, case.batch_size, case.batches())
         bench = Bench(case, place, options, observer, unfinished)
         try:

@@ -180,7 +180,7 @@ class Fake:
         monkeypatch.setattr(cluster, "measured", self._measured)
         monkeypatch.setattr(cluster.job_data, "write_apart", lambda *_: None)
         monkeypatch.setattr(cluster.kernel, "require", lambda what: None)
-        monkeypatch.setattr(cluster, "awake", contextlib.nullcontext)
+        monkeypatch.setattr(cluster, "idle_loops", contextlib.nullcontext)
 
     def __call__(self, *words: str, fails: Sequence[int] = (), how: type[JobFailed] = JobFailed) -> Record:
         """`fails`: the numbers of the jobs that end badly, counted from 1; `how`: by what."""

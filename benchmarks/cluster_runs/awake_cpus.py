@@ -3,9 +3,8 @@
 A host that has used its quota leaves its CPU idle. A virtual CPU that has nothing to do is taken away by the hypervisor
 and comes back with cold caches, and it takes longer to wake. Real hosts are not put to sleep a hundred times a second.
 
-The kernel is asked to let idle CPUs spin (Documentation/power/pm_qos_interface.rst). A loop of the lowest priority on
-each CPU would do that, too, but the kernel moves no waiting thread to a CPU that has something to run: two processes
-with a quota of more than one CPU then share one, and leave a part of it.
+The kernel is asked to let idle CPUs spin (Documentation/power/pm_qos_interface.rst). Unlike the loops of idle_loops.py
+that takes nothing from a host of several processes and more than one CPU.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ import psutil
 
 from benchmarks import chosen
 from benchmarks.charts.plot import drawn
-from benchmarks.cluster_runs.awake_cpus import awake
+from benchmarks.cluster_runs.idle_loops import idle_loops
 from benchmarks.cluster_runs.observed_job import new_place
 from benchmarks.instances.candidate import TYPES, Candidate, candidates, parse_speeds
 from benchmarks.instances.load import LOADS, InstanceLoad
@@ -64,7 +64,7 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
     for one in types:
         check_fits(one, options.cpu_scale)
     kernel.require("namespace")
-    with new_place("instances", keep=options.keep) as place, awake():
+    with new_place("instances", keep=options.keep) as place, idle_loops():
         runs = in_rounds(
             {_case(load, one): functools.partial(_once, load, one, place, options) for load in loads for one in types},
             lambda name, run: "out of memory" if run.seconds is None else numbers.duration(run.seconds),

@@ -18,7 +18,7 @@ from typing import Any
 
 from benchmarks import child_environment, chosen
 from benchmarks.cluster_runs import job_data
-from benchmarks.cluster_runs.awake_cpus import awake
+from benchmarks.cluster_runs.idle_loops import idle_loops
 from benchmarks.cluster_runs.observed_job import new_place
 from benchmarks.plan_runs.case import CASES, PlanRunCase, Script
 from benchmarks.plan_runs.commands import Commands, arguments_of
@@ -114,7 +114,7 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
     kernel.require("limit")
     outcomes: list[PlanRunOutcome] = []
     failed: list[str] = []
-    with new_place("plan-runs", keep=options.keep) as place, awake():
+    with new_place("plan-runs", keep=options.keep) as place, idle_loops():
         bench = Bench(Commands(place))
         for number, case in enumerate(cases, 1):
             began_s = SYSTEM.monotonic()

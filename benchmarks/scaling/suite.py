@@ -22,7 +22,7 @@ from benchmarks import chosen
 from benchmarks.charts.panels import Panel, plot_panels
 from benchmarks.charts.plot import drawn
 from benchmarks.cluster_runs import job_data
-from benchmarks.cluster_runs.awake_cpus import awake
+from benchmarks.cluster_runs.idle_loops import idle_loops
 from benchmarks.cluster_runs.limited_child import LimitedChild
 from benchmarks.cluster_runs.load import LOADS, Course, Ideal, ScalingLoad
 from benchmarks.cluster_runs.observed_job import new_place
@@ -112,7 +112,7 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
         raise UsageError("--cpus and --seconds: give more than 0")
     kernel.require("namespace")
     taken: list[Taken] = []
-    with new_place("scaling", keep=options.keep) as place, awake():
+    with new_place("scaling", keep=options.keep) as place, idle_loops():
         for load in loads:
             channel = place / f"{load.key}-data"
             _write(load, channel, points, options)

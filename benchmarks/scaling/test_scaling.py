@@ -140,7 +140,7 @@ def suite(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Record]:
     def run(measured: Callable[..., Point], costs: Sequence[float], *words: str) -> Record:
         FakeChild.costs = [*costs]
         monkeypatch.setattr(scaling, "LimitedChild", FakeChild)
-        monkeypatch.setattr(scaling, "awake", contextlib.nullcontext)
+        monkeypatch.setattr(scaling, "idle_loops", contextlib.nullcontext)
         monkeypatch.setattr(scaling, "measured", measured)
         monkeypatch.setattr(scaling, "_write", lambda *_: None)
         monkeypatch.setattr(scaling.kernel, "require", lambda what: None)
