@@ -1,7 +1,7 @@
 """The profile of a Ray data set, operator by operator, run by Ray on one CPU.
 
-Each beginning of the chain of operators runs in every round, on the same inputs, so that what Ray runs as one task is
-told apart, and a machine that becomes slower slows all alike. The CPU of the parts is that of their tasks, as Ray
+Each beginning of the chain of operators runs in every round, on the same inputs, so that the operators of one task can
+be distinguished, and a machine that becomes slower slows all alike. The CPU of the parts is that of their tasks, as Ray
 counts it. What Ray itself takes beside (its processes, and in the rank scheduling and reading) is no part: it is a cost
 of moving batches, which the profile holds apart.
 """
