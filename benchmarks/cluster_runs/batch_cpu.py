@@ -30,14 +30,12 @@ KEY = secrets.token_bytes(32)
 
 
 class Round(NamedTuple):
-    """CPU seconds of a batch, and from when to when they were measured, on the machine's monotonic clock."""
+    """CPU seconds of a batch."""
 
     own_s: float
-    """CPU seconds of this process for a batch."""
+    """Of this process."""
     below_s: float
-    """CPU seconds of the processes below this one."""
-    begin_s: float
-    end_s: float
+    """Of the processes below this one."""
 
 
 def pipeline_of(asked: Mapping[str, Any]) -> Pipeline:
@@ -63,13 +61,13 @@ def rounds(batches: Iterator[Any], count: int, round_cpu_s: float) -> list[Round
         next(batches)
     found: list[Round] = []
     for _ in range(1 + count):
-        begin_s, own_s, below_s, taken, spent = SYSTEM.monotonic(), SYSTEM.cpu(), children_cpu_s(), 0, (0.0, 0.0)
+        own_s, below_s, taken, spent = SYSTEM.cpu(), children_cpu_s(), 0, (0.0, 0.0)
         while sum(spent) < round_cpu_s:
             for _ in range(taken or LOOK_BATCHES):
                 next(batches)
             taken += taken or LOOK_BATCHES
             spent = SYSTEM.cpu() - own_s, children_cpu_s() - below_s
-        found.append(Round(spent[0] / taken, spent[1] / taken, begin_s, SYSTEM.monotonic()))
+        found.append(Round(spent[0] / taken, spent[1] / taken))
     return found[1:]
 
 

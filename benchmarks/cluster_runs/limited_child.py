@@ -18,29 +18,25 @@ END_S = 20.0
 class LimitedChild:
     """`python -m MODULE`, kept as long as the context lasts."""
 
-    def __init__(self, process: AnsweringProcess, cgroup: Cgroup | None):
+    def __init__(self, process: AnsweringProcess, cgroup: Cgroup):
         self._process, self._cgroup = process, cgroup
 
     @classmethod
     @contextlib.contextmanager
-    def started(cls, module: str, *arguments: str, alone: bool = True) -> Iterator[LimitedChild]:
-        """The process, in a control group of its own, or with `alone` false in this one's. Raises UsageError where
-        there are no control groups."""
+    def started(cls, module: str, *arguments: str) -> Iterator[LimitedChild]:
+        """The process, in a control group of its own. Raises UsageError where there are no control groups."""
         child = AnsweringProcess.of_module(module, *arguments, env=child_environment())
-        with _group() if alone else contextlib.nullcontext() as cgroup, child as process:
-            if cgroup is not None:
-                cgroup.add(process.pid)
-                prefer(cgroup)
+        with _group() as cgroup, child as process:
+            cgroup.add(process.pid)
+            prefer(cgroup)
             yield cls(process, cgroup)
-            if cgroup is not None:
-                cgroup.limit(Limits())
+            cgroup.limit(Limits())
             process.close(END_S)
 
     def ask(self, request: Mapping[str, Any], limit_s: float, limits: Limits | None = None) -> dict[str, Any]:
         """The answer to a request. limits: of the process and all that it has started, while it answers. Raises
         TfhetError when it has ended, or takes longer than `limit_s`."""
-        if self._cgroup is not None:
-            self._cgroup.limit(limits or Limits())
+        self._cgroup.limit(limits or Limits())
         return self._process.ask(request, limit_s)
 
 

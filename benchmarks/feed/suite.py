@@ -17,6 +17,7 @@ from typing import Any
 
 from benchmarks import ROOT, child_environment
 from benchmarks.cluster_runs.awake_cpus import awake
+from benchmarks.cluster_runs.cold_loads import beside
 from benchmarks.cluster_runs.observed_job import ObservedJob, new_place
 from benchmarks.cluster_runs.point import MODE
 from tfhet.bench.child_process import AnsweringProcess
@@ -92,16 +93,19 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
         for name, case in CASES.items():
             runs[name] = functools.partial(_measured, name, case, place, options.seconds)
             runs[f"{name}.{ALLOWED}"] = functools.partial(_allowed_s, case, options.seconds)
-        taken = in_rounds(
-            runs,
-            lambda name, found: f"{1e3 * found:.1f} ms",
+        each = in_rounds(
+            {name: beside(run) for name, run in runs.items()},
+            lambda name, one: f"{1e3 * one.found:.1f} ms; a load from memory {one.cold_load_ns:.0f} ns",
             warmup=options.warmup,
             repeats=options.repeats,
             observer=observer,
         )
+    taken = {name: [one.found for one in found] for name, found in each.items()}
+    loads_ns = {name: [one.cold_load_ns for one in found] for name, found in each.items()}
     details = {"cases": {name: vars(case) for name, case in CASES.items()}, "seconds": options.seconds}
     details |= {"batch_size": BATCH_SIZE, "blurs": BLURS, "step_ms": STEP_MS, "samples_s": taken}
-    return Record.of("feed", figures_of(taken), details=details, command=command)
+    details |= {"cold_load_ns": loads_ns}
+    return Record.of("feed", figures_of(taken, loads_ns), details=details, command=command)
 
 
 def _measured(name: str, case: Case, place: Path, seconds: float, index: int) -> float:
@@ -147,9 +151,11 @@ def _allowed_s(case: Case, seconds: float, index: int) -> float:
     return 1.0 / sum(each["batches"] / each["seconds"] for each in taken)
 
 
-def figures_of(taken: Mapping[str, Sequence[float]]) -> dict[str, Figure]:
-    """Seconds of a step by case, and what follows from them, round by round."""
+def figures_of(taken: Mapping[str, Sequence[float]], loads_ns: Mapping[str, Sequence[float]]) -> dict[str, Figure]:
+    """Seconds of a step by case, and what follows from them, round by round. loads_ns: what a load from memory cost
+    beside each run."""
     figures = {f"feed.{name}.step_s": Figure.of(taken[name], unit="s") for name in CASES}
+    figures |= {f"feed.{name}.cold_load_ns": Figure.of(loads_ns[name], unit="ns") for name in CASES}
     figures["feed.batch_cpu_s"] = Figure.of(taken["batch_cpu"], unit="s")
     figures["feed.speedup"] = Figure.ratio(
         taken["homogeneous"], taken["heterogeneous"], unit="x", against="without data hosts"
@@ -173,7 +179,7 @@ def figures_of(taken: Mapping[str, Sequence[float]]) -> dict[str, Figure]:
 SUITE = Suite(
     name="feed",
     does="steps of AWS's PyTorch example with its batches made where it trains, and on data hosts",
-    measures=(*JOB, "benchmarks/feed"),
+    measures=(*JOB, "benchmarks/feed", "benchmarks/cluster_runs"),
     options=_options,
     run=_run,
 )

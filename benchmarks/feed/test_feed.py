@@ -39,8 +39,10 @@ def test_a_step_is_held_against_the_cpus_and_against_makers_in_the_same_quotas()
     steps = {"homogeneous": 0.12, "heterogeneous": 0.02, "one_small": 0.24, "ten_small": 0.025}
     taken = {name: [step_s] * 3 for name, step_s in steps.items()}
     taken |= {f"{name}.{ALLOWED}": [0.8 * step_s] * 3 for name, step_s in steps.items()}
-    found = {name: figure.value for name, figure in figures_of({**taken, "batch_cpu": [0.02] * 3}).items()}
+    loads_ns = dict.fromkeys(taken, [65.0, 550.0, 80.0])
+    found = {name: figure.value for name, figure in figures_of({**taken, "batch_cpu": [0.02] * 3}, loads_ns).items()}
     assert found["feed.speedup"] == pytest.approx(6.0) and found["feed.scaling"] == pytest.approx(0.96)
     assert found["feed.homogeneous.vs_cpus"] == pytest.approx(0.12 / (0.02 / 0.2))
     assert found["feed.heterogeneous.vs_cpus"] == pytest.approx(0.02 / (0.02 / 1.3))
+    assert all(found[f"feed.{name}.cold_load_ns"] == 80.0 for name in CASES)
     assert all(found[f"feed.{name}.vs_quota"] == pytest.approx(1.25) for name in CASES)

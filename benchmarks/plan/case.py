@@ -23,7 +23,6 @@ from tfhet.plan import (
 )
 from tfhet.plan import Where as Place
 from tfhet.plan.ceiling import Resource
-from tfhet.plan.host import AS_PROFILED
 from tfhet.planes import PlaneCosts, WireCost
 from tfhet.planes.tf_service import TF_SERVICE
 from tfhet.record import Figure
@@ -35,15 +34,15 @@ INSIDE = "/opt/ml"
 MORE = 1.25
 """Times as much of a resource that is relaxed."""
 DNN, DATA = "dnn_group", "data_group"
-RELAXABLE = {
-    Resource.ACCELERATOR,
-    Resource.DNN_CPUS,
-    Resource.DATA_CPUS,
-    Resource.ALL_CPUS,
-    Resource.DATA_NETWORK,
-    Resource.DNN_NETWORK,
+FIELDS = {
+    Resource.ACCELERATOR: ("accelerator_ms",),
+    Resource.DNN_CPUS: ("dnn_cpus",),
+    Resource.DATA_CPUS: ("data_cpus",),
+    Resource.ALL_CPUS: ("dnn_cpus", "data_cpus"),
+    Resource.DATA_NETWORK: ("data_mbit_per_s",),
+    Resource.DNN_NETWORK: ("dnn_mbit_per_s",),
 }
-"""Resources of which a running job can be given more."""
+"""Resources of which a running job can be given more, and what of a case they are."""
 
 
 @dataclass(frozen=True)
@@ -58,10 +57,11 @@ class PlanLoad:
         return f"{self.chain}-{self.batch_size}"
 
 
-LOADS = tuple(
-    PlanLoad(*each)
-    for each in (("aws-cifar", 2048), ("aws-cifar", 4096), ("imagenet-train", 32), ("imagenet-train", 64))
-)
+TRIED = (PlanLoad("aws-cifar", 4096), PlanLoad("imagenet-train", 64))
+"""The loads of the jobs that tell what a job takes over its parts."""
+HELD_OUT = (PlanLoad("aws-cifar", 2048), PlanLoad("imagenet-train", 32), PlanLoad("imagenet-eval", 48))
+"""No job of these tells it: a smaller batch of each chain, and another chain."""
+LOADS = (*TRIED, *HELD_OUT)
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Measured:
 
     @classmethod
     def of(cls, load: PlanLoad, said: Mapping[str, Any]) -> Measured:
-        """From what `plan_alone` says of costs, all of them at one speed of the machine."""
+        """From what `cut_costs` says."""
         cuts, streams = [], []
         for cut in said["cuts"]:
             size = cut["bytes"]
@@ -112,10 +112,8 @@ class Frozen:
     """The model's inputs, measured before the cases were drawn."""
 
     loads: Mapping[PlanLoad, Measured]
-    references_s: Mapping[str, float] = field(default_factory=dict)
-    """By chain: CPU seconds of a batch of the yardstick beside the runs that told the rest."""
-    overhead: Mapping[str, Interval] = field(default_factory=dict)
-    """By chain: times the CPU of its parts that a job takes."""
+    overhead: Interval = Interval.exact(1.0)
+    """Times the CPU of its parts that a job takes."""
     launcher_cpus: Interval = Interval.exact(0.0)
     """CPUs that every host's launcher takes."""
     extra_ms: Interval = Interval.exact(0.0)
@@ -126,8 +124,7 @@ class Frozen:
     def to_json(self) -> dict[str, Any]:
         return {
             "loads": [{**asdict(load), "said": measured.said} for load, measured in self.loads.items()],
-            "references_s": self.references_s,
-            "overhead": {chain: ratio.to_json() for chain, ratio in self.overhead.items()},
+            "overhead": self.overhead.to_json(),
             "launcher_cpus": self.launcher_cpus.to_json(),
             "extra_ms": self.extra_ms.to_json(),
             "runs": list(self.runs),
@@ -139,8 +136,7 @@ class Frozen:
         loads = {PlanLoad(one["chain"], one["batch_size"]): one["said"] for one in found["loads"]}
         return cls(
             {load: Measured.of(load, said) for load, said in loads.items()},
-            found["references_s"],
-            {chain: Interval(**ratio) for chain, ratio in found["overhead"].items()},
+            Interval(**found["overhead"]),
             Interval(**found["launcher_cpus"]),
             Interval(**found["extra_ms"]),
             found["runs"],
@@ -171,19 +167,19 @@ class PlanCase:
     dnn_mbit_per_s: float | None = None
     data_mbit_per_s: float | None = None
 
-    def prediction(self, frozen: Frozen, speed: Interval = AS_PROFILED) -> Prediction:
-        """speed: of this machine now, over that when the parts were measured."""
+    def prediction(self, frozen: Frozen) -> Prediction:
+        """As the model has it, whatever the machine does meanwhile."""
         measured, is_alone = frozen.loads[self.load], self.place is Place.TRAINER
         step_ms = Interval(*(self.accelerator_ms + getattr(frozen.extra_ms, end) for end in ("value", "low", "high")))
         workload = Workload(
             measured.whole if is_alone else measured.pipeline,
             Trainer({"": step_ms}, self.load.batch_size),
             measured.wire(self.cut),
-            frozen.overhead.get(self.load.chain, Interval.exact(1.0)),
+            frozen.overhead,
             launcher_cpus=frozen.launcher_cpus,
         )
         dnn, data = (
-            HostType(name, cpus, network_gbit_per_s=mbit and mbit / 1e3, speed=speed)
+            HostType(name, cpus, network_gbit_per_s=mbit and mbit / 1e3)
             for name, cpus, mbit in (
                 ("dnn", self.dnn_cpus, self.dnn_mbit_per_s),
                 ("data", self.data_cpus, self.data_mbit_per_s),
@@ -217,10 +213,16 @@ class PlanCase:
         )
         return [*words, *fixed.split()]
 
+    def resources(self, frozen: Frozen) -> list[Resource]:
+        """The resources of which its job can be given more, those first that are predicted to need longest: networks
+        only where they are limited."""
+        named = [one for one in self.prediction(frozen).ceilings_s if one in FIELDS]
+        return [one for one in named if self.relaxed(one) != self]
+
     def relaxed(self, resource: Resource) -> PlanCase:
         """With MORE of one resource. Raises KeyError for one that a running job cannot be given more of."""
         changes: dict[str, float | None] = {}
-        for name in _FIELDS[resource]:
+        for name in FIELDS[resource]:
             now = getattr(self, name)
             changes[name] = now / MORE if resource is Resource.ACCELERATOR else now and now * MORE
         return replace(self, **changes)  # type: ignore[arg-type]
@@ -234,13 +236,3 @@ class PlanCase:
         """The inverse of `to_json`."""
         made = {**found, "kind": Resource(found["kind"]), "place": Place(found["place"])}
         return cls(**{**made, "load": PlanLoad(**found["load"])})
-
-
-_FIELDS = {
-    Resource.ACCELERATOR: ("accelerator_ms",),
-    Resource.DNN_CPUS: ("dnn_cpus",),
-    Resource.DATA_CPUS: ("data_cpus",),
-    Resource.ALL_CPUS: ("dnn_cpus", "data_cpus"),
-    Resource.DATA_NETWORK: ("data_mbit_per_s",),
-    Resource.DNN_NETWORK: ("dnn_mbit_per_s",),
-}

@@ -37,8 +37,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def costs(pipeline: Pipeline) -> dict[str, Any]:
-    """Costs at each place where the pipeline can be cut, as jobs run it: CPU seconds of a batch, round by round, each
-    with the moments at which the round began and ended."""
+    """Costs at each place where the pipeline can be cut, as jobs run it: CPU seconds of a batch, round by round; of the
+    wire those of the reader and those of the others."""
     from tfhet.placement import Cut, local_part, remote_part
 
     found: list[dict[str, Any]] = []
@@ -83,8 +83,8 @@ def _bytes(element: Any) -> tuple[str, int]:
     return sizes.most_common(1)[0][0], sizes.total()
 
 
-def _rounds(batches: Iterator[Any]) -> list[tuple[float, ...]]:
-    return [(own_s + below_s, *at) for own_s, below_s, *at in batch_cpu.rounds(batches, ROUNDS, ROUND_CPU_S)]
+def _rounds(batches: Iterator[Any]) -> list[float]:
+    return [sum(each) for each in batch_cpu.rounds(batches, ROUNDS, ROUND_CPU_S)]
 
 
 async def _wire(held: Mapping[int, tf.data.Dataset]) -> dict[int, list[batch_cpu.Round]]:

@@ -11,7 +11,7 @@ import random
 from collections.abc import Mapping
 from dataclasses import replace
 
-from benchmarks.plan.case import MORE, RELAXABLE, Frozen, PlanCase
+from benchmarks.plan.case import FIELDS, MORE, Frozen, PlanCase
 from tfhet.errors import TfhetError, UsageError
 from tfhet.plan import Where as Place
 from tfhet.plan.ceiling import Resource
@@ -121,7 +121,7 @@ def _is_wanted(case: PlanCase, frozen: Frozen) -> bool:
     low, high = NEAR if case.margin >= NEAR[0] else CLEAR
     return (
         found.binding is case.kind
-        and found.runner_up in RELAXABLE
+        and found.runner_up in FIELDS
         and SHORTEST_S <= found.step_s.value <= LONGEST_S
         and low - 0.01 <= second / first <= high + 0.01
     )

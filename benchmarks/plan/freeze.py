@@ -2,97 +2,84 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.plan.case import Frozen, Measured, PlanCase, PlanLoad
-from benchmarks.plan.gauge import Gauge, at_speed, batches_s
-from benchmarks.plan.measured import measured, reference_of
+from benchmarks.plan.case import TRIED, Frozen, Measured, PlanCase, PlanLoad
+from benchmarks.plan.gauge import Gauge
+from benchmarks.plan.measured import measured
 from benchmarks.plan.outcome import PlanOutcome
 from benchmarks.plan.phase import DRAWN
-from benchmarks.plan.yardstick import Pace, Yardstick
 from tfhet.bench.harness import report
 from tfhet.clock import SYSTEM
-from tfhet.errors import UsageError
 from tfhet.events import Observer
 from tfhet.plan import Interval
 from tfhet.plan import Where as Place
 from tfhet.plan.ceiling import Resource
-from tfhet.record import Record, median
+from tfhet.record import median
 
-TRIED = (
+LAYOUTS = (
     (Place.TRAINER, 0.5, 0.2, 0),
     (Place.DATA, 0.5, 0.25, 2),
     (Place.EVERYWHERE, 0.25, 0.25, 2),
 )
 """Where, CPUs of the dnn host and of a data host, data hosts: runs that tell what a job takes over its parts."""
-TRIED_FED, FED = (Place.DATA, 0.5, 0.3, 2), 1.6
+FED_LAYOUT, FED = (Place.DATA, 0.5, 0.3, 2), 1.6
 """And one whose accelerator takes so much longer than the input: what a step takes with data at hand."""
 TRIED_S = 6.0
 
 
-def freeze(
-    alone: Gauge,
-    yard: Yardstick,
-    written: Mapping[PlanLoad, Path],
-    place: Path,
-    scaling: Path | None,
-    observer: Observer,
-) -> Frozen:
-    """The model's inputs: the parts alone, and what a job takes over them. Raises TfhetError."""
-    chains = list(dict.fromkeys(load.chain for load in written))
-    rounds = len(written) + len(chains) * (len(TRIED) + 1)
+def freeze(alone: Gauge, written: Mapping[PlanLoad, Path], place: Path, observer: Observer) -> Frozen:
+    """The model's inputs: the parts alone, and what a job of some of the loads takes over them. Raises TfhetError."""
+    rounds = 2 * len(written) + len(TRIED) * (len(LAYOUTS) + 1)
 
-    def tell(what: str, number: int, seconds: float, said: str) -> None:
-        report(observer, what, number, rounds, [said], seconds)
+    numbers = itertools.count(1)
 
-    measured_apart: dict[PlanLoad, tuple[Mapping[str, Any], Pace]] = {}
-    for load in written:
-        begin_s = SYSTEM.monotonic()
-        measured_apart[load] = _costs(alone, yard, load, written)
-        seconds = SYSTEM.monotonic() - begin_s
-        tell(f"{load.key}, apart", len(measured_apart), seconds, f"{len(measured_apart[load][0]['cuts'])} cuts")
-    usual_s = {
-        chain: median([one for load in written if load.chain == chain for one in batches_s(*measured_apart[load])])
-        for chain in chains
-    }
-    loads = {load: Measured.of(load, at_speed(*found, usual_s[load.chain])) for load, found in measured_apart.items()}
-    frozen = Frozen(loads)
+    def tell(what: str, seconds: float, said: str) -> None:
+        report(observer, what, next(numbers), rounds, [said], seconds)
+
+    def apart() -> dict[PlanLoad, Mapping[str, Any]]:
+        found = {}
+        for load in written:
+            begin_s = SYSTEM.monotonic()
+            found[load] = alone.costs(load, written[load])
+            tell(f"{load.key}, apart", SYSTEM.monotonic() - begin_s, f"{len(found[load]['cuts'])} cuts")
+        return found
+
+    first = apart()
+    frozen = Frozen({load: Measured.of(load, said) for load, said in first.items()})
     tried: list[Tried] = []
-    for load in {load.chain: load for load in written}.values():  # the largest of each chain
-        for layout in (*TRIED, TRIED_FED):
+    for load in TRIED:
+        for layout in (*LAYOUTS, FED_LAYOUT):
             case = _tried(load, frozen, *layout)
-            if layout is TRIED_FED:
+            if layout is FED_LAYOUT:
                 ratio = median([one.ratio(frozen) for one in tried if one.outcome.case.load is load])
                 case = replace(case, accelerator_ms=FED * 1e3 * ratio * case.prediction(frozen).step_s.value)
-            outcome = measured(case, frozen, yard, written, place, TRIED_S, name=f"tried-{len(tried)}", whole=False)
-            tried.append(Tried(outcome, layout is TRIED_FED))
+            outcome = measured(case, frozen, written, place, TRIED_S, name=f"tried-{len(tried)}", whole=False)
+            tried.append(Tried(outcome, layout is FED_LAYOUT))
             said = f"{outcome.ran.steps_ms[DRAWN]:.0f} ms measured"
-            tell(f"{load.key}, {layout[0].value}", len(written) + len(tried), outcome.ran.seconds, said)
-    beside_s = {
-        chain: median([s for one in tried if one.chain == chain for s in one.outcome.references_s]) for chain in chains
-    }
-    frozen = replace(frozen, references_s=beside_s)
-    ratios = {chain: [one.ratio(frozen) for one in tried if one.chain == chain and not one.is_fed] for chain in chains}
-    overhead = {chain: _spread(each) for chain, each in ratios.items()}
+            tell(f"{load.key}, {layout[0].value}", outcome.ran.seconds, said)
+    # Again, minutes later: costs of one moment say nothing of how they change.
+    loads = {load: Measured.of(load, joined(first[load], said)) for load, said in apart().items()}
+    frozen = Frozen(loads, launcher_cpus=_spread([one.outcome.ran.launcher_cpus for one in tried]))
     return replace(
         frozen,
-        overhead=overhead if scaling is None else dict.fromkeys(chains, over_ideal(Record.read(scaling))),
-        launcher_cpus=_spread([one.outcome.ran.launcher_cpus for one in tried]),
+        overhead=_spread([one.ratio(frozen) for one in tried if not one.is_fed]),
         extra_ms=_spread([one.extra_ms for one in tried if one.is_fed]),
         runs=[one.outcome.told() for one in tried],
     )
 
 
-def over_ideal(record: Record) -> Interval:
-    """Returns the CPU of a job over that of its parts alone: the median, minimum and maximum of all points in a record
-    of the scaling benchmark. Raises UsageError for another record."""
-    ratios = [record.figures[point["figure"]].value for point in record.details.get("over_ideal", ())]
-    if not ratios:
-        raise UsageError(f"the record is of {record.name!r}; give one of the scaling benchmark")
-    return Interval(median(ratios), min(ratios), max(ratios))
+def joined(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """What `cut_costs` said twice, as if it had measured all rounds at once."""
+    cuts = [
+        {**one, **{name: [*one[name], *other[name]] for name in ("remote_s", "local_s", "wire_s")}}
+        for one, other in zip(first["cuts"], second["cuts"], strict=True)
+    ]
+    return {"cuts": cuts, "whole_s": [*first["whole_s"], *second["whole_s"]]}
 
 
 @dataclass(frozen=True)
@@ -103,27 +90,13 @@ class Tried:
     is_fed: bool
 
     @property
-    def chain(self) -> str:
-        return self.outcome.case.load.chain
-
-    @property
     def extra_ms(self) -> float:
         """Milliseconds of a step beyond those of the accelerator."""
         return max(0.0, self.outcome.ran.steps_ms[DRAWN] - self.outcome.case.accelerator_ms)
 
     def ratio(self, frozen: Frozen) -> float:
-        """The measured step over the model's without this ratio, at the machine's speed where that is known."""
-        found = self.outcome.prediction(frozen, corrected=self.chain in frozen.references_s)
-        return 1e-3 * self.outcome.ran.steps_ms[DRAWN] / found.step_s.value
-
-
-def _costs(
-    alone: Gauge, yard: Yardstick, load: PlanLoad, written: Mapping[PlanLoad, Path]
-) -> tuple[Mapping[str, Any], Pace]:
-    reference = reference_of(load)
-    with yard.beside(reference.chain, reference.batch_size, written[reference]) as pace:
-        said = alone.costs(load, written[load])
-    return said, pace[0]
+        """The measured step over the model's without this ratio."""
+        return 1e-3 * self.outcome.ran.steps_ms[DRAWN] / self.outcome.prediction(frozen).step_s.value
 
 
 def _spread(samples: Sequence[float]) -> Interval:

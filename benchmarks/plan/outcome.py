@@ -6,16 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from benchmarks.cluster_runs.distance import ON_CPUS, Distance, figures_of_distances
 from benchmarks.plan import published
-from benchmarks.plan.case import Frozen, PlanCase
+from benchmarks.plan.case import HELD_OUT, TRIED, Frozen, PlanCase
 from benchmarks.plan.phase import AGAIN, DRAWN
 from benchmarks.plan.run import Ran
-from tfhet.plan import Interval, Prediction
+from tfhet.plan import Prediction
 from tfhet.plan.ceiling import Resource
-from tfhet.record import Figure, median, percentile
+from tfhet.record import Figure
 
-CLEAR_PCT = 2.0
-"""Percent of the step: two steps that differ by less cannot be distinguished with so few of them."""
+CLEAR_PCT, STEADY_PCT = 2.0, 10.0
+"""Percent of the step. Two steps that differ by less than the first cannot be distinguished with so few of them; of a
+run whose step as drawn changed by more than the second, none can."""
 
 
 @dataclass(frozen=True)
@@ -23,46 +25,58 @@ class PlanOutcome:
     """One case that was run."""
 
     case: PlanCase
-    relaxed: tuple[Resource, Resource]
-    """Resources of which the run was given more, one after the other: the one predicted to bind, and the next."""
+    relaxed: tuple[Resource, ...]
+    """Resources of which the run was given more, in this order: all that the case has."""
     ran: Ran
-    references_s: tuple[float, ...]
-    """CPU seconds of a batch of the yardstick while steps as drawn were counted, the first time and the second."""
+    cold_load_ns: float
+    """CPU nanoseconds of a load from memory that the caches of a core do not hold, meanwhile."""
 
     @property
     def bound(self) -> Resource:
-        """The resource that really bound: the one of which more shortened the step more."""
-        return min(self.relaxed, key=lambda resource: self.ran.steps_ms[resource.value])
+        """The resource that really bound: the one of which more shortened the step most."""
+        return min(self.relaxed, key=self._share)
 
     @property
     def is_clear(self) -> bool:
-        """Whether the two differ by more than chance."""
-        first, second = (self.ran.steps_ms[resource.value] for resource in self.relaxed)
-        return abs(first - second) > CLEAR_PCT / 100.0 * self.ran.drawn_ms
+        """Whether the run can tell: more of the resource shortened the step, more of no other did so as much, and the
+        step as drawn was the same before and after."""
+        steps, part = self.ran.steps_ms, CLEAR_PCT / 100.0
+        least, *others = sorted(self._share(one) for one in self.relaxed)
+        is_steady = abs(steps[AGAIN] / steps[DRAWN] - 1.0) <= STEADY_PCT / 100.0
+        return is_steady and least <= 1.0 - part and all(each > least + part for each in others)
 
-    def speed(self, frozen: Frozen) -> Interval:
-        """Speed of the machine during the run, over that when the costs were measured."""
-        then = frozen.references_s[self.case.load.chain]
-        now = self.references_s
-        return Interval(then / median(now), then / max(now), then / min(now))
+    def _share(self, resource: Resource) -> float:
+        """The step with more of a resource over the step as drawn, which is taken to have changed evenly between the
+        first phase and the last."""
+        steps = self.ran.steps_ms
+        at = (1 + self.relaxed.index(resource)) / (1 + len(self.relaxed))
+        return steps[resource.value] / (steps[DRAWN] + at * (steps[AGAIN] - steps[DRAWN]))
 
-    def prediction(self, frozen: Frozen, corrected: bool) -> Prediction:
-        """corrected: by the speed of the machine."""
-        return self.case.prediction(frozen, self.speed(frozen)) if corrected else self.case.prediction(frozen)
+    @property
+    def is_held_out(self) -> bool:
+        """Whether no job of its load told the model anything."""
+        return self.case.load in HELD_OUT
 
-    def error_pct(self, frozen: Frozen, corrected: bool) -> float:
-        """Error of the prediction in percent of the measured step; negative where that was longer than predicted."""
-        return 100.0 * (1e3 * self.prediction(frozen, corrected).step_s.value / self.ran.drawn_ms - 1.0)
+    def is_on_cpus(self, frozen: Frozen) -> bool:
+        """Whether CPUs bind, by the model or by the run."""
+        return bool({self.prediction(frozen).binding, self.bound} & ON_CPUS)
 
-    def is_right(self, frozen: Frozen, corrected: bool) -> bool:
+    def prediction(self, frozen: Frozen) -> Prediction:
+        return self.case.prediction(frozen)
+
+    def distance(self, frozen: Frozen) -> Distance:
+        """How far the prediction is from the step that was measured."""
+        step_ms = self.prediction(frozen).step_s.times(1e3)
+        return Distance.of(step_ms.value, step_ms.low, step_ms.high, self.ran.drawn_ms)
+
+    def is_right(self, frozen: Frozen) -> bool:
         """Whether the resource that was named is the one that bound."""
-        return self.prediction(frozen, corrected).binding is self.bound
+        return self.prediction(frozen).binding is self.bound
 
     def row(self, frozen: Frozen) -> dict[str, object]:
         """Its row in the printed table."""
         case, steps = self.case, self.ran.steps_ms
-        found = self.prediction(frozen, corrected=True)
-        first, second = self.relaxed
+        found, distance = self.prediction(frozen), self.distance(frozen)
         return {
             "case": case.number,
             "load": case.load.key,
@@ -70,14 +84,15 @@ class PlanOutcome:
             "dnn": case.dnn_cpus,
             "data": f"{case.data_hosts} x {case.data_cpus:g}" if case.data_hosts else "-",
             "predicted ms": 1e3 * found.step_s.value,
+            "interval": f"{1e3 * found.step_s.low:.0f} to {1e3 * found.step_s.high:.0f}",
             "measured ms": self.ran.drawn_ms,
-            "error %": round(self.error_pct(frozen, corrected=True), 1),
+            "error %": round(distance.error_pct, 1),
+            "holds": "yes" if distance.holds else "NO",
             "named": found.binding.value,
             f"{DRAWN}, {AGAIN}": f"{steps[DRAWN]:.0f}, {steps[AGAIN]:.0f}",
-            "with more of it": steps[first.value],
-            "next": second.value,
-            "with more of that": steps[second.value],
-            "right": ("yes" if self.is_right(frozen, corrected=True) else "NO") + ("" if self.is_clear else " (close)"),
+            "with more": ", ".join(f"{one.value} {steps[one.value]:.0f}" for one in self.relaxed),
+            "right": ("yes" if self.is_right(frozen) else "NO") + ("" if self.is_clear else " (unclear)"),
+            "cold load ns": round(self.cold_load_ns),
         }
 
     def told(self) -> dict[str, Any]:
@@ -86,36 +101,29 @@ class PlanOutcome:
             "case": self.case.to_json(),
             "relaxed": [resource.value for resource in self.relaxed],
             "ran": self.ran.to_json(),
-            "references_s": list(self.references_s),
+            "cold_load_ns": self.cold_load_ns,
         }
 
     def to_json(self, frozen: Frozen) -> dict[str, Any]:
         """With what follows from it and the frozen model."""
-        predictions = {
-            name: {
-                "step_ms": found.step_s.times(1e3).to_json(),
-                "binding": found.binding.value,
-                "ceilings_ms": {key.value: 1e3 * value.value for key, value in found.ceilings_s.items()},
-                "error_pct": self.error_pct(frozen, corrected),
-                "is_right": self.is_right(frozen, corrected),
-            }
-            for name, corrected in (("corrected", True), ("as_frozen", False))
-            for found in (self.prediction(frozen, corrected),)
-        }
+        found = self.prediction(frozen)
         return {
             **self.told(),
-            "speed": self.speed(frozen).to_json(),
             "bound": self.bound.value,
             "is_clear": self.is_clear,
-            **predictions,
+            "is_held_out": self.is_held_out,
+            "step_ms": found.step_s.times(1e3).to_json(),
+            "binding": found.binding.value,
+            "ceilings_ms": {key.value: 1e3 * value.value for key, value in found.ceilings_s.items()},
+            **vars(self.distance(frozen)),
+            "is_right": self.is_right(frozen),
         }
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> PlanOutcome:
         """The inverse of `to_json`."""
-        first, second = (Resource(word) for word in found["relaxed"])
-        case, ran = PlanCase.from_json(found["case"]), Ran(**found["ran"])
-        return cls(case, (first, second), ran, tuple(found["references_s"]))
+        relaxed = tuple(Resource(word) for word in found["relaxed"])
+        return cls(PlanCase.from_json(found["case"]), relaxed, Ran(**found["ran"]), found["cold_load_ns"])
 
 
 def figures_of(outcomes: Sequence[PlanOutcome], frozen: Frozen) -> dict[str, Figure]:
@@ -125,12 +133,19 @@ def figures_of(outcomes: Sequence[PlanOutcome], frozen: Frozen) -> dict[str, Fig
         figures[f"plan.published.{one.key}_pct"] = Figure.single(one.error_pct, unit="%", against="what was published")
     if not outcomes:
         return figures
-    for prefix, corrected in (("plan", True), ("plan.as_frozen", False)):
-        errors = [abs(one.error_pct(frozen, corrected)) for one in outcomes]
-        right = sum(one.is_right(frozen, corrected) for one in outcomes)
-        figures |= {
-            f"{prefix}.error_median_pct": Figure.of(errors, unit="%", against="the simulated step"),
-            f"{prefix}.error_p95_pct": Figure.single(percentile(errors, 95), unit="%", against="the simulated step"),
-            f"{prefix}.binding_right_pct": Figure.share(right, len(outcomes)),
-        }
+    on_cpus = [one for one in outcomes if one.is_on_cpus(frozen)]
+    held_out = [one for one in on_cpus if one.is_held_out]
+    chain = [one for one in held_out if one.case.load.chain not in {load.chain for load in TRIED}]
+    for prefix, some in {
+        "plan": outcomes,
+        "plan.cpu_bound": on_cpus,
+        "plan.cpu_bound.held_out": held_out,
+        "plan.cpu_bound.other_chain": chain,
+    }.items():
+        figures |= figures_of_distances(prefix, [one.distance(frozen) for one in some])
+    clear = [one for one in outcomes if one.is_clear]
+    figures["plan.unclear_cases"] = Figure.single(len(outcomes) - len(clear), unit="cases")
+    if clear:
+        right = sum(one.is_right(frozen) for one in clear)
+        figures["plan.binding_right_pct"] = Figure.share(right, len(clear))
     return figures

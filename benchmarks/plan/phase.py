@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from benchmarks.plan.case import PlanCase
 from tfhet.plan.ceiling import Resource
 
@@ -48,11 +46,11 @@ class Phase:
 DRAWN, AGAIN = "drawn", "again"
 
 
-def phases_of(case: PlanCase, ceilings_s: Mapping[Resource, float], seconds: float) -> list[Phase]:
-    """As drawn, with more of what is predicted to bind, of what comes next, and as drawn again. ceilings_s: as
-    predicted, the longest first."""
-    binding, runner_up, *_ = ceilings_s
-    step_s = ceilings_s[binding]
+def phases_of(
+    case: PlanCase, resources: Sequence[Resource], ceilings_s: Mapping[Resource, float], seconds: float
+) -> list[Phase]:
+    """As drawn, with more of each of the resources, in this order, and as drawn again. ceilings_s: as predicted."""
+    step_s = max(ceilings_s.values())
     input_s = max(value for resource, value in ceilings_s.items() if resource is not Resource.ACCELERATOR)
     steps = min(MOST_STEPS, max(LEAST_STEPS, round(seconds / step_s)))
 
@@ -61,8 +59,7 @@ def phases_of(case: PlanCase, ceilings_s: Mapping[Resource, float], seconds: flo
 
     return [
         phase(DRAWN, case, 0.75),
-        phase(binding.value, case.relaxed(binding)),
-        phase(runner_up.value, case.relaxed(runner_up)),
+        *(phase(resource.value, case.relaxed(resource)) for resource in resources),
         phase(AGAIN, case, 0.75),
     ]
 
@@ -103,10 +100,3 @@ class Course:
     def _next(self, step: int) -> None:
         self._index, self._began, self._emptied = self._index + 1, step, None
         self.change(None if self.is_over else self.phases[self._index].case, 0.0)
-
-
-def pace(steps_ms: Sequence[float]) -> float:
-    """Milliseconds a step took: the slope of a line through the times at which steps ended, since batches of hosts that
-    work alike come in bursts, and the last burst may be cut off."""
-    ends = np.cumsum(np.asarray(steps_ms, np.float64))
-    return float(np.polyfit(np.arange(ends.size), ends, 1)[0])

@@ -10,10 +10,11 @@ from typing import Any
 
 from benchmarks import child_environment, prefer
 from benchmarks.cluster_runs.host_cpu import DISPATCHER, LAUNCHERS, TRAINERS, WORKERS, HostCpu
+from benchmarks.cluster_runs.pace import pace
 from benchmarks.cluster_runs.point import MODE, RECORD_SKIPS
 from benchmarks.cluster_runs.stopped import unless_stopped
 from benchmarks.plan.case import DNN, STEP_FILE, PlanCase
-from benchmarks.plan.phase import AGAIN, DRAWN, Course, Phase, pace
+from benchmarks.plan.phase import AGAIN, DRAWN, Course, Phase
 from tfhet.clock import SYSTEM
 from tfhet.container import Limits
 from tfhet.errors import JobFailed
@@ -23,7 +24,8 @@ from tfhet.simulate import Simulation
 from tfhet.simulate.namespace_hosts import NamespaceHosts
 from tfhet.simulate.scale import limits_of
 
-RUN_LIMIT_S = 150.0
+BEGIN_LIMIT_S, PHASE_LIMIT_S = 60.0, 25.0
+"""A job may take so long to begin and to end, and for each of its phases."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +34,6 @@ class Ran:
 
     steps_ms: Mapping[str, float]
     """By phase."""
-    windows_s: Mapping[str, Sequence[float]]
-    """By phase: when it began and ended, on the machine's monotonic clock."""
     counted: Mapping[str, int]
     """Steps, by phase."""
     workers_s: float
@@ -66,7 +66,6 @@ class PlanJob(Simulation):
     def __init__(self, case: PlanCase, phases: Sequence[Phase], channel: Path, folder: Path):
         self._course = Course(phases, self._change)
         self._looks: list[HostCpu] = []
-        self._heard_s: dict[int, float] = {}
         self._lines: list[str] = []
         self._lock = threading.Lock()
         self._began_s = SYSTEM.monotonic()
@@ -76,7 +75,7 @@ class PlanJob(Simulation):
             cluster,
             ["tfhet_launcher.py", *case.arguments(steps)],
             folder,
-            max_run_s=RUN_LIMIT_S,
+            max_run_s=BEGIN_LIMIT_S + PHASE_LIMIT_S * len(phases),
             on_line=self._hear,
             env=child_environment(),
             **MODE,
@@ -113,7 +112,6 @@ class PlanJob(Simulation):
             told = MetricLine.parse(line)
             if told is None:
                 return
-            self._heard_s[told.step] = SYSTEM.monotonic()
             self._course.heard(told.step, told.step_ms * told.wait_pct / 100.0)
 
     def ran(self, summary: RunSummary) -> Ran:
@@ -132,9 +130,6 @@ class PlanJob(Simulation):
         had = {host.name: drawn.dnn_cpus if host.group == DNN else drawn.data_cpus for host in self.hosts}
         return Ran(
             steps_ms={name: pace(each) for name, each in spans.items()},
-            windows_s={
-                name: (self._heard_s[first], self._heard_s[last]) for name, (first, last) in course.spans.items()
-            },
             counted={name: len(each) for name, each in spans.items()},
             workers_s=used.of(WORKERS) / steps,
             trainer_s=used.of(TRAINERS) / steps,

@@ -9,8 +9,7 @@ import pytest
 
 from benchmarks.plan import cut_costs
 from benchmarks.plan.case import LOADS
-from benchmarks.plan.gauge import COSTS_CPUS, ChildGauge, at_speed, batches_s
-from benchmarks.plan.yardstick import Pace
+from benchmarks.plan.gauge import COSTS_CPUS, ChildGauge
 from tfhet.container import Limits
 
 
@@ -41,34 +40,15 @@ def test_costs_are_measured_with_about_what_a_host_has(tmp_path: Path) -> None:
     assert child.asked == [(Limits(COSTS_CPUS), asked)]
 
 
-SAID = {
-    "cuts": [
-        {
-            "position": 3,
-            "dtype": "uint8",
-            "bytes": 9,
-            "remote_s": [[1.0, 0.0, 10.0], [2.0, 10.0, 20.0]],
-            "local_s": [[0.5, 10.0, 20.0]],
-            "wire_s": [[0.1, 0.2, 0.0, 10.0]],
-        }
-    ],
-    "whole_s": [[3.0, 10.0, 20.0]],
-}
-SLOWER = Pace([[(0.0, 0.0, 0.0), (10.0, 5.0, 100.0), (20.0, 10.0, 150.0)]])
-"""From the tenth second on a batch takes twice as much CPU."""
-
-
-def test_costs_are_told_at_one_speed_of_the_machine_each_by_the_yardstick_of_its_round() -> None:
-    assert batches_s(SAID, SLOWER) == pytest.approx([0.1, 0.05, 0.1, 0.1, 0.05])
-    told = at_speed(SAID, SLOWER, 0.05)
-    (cut,) = told["cuts"]
-    assert (cut["position"], cut["dtype"], cut["bytes"]) == (3, "uint8", 9)
-    assert cut["remote_s"] == pytest.approx([1.0, 1.0]) and cut["local_s"] == pytest.approx([0.25])
-    assert cut["wire_s"] == [pytest.approx([0.1, 0.2])] and told["whole_s"] == pytest.approx([1.5])
-
-
-def test_a_pipeline_is_cut_where_nothing_that_is_fused_is_taken_apart() -> None:
+@pytest.mark.parametrize(("chain", "at"), [("aws-cifar", [0, 1, 2, 5, 6]), ("imagenet-eval", [0, 2, 3])])
+def test_a_pipeline_is_cut_where_nothing_that_is_fused_is_taken_apart(
+    chain: str, at: list[int], tmp_path: Path
+) -> None:
     from tfhet.placement import Pipeline
-    from tfhet.source import SyntheticSource
+    from tfhet.source import SyntheticSource, TFRecordSource, photos
 
-    assert cut_costs.positions(Pipeline(SyntheticSource(64, 4), "aws-cifar", 8)) == [0, 1, 2, 5, 6]
+    is_photos = chain.startswith("imagenet")
+    source = (
+        TFRecordSource.from_directory(photos.photos(count=16, cache=tmp_path)) if is_photos else SyntheticSource(64, 4)
+    )
+    assert cut_costs.positions(Pipeline(source, chain, 8)) == at

@@ -6,17 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.plan.phase import pace
+from benchmarks.cluster_runs.distance import ON_CPUS, Distance, figures_of_distances
+from benchmarks.cluster_runs.pace import pace
 from benchmarks.plan_runs.case import PlanRunCase
+from benchmarks.plan_runs.speed import Speed
 from tfhet.errors import JobFailed
-from tfhet.plan import Resource
-from tfhet.record import Figure, RunSummary, median, percentile
+from tfhet.record import Figure, RunSummary, median
 
 SETTLING = 0.5
 """Part of a run's measured steps, the first ones, that are not its steady state: buffers fill, or are used up."""
 LEAST_STEPS = 20
 SIGNIFICANT = 5
-CPUS = {one.value for one in (Resource.DNN_CPUS, Resource.DATA_CPUS, Resource.ALL_CPUS)}
+CPUS = {one.value for one in ON_CPUS}
 
 
 @dataclass(frozen=True)
@@ -71,13 +72,18 @@ class PlanRunOutcome:
     candidate: Mapping[str, Any]
     """The plan's candidate for the cluster that is asked about."""
     after: Run
-    speeds_ms: tuple[float, ...] = (1.0,)
-    """CPU milliseconds of work that is always the same, beside the first run, the profile and the second run."""
+    speeds: tuple[Speed, ...] = (Speed(1.0, 1.0),)
+    """The machine's, beside the first run, the profile and the second run."""
 
     @property
     def drift_pct(self) -> float:
-        """How much slower the machine was beside one of these than beside another."""
-        return 100.0 * (max(self.speeds_ms) / min(self.speeds_ms) - 1.0)
+        """How much slower the CPUs were beside one of these than beside another."""
+        return _drift_pct([one.pass_ms for one in self.speeds])
+
+    @property
+    def load_drift_pct(self) -> float:
+        """How much slower loads from memory were beside one of these than beside another."""
+        return _drift_pct([one.cold_load_ns for one in self.speeds])
 
     @property
     def predicted_ms(self) -> Mapping[str, float]:
@@ -85,14 +91,10 @@ class PlanRunOutcome:
         return self.candidate["step_ms"]
 
     @property
-    def error_pct(self) -> float:
-        """Error of the prediction in percent of the measured step; negative where that was longer than predicted."""
-        return 100.0 * (self.predicted_ms["value"] / self.after.step_ms - 1.0)
-
-    @property
-    def holds(self) -> bool:
-        """Whether the plan's interval holds the step that was measured."""
-        return self.predicted_ms["low"] <= self.after.step_ms <= self.predicted_ms["high"]
+    def distance(self) -> Distance:
+        """How far the plan's step is from the one measured."""
+        found = self.predicted_ms
+        return Distance.of(found["value"], found["low"], found["high"], self.after.step_ms)
 
     @property
     def is_bound_by_cpus(self) -> bool:
@@ -110,16 +112,21 @@ class PlanRunOutcome:
             "predicted ms": predicted["value"],
             "interval": f"{predicted['low']:.0f} to {predicted['high']:.0f}",
             "measured ms": self.after.step_ms,
-            "error %": round(self.error_pct, 1),
-            "holds": "yes" if self.holds else "NO",
+            "error %": round(self.distance.error_pct, 1),
+            "holds": "yes" if self.distance.holds else "NO",
             "drift %": round(self.drift_pct, 1),
+            "load drift %": round(self.load_drift_pct),
             "binds": self.candidate["binding"],
         }
 
     def to_json(self) -> dict[str, Any]:
-        found = {"error_pct": self.error_pct, "holds": self.holds, "speeds_ms": list(self.speeds_ms)}
+        found = {**vars(self.distance), "speeds": [vars(one) for one in self.speeds]}
         runs = {"before": self.before.to_json(), "after": self.after.to_json()}
         return {"case": self.case.to_json(), **found, "plan": dict(self.candidate), **runs}
+
+
+def _drift_pct(taken: Sequence[float]) -> float:
+    return 100.0 * (max(taken) / min(taken) - 1.0)
 
 
 def figures_of(outcomes: Sequence[PlanRunOutcome]) -> dict[str, Figure]:
@@ -128,15 +135,7 @@ def figures_of(outcomes: Sequence[PlanRunOutcome]) -> dict[str, Figure]:
     if not outcomes:
         return figures
     figures["plan_runs.drift_most_pct"] = Figure.single(max(one.drift_pct for one in outcomes), unit="%")
-    on_cpus = [one for one in outcomes if one.is_bound_by_cpus]
-    return figures | _errors("plan_runs", outcomes) | (_errors("plan_runs.cpu_bound", on_cpus) if on_cpus else {})
-
-
-def _errors(prefix: str, outcomes: Sequence[PlanRunOutcome]) -> dict[str, Figure]:
-    errors, against = [abs(one.error_pct) for one in outcomes], "the simulated step"
-    return {
-        f"{prefix}.error_median_pct": Figure.of(errors, unit="%", against=against),
-        f"{prefix}.error_p95_pct": Figure.single(percentile(errors, 95), unit="%", against=against),
-        f"{prefix}.error_most_pct": Figure.single(max(errors), unit="%", against=against),
-        f"{prefix}.interval_holds_pct": Figure.share(sum(one.holds for one in outcomes), len(outcomes)),
-    }
+    figures["plan_runs.load_drift_most_pct"] = Figure.single(max(one.load_drift_pct for one in outcomes), unit="%")
+    figures |= figures_of_distances("plan_runs", [one.distance for one in outcomes])
+    on_cpus = [one.distance for one in outcomes if one.is_bound_by_cpus]
+    return figures | figures_of_distances("plan_runs.cpu_bound", on_cpus)

@@ -1,8 +1,9 @@
-"""The speed of this machine's CPUs, by work that is always the same."""
+"""The speed of this machine: of its CPUs, by work that is always the same, and of its memory."""
 
 from __future__ import annotations
 
 import contextlib
+from dataclasses import dataclass
 
 from benchmarks import child_environment
 from tfhet.bench.child_process import AnsweringProcess
@@ -10,6 +11,16 @@ from tfhet.bench.cpu import turn
 from tfhet.record import median, usable_cores
 
 PASSES, TURNS = 5, 5
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Speed of the machine beside a run."""
+
+    pass_ms: float
+    """CPU milliseconds of work that stays in the caches, in the mean of before and after."""
+    cold_load_ns: float
+    """CPU nanoseconds of a load from memory that the caches of a core do not hold, meanwhile."""
 
 
 def pass_ms() -> float:

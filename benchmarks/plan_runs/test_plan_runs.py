@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import itertools
 import json
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -179,13 +182,13 @@ def test_a_run_is_read_from_its_record() -> None:
 
 
 def test_the_error_is_that_of_the_measured_step() -> None:
-    assert outcome(100.0).error_pct == pytest.approx(4.0) and outcome(100.0).holds
-    assert outcome(130.0).error_pct == pytest.approx(-20.0) and not outcome(130.0).holds
+    assert outcome(100.0).distance.error_pct == pytest.approx(4.0) and outcome(100.0).distance.holds
+    assert outcome(130.0).distance.error_pct == pytest.approx(-20.0) and not outcome(130.0).distance.holds
     assert outcome(130.0).row()["holds"] == "NO"
 
 
 def record(*outcomes: PlanRunOutcome, failed: tuple[str, ...] = ()) -> Record:
-    return plan_runs._record(outcomes, failed, ["tfhet plan"], ["python"], None)
+    return plan_runs._record(outcomes, failed, plan_runs.Bench(Commands(Path())), ["python"], None)
 
 
 def test_the_promise_is_every_error_and_most_intervals() -> None:
@@ -237,17 +240,24 @@ class Shared(Commands):
         return CANDIDATE
 
 
+def bench(place: Path, passes_ms: Iterable[float], loads_ns: Iterable[float] = ()) -> plan_runs.Bench:
+    """Runs nothing, on a machine of these speeds: of its CPUs at both ends of a run, of its memory beside it."""
+    beside = (
+        contextlib.nullcontext(SimpleNamespace(ns=ns)) for ns in itertools.chain(loads_ns, itertools.repeat(80.0))
+    )
+    return plan_runs.Bench(Shared(place), iter(passes_ms).__next__, lambda: next(beside))  # type: ignore[arg-type]
+
+
 def test_cases_share_their_first_run_and_their_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan_runs.job_data, "write_apart", lambda *asked: None)
-    commands = Shared(tmp_path)
-    bench = plan_runs.Bench(commands, lambda: 50.0)
+    same = bench(tmp_path, itertools.repeat(50.0))
     first = CASES[1]
     second = replace(CASES[2], before=first.before, step_ms=first.step_ms, script=first.script)
     for case in (first, second):
-        assert bench.outcome(case).error_pct == pytest.approx(4.0)
-    before, profile, plan, *_ = commands.typed
+        assert same.outcome(case).distance.error_pct == pytest.approx(4.0)
+    before, profile, plan, *_ = same.commands.typed
     assert (before, profile, plan) == (f"{first.name}-before", "profile-photos", f"plan of {first.name}-before")
-    assert commands.typed[4:] == [plan, f"{second.name}-after"]
+    assert same.commands.typed[4:] == [plan, f"{second.name}-after"]
 
 
 def test_a_case_is_run_again_where_the_machine_changed_its_speed(
@@ -256,13 +266,25 @@ def test_a_case_is_run_again_where_the_machine_changed_its_speed(
     """At the ends of the first run, the profile and the second run of each try."""
     monkeypatch.setattr(plan_runs.job_data, "write_apart", lambda *asked: None)
     slower, steady = [50.0, 50.0, 50.0, 50.0, 58.0, 60.0], [60.0, 61.0, 61.0, 60.0, 60.0, 60.0]
-    commands, case = Shared(tmp_path), CASES[0]
-    found = plan_runs.Bench(commands, iter(slower + steady).__next__).outcome(case)
-    assert found.speeds_ms == (60.5, 60.5, 60.0) and found.row()["drift %"] == 0.8
-    assert commands.typed.count(f"{case.name}-before-2") == commands.typed.count("profile-photos") - 1 == 1
+    changing, case = bench(tmp_path, slower + steady), CASES[0]
+    found = changing.outcome(case)
+    assert [one.pass_ms for one in found.speeds] == [60.5, 60.5, 60.0] and found.row()["drift %"] == 0.8
+    typed = changing.commands.typed
+    assert typed.count(f"{case.name}-before-2") == typed.count("profile-photos") - 1 == 1
+    assert [round(one.drift_pct, 1) for one in changing.tries] == [18.0, 0.8]
     never = [value for at in (1.4, 1.2, 1.3) for value in (50.0, 50.0, 50.0, 50.0, 50.0 * at, 50.0 * at)]
-    found = plan_runs.Bench(Shared(tmp_path / "never"), iter(never).__next__).outcome(case)
-    assert found.drift_pct == pytest.approx(20.0)
+    assert bench(tmp_path / "never", never).outcome(case).drift_pct == pytest.approx(20.0)
+
+
+def test_a_case_is_run_again_where_loads_from_memory_took_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan_runs.job_data, "write_apart", lambda *asked: None)
+    changing = bench(tmp_path, itertools.repeat(50.0), [200.0, 90.0, 100.0, 80.0, 90.0, 100.0])
+    found = changing.outcome(CASES[0])
+    assert found.load_drift_pct == pytest.approx(25.0) and found.drift_pct == 0.0
+    assert [round(one.load_drift_pct) for one in changing.tries] == [122, 25]
+    assert record(found).figures["plan_runs.load_drift_most_pct"].value == pytest.approx(25.0)
 
 
 def test_the_speed_of_a_cpu_is_that_of_work_that_never_changes() -> None:

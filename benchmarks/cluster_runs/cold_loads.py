@@ -1,0 +1,95 @@
+"""What loads from memory cost while hosts with quotas are measured.
+
+A host that has used its quota waits until the next period, and then finds the caches of its core cold. On a virtual
+machine the cost of loads changes severalfold within minutes, with what its neighbours do, while work that stays in the
+caches takes as long as ever. So it is measured beside each run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from tfhet.record import median
+
+T = TypeVar("T")
+
+EVERY_S = 0.2
+LOADS = 2_000
+"""In one sample: few enough to take next to nothing from the hosts."""
+VALUES = 16 << 20
+"""Of 4 bytes: many times what the caches of a core hold, if not what a machine's cores share."""
+
+
+@functools.cache
+def _values() -> np.ndarray:
+    """The same for all runs of a process: what has just been written is in more caches."""
+    return np.arange(VALUES, dtype=np.int32)
+
+
+class ColdLoads:
+    """Samples that were taken so far."""
+
+    def __init__(self) -> None:
+        self._values = _values()
+        self._chosen = np.random.default_rng(0)
+        self._taken_ns: list[float] = []
+
+    @property
+    def ns(self) -> float:
+        """CPU nanoseconds of a load from anywhere in VALUES, in the mean of LOADS that overlap; the median of all
+        samples. Raises UsageError without samples."""
+        return median(self._taken_ns)
+
+    def take(self) -> None:
+        """Takes a sample. Caches are cold if the thread has waited before."""
+        places = self._chosen.integers(0, VALUES, LOADS)
+        begun_ns = time.thread_time_ns()
+        self._values[places].sum()
+        self._taken_ns.append((time.thread_time_ns() - begun_ns) / LOADS)
+
+
+@contextlib.contextmanager
+def cold_loads() -> Iterator[ColdLoads]:
+    """Takes samples, from a thread of its own, as long as the context lasts."""
+    loads, ended = ColdLoads(), threading.Event()
+
+    def watch() -> None:
+        is_last = False
+        while not is_last:  # a run that is shorter has one sample
+            is_last = ended.wait(EVERY_S)
+            loads.take()
+
+    thread = threading.Thread(target=watch, name="cold-loads")
+    thread.start()
+    try:
+        yield loads
+    finally:
+        ended.set()
+        thread.join()
+
+
+@dataclass(frozen=True)
+class Beside(Generic[T]):
+    """The result of a run, and `ColdLoads.ns` meanwhile."""
+
+    found: T
+    cold_load_ns: float
+
+
+def beside(run: Callable[[int], T]) -> Callable[[int], Beside[T]]:
+    """The same run with samples taken beside it. run: a case of `tfhet.bench.harness.in_rounds`."""
+
+    def watched(index: int) -> Beside[T]:
+        with cold_loads() as loads:
+            found = run(index)
+        return Beside(found, loads.ns)
+
+    return watched

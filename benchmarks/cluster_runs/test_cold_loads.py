@@ -1,0 +1,39 @@
+"""Loads from memory beside a run."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from benchmarks.cluster_runs.cold_loads import EVERY_S, ColdLoads, beside, cold_loads
+
+
+def names() -> list[str]:
+    return [thread.name for thread in threading.enumerate()]
+
+
+def test_samples_are_taken_beside_a_run_until_it_ends() -> None:
+    with cold_loads() as loads:
+        assert "cold-loads" in names()
+        time.sleep(2.5 * EVERY_S)
+    assert "cold-loads" not in names()
+    assert len(loads._taken_ns) >= 2 and loads.ns > 0.0
+
+
+def test_a_run_that_is_over_at_once_has_a_sample() -> None:
+    one = beside(lambda index: 3 * index)(2)
+    assert one.found == 6 and one.cold_load_ns > 0.0
+
+
+def test_nothing_goes_on_after_a_run_that_fails() -> None:
+    with pytest.raises(ZeroDivisionError):
+        beside(lambda index: 1 // index)(0)
+    assert "cold-loads" not in names()
+
+
+def test_the_sample_of_a_run_is_the_median() -> None:
+    loads = ColdLoads()
+    loads._taken_ns = [65.0, 550.0, 80.0]
+    assert loads.ns == 80.0
