@@ -5,14 +5,16 @@
     python scripts/records.py --remake feed launch the commands of these, old or not
 
 A record is made by its own command; those that simulate hosts need root. Make them with nothing else running, commit
-the code before, and run `python scripts/figures.py` after.
+the code before, and run `python scripts/figures.py` after. Before each, the load of what ran before has to go down.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +25,8 @@ from tfhet.record import Record, read_json
 ROOT = Path(__file__).resolve().parents[1]
 LIMIT_S = 6 * 3600.0
 """Seconds that one record may take."""
+MOST_LOAD, QUIET_LIMIT_S, LOOK_S = 0.5, 600.0, 5.0
+"""Processes that want a CPU, in the mean of a minute, before a record is made; time for others to end."""
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}."
 
 
@@ -78,6 +82,17 @@ def aged(root: Path = ROOT) -> Iterator[Aged]:
             yield Aged(path, record, changed(record.code, root) if is_alike else None)
 
 
+def quiet() -> bool:
+    """Waits until the machine is. Returns False when others still use it after QUIET_LIMIT_S."""
+    end_s = time.monotonic() + QUIET_LIMIT_S
+    while (load := os.getloadavg()[0]) > MOST_LOAD:
+        if time.monotonic() > end_s:
+            print(f"records: a load of {load:.1f}: end what else runs", file=sys.stderr)
+            return False
+        time.sleep(LOOK_S)
+    return True
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--remake", nargs="*", metavar="NAME", help="make these anew; without a name, all old ones")
@@ -92,7 +107,7 @@ def main() -> int:
     failed = []
     for name in args.remake or [name for name, each in every.items() if each.changed or each.changed is None]:
         print(f"records: {name}: {every[name].refusal or ' '.join(every[name].record.command)}", flush=True)
-        if every[name].refusal:
+        if every[name].refusal or not quiet():
             failed.append(name)
             continue
         try:

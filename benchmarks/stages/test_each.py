@@ -1,7 +1,8 @@
-"""Every counterpart gives the shape and the dtype of its stage."""
+"""Every counterpart gives the shape and the dtype of its stage, and its picture where neither draws at random."""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from benchmarks.stages import each
@@ -12,6 +13,13 @@ tf = pytest.importorskip("tensorflow")
 
 from benchmarks.stages.counterparts import COUNTERPARTS, as_stage  # noqa: E402
 from tfhet.stages import ImageSpec  # noqa: E402
+
+DETERMINISTIC = {
+    *("dilate", "erode", "gaussian_blur", "sharpen", "grayscale", "equalize", "gamma", "rescale", "normalize", "cast"),
+    *("resize", "pad", "center_crop"),
+}
+APART = 1.01
+"""Grey levels by which results may differ: either way of rounding is right."""
 
 
 def taken(cpu_s: float) -> Measurement:
@@ -34,7 +42,9 @@ def test_the_slowest_ratio_is_the_least_of_all() -> None:
 
 
 @pytest.mark.parametrize("counterpart", COUNTERPARTS, ids=[counterpart.stage for counterpart in COUNTERPARTS])
-def test_a_counterpart_gives_the_shape_and_the_dtype_of_its_stage(counterpart: each.Counterpart) -> None:
+def test_a_counterpart_gives_the_form_of_its_stage_and_its_picture_where_nothing_is_drawn(
+    counterpart: each.Counterpart,
+) -> None:
     name = counterpart.stage.partition("(")[0]
     pairs = [pair for pair in each.pairs([name]) if pair.counterpart is counterpart and pair.size == 32]
     assert pairs
@@ -49,6 +59,10 @@ def test_a_counterpart_gives_the_shape_and_the_dtype_of_its_stage(counterpart: e
         theirs = work(images) if counterpart.batched else tf.stack([work(image) for image in images])
         theirs = as_stage(theirs, pair.stage.spec(spec).dtype)
         assert (theirs.shape, theirs.dtype) == (ours.shape, ours.dtype)
+        if name in DETERMINISTIC:
+            levels = 1.0 if pair.dtype == "uint8" and ours.dtype.name == "uint8" else 255.0
+            apart = np.abs(np.asarray(ours, np.float64) - np.asarray(theirs, np.float64)) * levels
+            assert apart.max() <= APART
 
 
 def test_a_stage_without_counterpart_is_wrong_use() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.worth.answer import CHAINS, INSTANCES, SPEED, Answer, Chain, answer, answers, by_training, rows
+from benchmarks.worth.answer import CHAINS, INSTANCES, SPEED, Answer, Chain, _advice, answer, answers, by_training, rows
 from tfhet import planes
 from tfhet.catalogue import TrainingRate, shipped, training_rates
 from tfhet.record import Figure, Interval, Record
@@ -39,8 +39,18 @@ def test_a_cheap_chain_needs_no_data_group_and_a_dear_one_does() -> None:
     cheap, dear, near = (of(Interval.exact(us)) for us in (10.0, 2000.0, 820.0))
     assert (cheap.verdict, cheap.advice) == ("no", "stay as you are")
     assert dear.verdict.startswith("input-bound, 2.3") and dear.advice.startswith("+ 1 c6i.32xlarge: 2.3")
-    assert dear.saving_pct > 30.0 and dear.step_over_accelerator.value == pytest.approx(dear.speedup, rel=0.05)
+    assert dear.saving_pct > 30.0 and dear.step_over_accelerator.value == pytest.approx(dear.speedup.value, rel=0.05)
+    assert dear.speedup.low < dear.speedup.value < dear.speedup.high
     assert near.verdict == "perhaps"
+    assert _advice([cheap]) == "stay as you are"
+    assert _advice([cheap, near]) == "a chain: perhaps input-bound"
+    assert _advice([dear, cheap, near]) == f"a chain: {dear.advice}; a chain: perhaps input-bound"
+
+
+def test_what_others_measured_takes_the_place_of_what_the_model_says() -> None:
+    post = next(chain for chain in CHAINS[32] if chain.published_us)
+    found = answer(POST, "ml.p4d.24xlarge", post, Interval.exact(post.published_us), COSTS)
+    assert found.advice == post.published_outcome and found.verdict.startswith("input-bound")
 
 
 def test_one_accelerator_stands_for_as_many_as_the_instance_has() -> None:
@@ -48,6 +58,9 @@ def test_one_accelerator_stands_for_as_many_as_the_instance_has() -> None:
     assert small.on(8) == 8 * small.images_per_s
     found = answer(small, "ml.p5.48xlarge", Chain("a chain", "", ""), Interval.exact(650.0), COSTS)
     assert found.images_per_s == 8 * small.images_per_s and found.vcpus == 192
+    assert found.training == "ViT-5-Small, H100, 8 times the rate of 1" and of(Interval.exact(10.0)).training == (
+        "ResNet-50 on 32x32, A100"
+    )
 
 
 def test_costs_are_those_of_the_records_and_a_figure_that_is_missing_makes_no_line(tmp_path: Path) -> None:
