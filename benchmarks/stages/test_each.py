@@ -14,14 +14,13 @@ tf = pytest.importorskip("tensorflow")
 from benchmarks.stages.counterparts import COUNTERPARTS, as_stage  # noqa: E402
 from tfhet.stages import ImageSpec  # noqa: E402
 
+# Not sharpen: the amounts differ, which costs the same.
 DETERMINISTIC = {
-    *("dilate", "erode", "gaussian_blur", "sharpen", "grayscale", "equalize", "gamma", "rescale", "normalize", "cast"),
+    *("dilate", "erode", "gaussian_blur", "grayscale", "equalize", "gamma", "rescale", "normalize", "cast"),
     *("resize", "pad", "center_crop"),
 }
 APART = 1.01
 """Grey levels by which results may differ: either way of rounding is right."""
-ROUNDED_BEFORE = {"sharpen": 4.01}
-"""The same where the counterpart rounds in the middle."""
 OTHERWISE = {("equalize", "float32")}
 """Addons equalizes floats from 0 to 1 as it does levels, which is another picture."""
 
@@ -66,7 +65,7 @@ def test_a_counterpart_gives_the_form_of_its_stage_and_its_picture_where_nothing
         if name in DETERMINISTIC and (name, pair.dtype) not in OTHERWISE:
             levels = 1.0 if pair.dtype == "uint8" and ours.dtype.name == "uint8" else 255.0
             apart = np.abs(np.asarray(ours, np.float64) - np.asarray(theirs, np.float64)) * levels
-            assert apart.max() <= ROUNDED_BEFORE.get(name, APART)
+            assert apart.max() <= APART
 
 
 def test_a_stage_without_counterpart_is_wrong_use() -> None:
