@@ -1,7 +1,7 @@
 """What loads from memory cost while hosts with quotas are measured.
 
 A host that has used its quota waits until the next period, and then finds the caches of its core cold. On a virtual
-machine the cost of loads changes severalfold within minutes, with what its neighbours do, while work that stays in the
+machine the cost of loads changes by factors within minutes, with what its neighbours do, while work that stays in the
 caches takes as long as ever. So it is measured beside each run.
 """
 
