@@ -83,7 +83,7 @@ def aged(root: Path = ROOT) -> Iterator[Aged]:
 
 
 def quiet() -> bool:
-    """Waits until the machine is. Returns False when others still use it after QUIET_LIMIT_S."""
+    """Waits until the machine is idle. Returns False when others still use it after QUIET_LIMIT_S."""
     end_s = time.monotonic() + QUIET_LIMIT_S
     while (load := os.getloadavg()[0]) > MOST_LOAD:
         if time.monotonic() > end_s:

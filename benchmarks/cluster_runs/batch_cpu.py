@@ -33,9 +33,9 @@ class Round(NamedTuple):
     """CPU seconds of a batch."""
 
     own_s: float
-    """Of this process."""
+    """Those of this process."""
     below_s: float
-    """Of the processes below this one."""
+    """Those of the processes below this one."""
 
 
 def pipeline_of(asked: Mapping[str, Any]) -> Pipeline:

@@ -25,7 +25,7 @@ EVERY_S = 0.2
 LOADS = 2_000
 """In one sample: few enough to take next to nothing from the hosts."""
 VALUES = 16 << 20
-"""Of 4 bytes: many times what the caches of a core hold, if not what a machine's cores share."""
+"""Values of 4 bytes each: many times what the caches of a core hold, if not what a machine's cores share."""
 
 
 @functools.cache

@@ -20,13 +20,12 @@ class Distance:
     """In percent of the measured step; negative where that was longer than predicted."""
     holds: bool
     """Whether the predicted interval holds the step that was measured."""
-
     width_pct: float
     """Width of that interval, in percent of the predicted step."""
 
     @classmethod
     def of(cls, value: float, low: float, high: float, measured: float) -> Distance:
-        """Of a predicted `value` with its interval from `low` to `high`; all in one unit."""
+        """The distance of a predicted `value`, with its interval from `low` to `high`; all in one unit."""
         return cls(100.0 * (value / measured - 1.0), low <= measured <= high, 100.0 * (high - low) / value)
 
 

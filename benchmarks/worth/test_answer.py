@@ -58,7 +58,7 @@ def test_one_accelerator_stands_for_as_many_as_the_instance_has() -> None:
     assert small.on(8) == 8 * small.images_per_s
     found = answer(small, "ml.p5.48xlarge", Chain("a chain", "", ""), Interval.exact(650.0), COSTS)
     assert found.images_per_s == 8 * small.images_per_s and found.vcpus == 192
-    assert found.training == "ViT-5-Small, H100, 8 times the rate of 1" and of(Interval.exact(10.0)).training == (
+    assert found.training == "ViT-5-Small, H100, 8 times the rate of 1 GPU" and of(Interval.exact(10.0)).training == (
         "ResNet-50 on 32x32, A100"
     )
 
