@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import signal
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -103,10 +105,12 @@ class ObservedJob(Simulation):
 
 @contextlib.contextmanager
 def new_place(prefix: str, *, keep: bool = False) -> Iterator[Path]:
-    """A new folder for runs, which is gone afterwards unless it is to be kept."""
+    """A new folder for runs, which is gone afterwards unless it is to be kept: also where SIGTERM ends the suite."""
     place = Path(tempfile.mkdtemp(prefix=f"tfhet-bench-{prefix}-"))
+    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         yield place
     finally:
         if not keep:
             shutil.rmtree(place, ignore_errors=True)
+        signal.signal(signal.SIGTERM, before)

@@ -121,6 +121,13 @@ class Frozen:
     runs: Sequence[Mapping[str, Any]] = ()
     """Those that told all but the loads, for the record."""
 
+    def renewed(self, load: PlanLoad, said: Mapping[str, Any]) -> Frozen:
+        """With the costs of a load that `said` has, and the others as they were."""
+        before = self.loads[load].said
+        cuts = {cut["position"]: cut for cut in (*before["cuts"], *said["cuts"])}
+        now = {"cuts": list(cuts.values()), "whole_s": said["whole_s"] or before["whole_s"]}
+        return replace(self, loads={**self.loads, load: Measured.of(load, now)})
+
     def to_json(self) -> dict[str, Any]:
         return {
             "loads": [{**asdict(load), "said": measured.said} for load, measured in self.loads.items()],
@@ -167,12 +174,22 @@ class PlanCase:
     dnn_mbit_per_s: float | None = None
     data_mbit_per_s: float | None = None
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether the training process prepares its batches itself, so that nothing is cut and nothing travels."""
+        return self.place is Place.TRAINER
+
+    @property
+    def paid_positions(self) -> tuple[int, ...]:
+        """Where its pipeline is cut."""
+        return () if self.is_alone else (self.position,)
+
     def prediction(self, frozen: Frozen) -> Prediction:
         """As the model has it, whatever the machine does meanwhile."""
-        measured, is_alone = frozen.loads[self.load], self.place is Place.TRAINER
+        measured = frozen.loads[self.load]
         step_ms = Interval(*(self.accelerator_ms + getattr(frozen.extra_ms, end) for end in ("value", "low", "high")))
         workload = Workload(
-            measured.whole if is_alone else measured.pipeline,
+            measured.whole if self.is_alone else measured.pipeline,
             Trainer({"": step_ms}, self.load.batch_size),
             measured.wire(self.cut),
             frozen.overhead,
@@ -186,7 +203,7 @@ class PlanCase:
             )
         )
         cluster = ClusterShape(dnn, 1, data if self.data_hosts else None, self.data_hosts)
-        layout = Layout(self.place, 0 if is_alone else self.cut, servers_per_host=self.workers)
+        layout = Layout(self.place, 0 if self.is_alone else self.cut, servers_per_host=self.workers)
         return predict(workload, cluster, layout)
 
     def cluster(self, channel: str) -> ClusterFile:

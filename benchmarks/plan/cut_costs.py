@@ -33,17 +33,18 @@ def main(argv: Sequence[str] | None = None) -> None:
     given = parser.parse_args(argv)
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {given.cpu})
-    answer_requests(lambda asked: costs(batch_cpu.pipeline_of(asked)))
+    answer_requests(lambda asked: costs(batch_cpu.pipeline_of(asked), asked["positions"], is_whole=asked["is_whole"]))
 
 
-def costs(pipeline: Pipeline) -> dict[str, Any]:
-    """Costs at each place where the pipeline can be cut, as jobs run it: CPU seconds of a batch, round by round; of the
-    wire those of the reader and those of the others."""
+def costs(pipeline: Pipeline, at: Sequence[int] | None = None, *, is_whole: bool = True) -> dict[str, Any]:
+    """Costs of a pipeline that is cut at these positions, by default at each that it has, as jobs run it: CPU seconds
+    of a batch, round by round; of the wire those of the reader and those of the others. is_whole: also of one that is
+    not cut, in `whole_s`, which is empty otherwise."""
     from tfhet.placement import Cut, local_part, remote_part
 
     found: list[dict[str, Any]] = []
     held: dict[int, tf.data.Dataset] = {}
-    for position in positions(pipeline):
+    for position in positions(pipeline) if at is None else at:
         cut = Cut(position)
         remote = remote_part(pipeline, None, cut)
         held[position] = batch_cpu.in_memory(remote)
@@ -57,9 +58,9 @@ def costs(pipeline: Pipeline) -> dict[str, Any]:
                 "local_s": _rounds(iter(local_part(pipeline, held[position], cut))),
             }
         )
-    wire = asyncio.run(_wire(held))
+    wire = asyncio.run(_wire(held)) if held else {}
     cuts = [{**cut, "wire_s": wire[cut["position"]]} for cut in found]
-    return {"cuts": cuts, "whole_s": _rounds(batch_cpu.whole(pipeline))}
+    return {"cuts": cuts, "whole_s": _rounds(batch_cpu.whole(pipeline)) if is_whole else []}
 
 
 def positions(pipeline: Pipeline) -> list[int]:

@@ -1,4 +1,5 @@
-"""The inputs of the model of `benchmarks.plan`: measured before a case is drawn, and not touched from then on."""
+"""The inputs of the model of `benchmarks.plan`, measured before a case is drawn: from then on only what the batches of
+a case cost apart is measured again, right before its run."""
 
 from __future__ import annotations
 
@@ -6,7 +7,6 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from benchmarks.plan.case import TRIED, Frozen, Measured, PlanCase, PlanLoad
 from benchmarks.plan.gauge import Gauge
@@ -27,6 +27,8 @@ LAYOUTS = (
     (Place.EVERYWHERE, 0.25, 0.25, 2),
 )
 """Where, CPUs of the dnn host and of a data host, data hosts: runs that tell what a job takes over its parts."""
+TIMES = 2
+"""Times that each of them is run."""
 FED_LAYOUT, FED = (Place.DATA, 0.5, 0.3, 2), 1.6
 """And one whose accelerator takes so much longer than the input: what a step takes with data at hand."""
 TRIED_S = 6.0
@@ -34,52 +36,37 @@ TRIED_S = 6.0
 
 def freeze(alone: Gauge, written: Mapping[PlanLoad, Path], place: Path, observer: Observer) -> Frozen:
     """The model's inputs: the parts alone, and what a job of some of the loads takes over them. Raises TfhetError."""
-    rounds = 2 * len(written) + len(TRIED) * (len(LAYOUTS) + 1)
-
+    rounds = len(written) + len(TRIED) * (TIMES * len(LAYOUTS) + 1)
     numbers = itertools.count(1)
 
     def tell(what: str, seconds: float, said: str) -> None:
         report(observer, what, next(numbers), rounds, [said], seconds)
 
-    def apart() -> dict[PlanLoad, Mapping[str, Any]]:
-        found = {}
-        for load in written:
-            begin_s = SYSTEM.monotonic()
-            found[load] = alone.costs(load, written[load])
-            tell(f"{load.key}, apart", SYSTEM.monotonic() - begin_s, f"{len(found[load]['cuts'])} cuts")
-        return found
-
-    first = apart()
-    frozen = Frozen({load: Measured.of(load, said) for load, said in first.items()})
+    loads = {}
+    for load in written:
+        begin_s = SYSTEM.monotonic()
+        loads[load] = Measured.of(load, alone.costs(load, written[load]))
+        tell(f"{load.key}, apart", SYSTEM.monotonic() - begin_s, f"{len(loads[load].sizes)} cuts")
+    frozen = Frozen(loads)
     tried: list[Tried] = []
-    for load in TRIED:
-        for layout in (*LAYOUTS, FED_LAYOUT):
-            case = _tried(load, frozen, *layout)
-            if layout is FED_LAYOUT:
-                ratio = median([one.ratio(frozen) for one in tried if one.outcome.case.load is load])
-                case = replace(case, accelerator_ms=FED * 1e3 * ratio * case.prediction(frozen).step_s.value)
-            outcome = measured(case, frozen, written, place, TRIED_S, name=f"tried-{len(tried)}", whole=False)
-            tried.append(Tried(outcome, layout is FED_LAYOUT))
-            said = f"{outcome.ran.steps_ms[DRAWN]:.0f} ms measured"
-            tell(f"{load.key}, {layout[0].value}", outcome.ran.seconds, said)
-    # Again, minutes later: costs of one moment say nothing of how they change.
-    loads = {load: Measured.of(load, joined(first[load], said)) for load, said in apart().items()}
-    frozen = Frozen(loads, launcher_cpus=_spread([one.outcome.ran.launcher_cpus for one in tried]))
+    for load, layout in (*itertools.product(TRIED, TIMES * LAYOUTS), *((load, FED_LAYOUT) for load in TRIED)):
+        case = _tried(load, frozen, *layout)
+        if layout is FED_LAYOUT:
+            ratio = median([one.ratio(frozen) for one in tried if one.outcome.case.load is load])
+            case = replace(case, accelerator_ms=FED * 1e3 * ratio * case.prediction(frozen).step_s.value)
+        outcome = measured(case, alone, frozen, written, place, TRIED_S, name=f"tried-{len(tried)}", whole=False)
+        tried.append(Tried(outcome, layout is FED_LAYOUT))
+        said = (
+            f"{outcome.ran.steps_ms[DRAWN]:.0f} ms measured, {1e3 * outcome.prediction(frozen).step_s.value:.0f} apart"
+        )
+        tell(f"{load.key}, {layout[0].value}", outcome.ran.seconds, said)
+    frozen = replace(frozen, launcher_cpus=_spread([one.outcome.ran.launcher_cpus for one in tried]))
     return replace(
         frozen,
         overhead=_spread([one.ratio(frozen) for one in tried if not one.is_fed]),
         extra_ms=_spread([one.extra_ms for one in tried if one.is_fed]),
         runs=[one.outcome.told() for one in tried],
     )
-
-
-def joined(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """What `cut_costs` said twice, as if it had measured all rounds at once."""
-    cuts = [
-        {**one, **{name: [*one[name], *other[name]] for name in ("remote_s", "local_s", "wire_s")}}
-        for one, other in zip(first["cuts"], second["cuts"], strict=True)
-    ]
-    return {"cuts": cuts, "whole_s": [*first["whole_s"], *second["whole_s"]]}
 
 
 @dataclass(frozen=True)

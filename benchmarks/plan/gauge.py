@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,7 +20,9 @@ COSTS_CPUS = 0.5
 class Gauge(Protocol):
     """Measures what batches cost outside any job."""
 
-    def costs(self, load: PlanLoad, channel: Path) -> Mapping[str, Any]:
+    def costs(
+        self, load: PlanLoad, channel: Path, positions: Sequence[int] | None = None, *, is_whole: bool = True
+    ) -> Mapping[str, Any]:
         """See `cut_costs.costs`. Raises TfhetError where it fails or takes too long."""
 
 
@@ -30,8 +32,11 @@ class ChildGauge:
     def __init__(self, child: LimitedChild):
         self._child = child
 
-    def costs(self, load: PlanLoad, channel: Path) -> Mapping[str, Any]:
-        asked = {"chain": load.chain, "batch_size": load.batch_size, "channel": str(channel)}
+    def costs(
+        self, load: PlanLoad, channel: Path, positions: Sequence[int] | None = None, *, is_whole: bool = True
+    ) -> Mapping[str, Any]:
+        batches = {"chain": load.chain, "batch_size": load.batch_size, "channel": str(channel)}
+        asked = {**batches, "positions": positions, "is_whole": is_whole}
         return self._child.ask(asked, COSTS_LIMIT_S, Limits(COSTS_CPUS))
 
 

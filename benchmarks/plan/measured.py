@@ -1,4 +1,4 @@
-"""A case of `benchmarks.plan`, run once, with what loads from memory cost meanwhile."""
+"""A case of `benchmarks.plan`, run once, with what its batches cost apart right before, as who plans profiles first."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from pathlib import Path
 from benchmarks.cluster_runs.cold_loads import cold_loads
 from benchmarks.plan import run as plan_run
 from benchmarks.plan.case import Frozen, PlanCase, PlanLoad
+from benchmarks.plan.gauge import Gauge
 from benchmarks.plan.outcome import PlanOutcome
 from benchmarks.plan.phase import phases_of
 
 
 def measured(
     case: PlanCase,
+    alone: Gauge,
     frozen: Frozen,
     written: Mapping[PlanLoad, Path],
     place: Path,
@@ -25,7 +27,9 @@ def measured(
     whole: bool = True,
 ) -> PlanOutcome:
     """The case, run once. whole: with all phases, or only as it was drawn. Raises JobFailed, or Stopped."""
-    ceilings_s = {resource: found.value for resource, found in case.prediction(frozen).ceilings_s.items()}
+    costs = alone.costs(case.load, written[case.load], case.paid_positions, is_whole=case.is_alone)
+    prediction = case.prediction(frozen.renewed(case.load, costs))
+    ceilings_s = {resource: found.value for resource, found in prediction.ceilings_s.items()}
     relaxed = case.resources(frozen) if whole else []
     random.Random(case.number).shuffle(relaxed)  # on a machine that becomes slower, an early phase has the advantage
     phases = phases_of(case, relaxed, ceilings_s, seconds)
@@ -33,4 +37,4 @@ def measured(
     with cold_loads() as loads:
         ran = plan_run.run(case, phases if whole else phases[:1], written[case.load], folder)
     shutil.rmtree(folder, ignore_errors=True)
-    return PlanOutcome(case, tuple(relaxed), ran, loads.ns)
+    return PlanOutcome(case, tuple(relaxed), costs, ran, loads.ns)

@@ -27,6 +27,8 @@ class PlanOutcome:
     case: PlanCase
     relaxed: tuple[Resource, ...]
     """Resources of which the run was given more, in this order: all that the case has."""
+    costs: Mapping[str, Any]
+    """What its batches cost apart, right before the run, as `cut_costs` says it."""
     ran: Ran
     cold_load_ns: float
     """CPU nanoseconds of a load from memory that the caches of a core do not hold, meanwhile."""
@@ -62,7 +64,8 @@ class PlanOutcome:
         return bool({self.prediction(frozen).binding, self.bound} & ON_CPUS)
 
     def prediction(self, frozen: Frozen) -> Prediction:
-        return self.case.prediction(frozen)
+        """By the costs of right before the run."""
+        return self.case.prediction(frozen.renewed(self.case.load, self.costs))
 
     def distance(self, frozen: Frozen) -> Distance:
         """How far the prediction is from the step that was measured."""
@@ -100,6 +103,7 @@ class PlanOutcome:
         return {
             "case": self.case.to_json(),
             "relaxed": [resource.value for resource in self.relaxed],
+            "costs": self.costs,
             "ran": self.ran.to_json(),
             "cold_load_ns": self.cold_load_ns,
         }
@@ -123,7 +127,8 @@ class PlanOutcome:
     def from_json(cls, found: Mapping[str, Any]) -> PlanOutcome:
         """The inverse of `to_json`."""
         relaxed = tuple(Resource(word) for word in found["relaxed"])
-        return cls(PlanCase.from_json(found["case"]), relaxed, Ran(**found["ran"]), found["cold_load_ns"])
+        case, ran = PlanCase.from_json(found["case"]), Ran(**found["ran"])
+        return cls(case, relaxed, found["costs"], ran, found["cold_load_ns"])
 
 
 def figures_of(outcomes: Sequence[PlanOutcome], frozen: Frozen) -> dict[str, Figure]:

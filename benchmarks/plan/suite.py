@@ -1,8 +1,9 @@
 """`benchmarks.plan`: the step that the ceiling model predicts, against the step of a simulated cluster; case by case.
 
 First the model's inputs are measured, apart from any job, and what jobs of some loads take over that in a few runs of
-their own. Then they are frozen, and cases drawn by seed, of other loads, too. Each is run once, and given more
-of each of its resources in turn while it runs: that of which more shortens the step most is the one that binds.
+their own. Then they are frozen, and cases drawn by seed, of other loads, too. What the batches of a case cost apart is
+measured once more right before its run, as who plans profiles first. Each is run once, and given more of each of its
+resources in turn while it runs: that of which more shortens the step most is the one that binds.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
                 continue
             case = draw(frozen, options.seed, number)
             try:
-                outcomes.append(measured(case, frozen, written, place, options.seconds))
+                outcomes.append(measured(case, alone, frozen, written, place, options.seconds))
             except Stopped as stopped:
                 raise Stopped(f"{stopped}; with --resume and the same --json FILE the suite goes on") from None
             except JobFailed as failure:

@@ -18,10 +18,11 @@ def test_it_runs_on_one_cpu_and_answers_with_the_costs_of_the_pipeline(monkeypat
     said: list[Any] = []
     monkeypatch.setattr(cut_costs.os, "sched_setaffinity", lambda pid, cpus: tied.append((pid, cpus)))
     monkeypatch.setattr(cut_costs.batch_cpu, "pipeline_of", lambda asked: asked)
-    monkeypatch.setattr(cut_costs, "costs", lambda asked: {"of": asked["chain"]})
-    monkeypatch.setattr(cut_costs, "answer_requests", lambda handle: said.append(handle({"chain": "none"})))
+    monkeypatch.setattr(cut_costs, "costs", lambda asked, at, is_whole: {"of": (asked["chain"], at, is_whole)})
+    asked = {"chain": "none", "positions": [5], "is_whole": False}
+    monkeypatch.setattr(cut_costs, "answer_requests", lambda handle: said.append(handle(asked)))
     cut_costs.main(["1"])
-    assert said == [{"of": "none"}] and tied == [(0, {1})]
+    assert said == [{"of": ("none", [5], False)}] and tied == [(0, {1})]
 
 
 class PlayedChild:
@@ -35,9 +36,29 @@ class PlayedChild:
 
 def test_costs_are_measured_with_about_what_a_host_has(tmp_path: Path) -> None:
     child = PlayedChild()
-    assert ChildGauge(child).costs(LOADS[0], tmp_path) == {"cuts": [], "whole_s": []}  # type: ignore[arg-type]
-    asked = {"chain": LOADS[0].chain, "batch_size": LOADS[0].batch_size, "channel": str(tmp_path)}
-    assert child.asked == [(Limits(COSTS_CPUS), asked)]
+    gauge = ChildGauge(child)  # type: ignore[arg-type]
+    assert gauge.costs(LOADS[0], tmp_path) == {"cuts": [], "whole_s": []}
+    gauge.costs(LOADS[0], tmp_path, (5,), is_whole=False)
+    batches = {"chain": LOADS[0].chain, "batch_size": LOADS[0].batch_size, "channel": str(tmp_path)}
+    assert child.asked == [
+        (Limits(COSTS_CPUS), {**batches, "positions": None, "is_whole": True}),
+        (Limits(COSTS_CPUS), {**batches, "positions": (5,), "is_whole": False}),
+    ]
+
+
+def test_only_what_was_asked_for_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tfhet.placement import Pipeline
+    from tfhet.source import SyntheticSource
+
+    async def wire(held: dict[int, Any]) -> dict[int, Any]:
+        return {at: [[0.0, 0.0]] for at in held}
+
+    monkeypatch.setattr(cut_costs, "_wire", wire)
+    monkeypatch.setattr(cut_costs, "_rounds", lambda batches: [float(len(next(batches)) > 0)])
+    pipeline = Pipeline(SyntheticSource(64, 4), "aws-cifar", 8)
+    (cut,) = (said := cut_costs.costs(pipeline, [5], is_whole=False))["cuts"]
+    assert (cut["position"], cut["remote_s"], cut["wire_s"]) == (5, [1.0], [[0.0, 0.0]]) and said["whole_s"] == []
+    assert cut_costs.costs(pipeline, []) == {"cuts": [], "whole_s": [1.0]}
 
 
 @pytest.mark.parametrize(("chain", "at"), [("aws-cifar", [0, 1, 2, 5, 6]), ("imagenet-eval", [0, 2, 3])])

@@ -70,7 +70,7 @@ def ran(drawn: float, *relaxed: float, again: float | None = None, of: Sequence[
 
 
 def outcome(measured: Ran, case: PlanCase = CASE, relaxed: tuple[Resource, ...] = THREE) -> PlanOutcome:
-    return PlanOutcome(case, relaxed, measured, 80.0)
+    return PlanOutcome(case, relaxed, said_of(case.load), measured, 80.0)
 
 
 # The prediction
@@ -84,6 +84,20 @@ def test_a_case_is_predicted_by_the_model_from_what_was_measured_apart() -> None
     assert found.binding is Resource.DATA_CPUS
     alone = replace(CASE, place=Place.TRAINER, data_hosts=0).prediction(FROZEN)
     assert alone.step_s.value == pytest.approx(1.1 * 0.025 / (0.4 - 0.003))
+
+
+def test_what_batches_cost_right_before_the_run_is_what_the_prediction_takes() -> None:
+    said = said_of(CASE.load)
+    (paid,) = (cut for cut in said["cuts"] if cut["position"] == CASE.position)
+    dearer = {"cuts": [{**paid, "remote_s": [0.040] * 3}], "whole_s": []}
+    now = replace(outcome(ran(100, 80, 99, 99)), costs=dearer)
+    assert now.prediction(FROZEN) == CASE.prediction(FROZEN.renewed(CASE.load, dearer))
+    ratio = now.prediction(FROZEN).step_s.value / CASE.prediction(FROZEN).step_s.value
+    assert ratio == pytest.approx(0.046 / 0.026)
+    whole = {"cuts": [], "whole_s": [0.05] * 3}
+    alone = replace(CASE, place=Place.TRAINER, data_hosts=0)
+    renewed = alone.prediction(FROZEN.renewed(CASE.load, whole)).step_s.value
+    assert renewed == pytest.approx(2 * alone.prediction(FROZEN).step_s.value)
 
 
 def test_loads_are_tried_or_held_out_and_one_chain_is_held_out() -> None:
@@ -325,8 +339,12 @@ def test_an_outcome_and_a_frozen_model_come_back_from_the_record_as_they_were() 
 class Alone:
     """A machine on which everything costs what FROZEN says."""
 
-    def costs(self, load: PlanLoad, channel: Path) -> dict[str, Any]:
-        return said_of(load)
+    def costs(
+        self, load: PlanLoad, channel: Path, positions: Sequence[int] | None = None, *, is_whole: bool = True
+    ) -> dict[str, Any]:
+        said = said_of(load)
+        cuts = [cut for cut in said["cuts"] if positions is None or cut["position"] in positions]
+        return {"cuts": cuts, "whole_s": said["whole_s"] if is_whole else []}
 
 
 @pytest.fixture
@@ -370,15 +388,19 @@ def test_the_suite_measures_what_a_job_takes_over_its_parts_before_it_draws(
 ) -> None:
     told: list[Any] = []
     record = plan.SUITE.run(options(tmp_path / "plan.json", 3), told.append, ["tfhet", "bench", "plan"])
-    tried = (len(plan_freeze.LAYOUTS) + 1) * len(TRIED)
+    tried = (plan_freeze.TIMES * len(plan_freeze.LAYOUTS) + 1) * len(TRIED)
     assert len(simulated) == tried + 3
     frozen = Frozen.from_json(record.details["frozen"])
     assert {case.load for case in simulated[:tried]} == set(TRIED)
     overhead = frozen.overhead
     assert overhead.low < overhead.value == pytest.approx(1.05, abs=0.01) and overhead.low > 1.03
-    assert all(len(said["cuts"][0]["remote_s"]) == len(said["whole_s"]) == 6 for said in saids(record))
+    assert all(len(said["cuts"]) == len(said["whole_s"]) == 3 for said in saids(record))
     assert frozen.extra_ms.value > 0
     assert simulated[tried:] == [draw(frozen, 24, number) for number in range(3)]
+    for one in record.details["cases"]:
+        costs, case = one["costs"], PlanCase.from_json(one["case"])
+        assert [cut["position"] for cut in costs["cuts"]] == list(case.paid_positions)
+        assert bool(costs["whole_s"]) is case.is_alone
     assert record.figures["plan.cases"].value == 2
     assert record.figures["plan.error_median_pct"].value < 5.0
     assert [words.split(":")[0] for words in record.details["failed"]] == ["case 1"]

@@ -5,30 +5,33 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TypeVar
 
 T = TypeVar("T")
+STOPS = (signal.SIGTERM, signal.SIGINT)
 
 
 def drive(work: Callable[[asyncio.Event], Awaitable[T]]) -> T:
     """Returns the result of `work(stop)`. `stop` is set when the user or the system wants it to end. Inside a running
-    loop, as in a notebook's cell, `work` runs in a thread of its own."""
+    loop, as in a notebook's cell, `work` runs in a thread of its own. Afterwards signals do what they did before."""
     loops: list[asyncio.AbstractEventLoop] = []
     stop = asyncio.Event()
 
     async def run() -> T:
         loops.append(asyncio.get_running_loop())
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGTERM, signal.SIGINT):
+            for number in STOPS:
                 loops[0].add_signal_handler(number, stop.set)
         return await work(stop)
 
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(run())
+        with _same_after():
+            return asyncio.run(run())
     with ThreadPoolExecutor(1, thread_name_prefix="simulate") as pool:
         result = pool.submit(asyncio.run, run())
         try:
@@ -37,3 +40,16 @@ def drive(work: Callable[[asyncio.Event], Awaitable[T]]) -> T:
             if loops:
                 loops[0].call_soon_threadsafe(stop.set)
             raise
+
+
+@contextmanager
+def _same_after() -> Iterator[None]:
+    """Gives signals their handlers again: asyncio leaves the default ones. One that Python did not set stays lost."""
+    handlers = {number: signal.getsignal(number) for number in STOPS}
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            for number, handler in handlers.items():
+                if handler is not None:
+                    signal.signal(number, handler)
