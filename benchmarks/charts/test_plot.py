@@ -26,6 +26,8 @@ def test_bars_are_written_near_and_far_apart(tmp_path: Path, values: tuple[float
     path = plot_bars(figures(*values), tmp_path / "deep" / "bars.svg", title="CPU per image")
     content = path.read_text()
     assert content.startswith("<?xml") and "</svg>" in content
+    for words in (*figures(*values), "CPU per image"):
+        assert f"<!-- {words} -->" in content, words
     assert plot_bars(figures(*values), tmp_path / "bars.png").read_bytes().startswith(b"\x89PNG")
 
 

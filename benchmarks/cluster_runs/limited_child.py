@@ -8,9 +8,13 @@ from typing import Any
 
 from benchmarks import child_environment, prefer
 from tfhet.bench.child_process import AnsweringProcess
+from tfhet.clock import SYSTEM
 from tfhet.container import Limits, sweeper
 from tfhet.container.cgroup import Cgroup
+from tfhet.errors import TfhetError
 
+REST_CPUS, REST_CPU_S = 0.05, 1.0
+"""CPUs, and CPU seconds beside these, that the process and what it has started may use while nothing is asked of it."""
 END_S = 20.0
 """Time for the process to end, with the processes that it has started."""
 
@@ -20,6 +24,8 @@ class LimitedChild:
 
     def __init__(self, process: AnsweringProcess, cgroup: Cgroup):
         self._process, self._cgroup = process, cgroup
+        self._answered: tuple[float, float] | None = None
+        """When it answered last, and the CPU seconds that it had used by then."""
 
     @classmethod
     @contextlib.contextmanager
@@ -35,9 +41,21 @@ class LimitedChild:
 
     def ask(self, request: Mapping[str, Any], limit_s: float, limits: Limits | None = None) -> dict[str, Any]:
         """The answer to a request. limits: of the process and all that it has started, while it answers. Raises
-        TfhetError when it has ended, or takes longer than `limit_s`."""
+        TfhetError when it has ended, takes longer than `limit_s`, or has not rested since the last one."""
+        self._check_rest()
         self._cgroup.limit(limits or Limits())
-        return self._process.ask(request, limit_s)
+        answer = self._process.ask(request, limit_s)
+        self._answered = SYSTEM.monotonic(), self._cgroup.cpu_s()
+        return answer
+
+    def _check_rest(self) -> None:
+        """What is measured between two requests is measured beside this process."""
+        if self._answered is None:
+            return
+        seconds, cpu_s = SYSTEM.monotonic() - self._answered[0], self._cgroup.cpu_s() - self._answered[1]
+        if cpu_s > REST_CPU_S + REST_CPUS * seconds:
+            said = f"used {cpu_s:.1f} s of CPU in {seconds:.0f} s in which nothing was asked of it"
+            raise TfhetError(f"{self._process.name} {said}: what was measured meanwhile is wrong")
 
 
 @contextlib.contextmanager

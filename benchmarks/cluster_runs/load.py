@@ -51,11 +51,11 @@ class ScalingLoad:
 
 
 LOADS = (
-    ScalingLoad("aws-cifar", "example", 512, "digits, 32x32x3, raw"),
-    ScalingLoad("aws-cifar", "own", 2048, "digits, 32x32x3, raw"),
-    ScalingLoad("imagenet-train", "example", 48, "photos, JPEG"),
-    ScalingLoad("imagenet-train", "own", 128, "photos, JPEG"),
-    ScalingLoad("imagenet-train", "own", 128, "photos, JPEG", ranks=2),
+    ScalingLoad("aws-cifar", "example", 128, "digits, 32x32x3, raw"),
+    ScalingLoad("aws-cifar", "own", 1024, "digits, 32x32x3, raw"),
+    ScalingLoad("imagenet-train", "example", 16, "photos, JPEG"),
+    ScalingLoad("imagenet-train", "own", 32, "photos, JPEG"),
+    ScalingLoad("imagenet-train", "own", 32, "photos, JPEG", ranks=2),
 )
 
 
@@ -68,9 +68,10 @@ class Course:
     measured: int
 
     @classmethod
-    def of(cls, workers: int, ideal_s: float, seconds: float) -> Course:
-        """About so many seconds of measured steps that take at least `ideal_s`; both parts end with a metric line."""
-        measured = min(max(3 * LINE_STEPS, seconds / ideal_s), 8 * LINE_STEPS)
+    def of(cls, workers: int, ideal_s: float, seconds: float, lines: int = 8) -> Course:
+        """About so many seconds of measured steps that take at least `ideal_s`; both parts end with a metric line.
+        lines: of these in the measured part, at most."""
+        measured = min(max(3 * LINE_STEPS, seconds / ideal_s), lines * LINE_STEPS)
         return cls(_whole(BUFFERED * workers + LINE_STEPS), _whole(measured))
 
     @property

@@ -18,6 +18,8 @@ from tfhet.messages import MetricLine
 from tfhet.record import RunSummary
 from tfhet.simulate import ClusterFile, GroupFile, Simulation
 
+LINES = 32
+"""Metric lines in the measured part of a run, at most."""
 WINDOWS = 4
 """Into so many parts the measured steps of a run are divided: the mean of each is a sample."""
 RECORD_SKIPS = 3
@@ -137,7 +139,7 @@ def measured(
     load: ScalingLoad, ideal: Ideal, data_hosts: int, channel: Path, folder: Path, seconds: float, limit_s: float
 ) -> Point:
     """One run. Raises JobFailed."""
-    course = Course.of(data_hosts + load.ranks, ideal.at(data_hosts), seconds)
+    course = Course.of(data_hosts + load.ranks, ideal.at(data_hosts), seconds, LINES)
     command = ["tfhet_launcher.py", *load.arguments(course.steps)]
     cluster = cluster_of(data_hosts, ideal.cpus, channel, load.ranks)
     job = Job(cluster, command, folder, course, limit_s, load.ranks)

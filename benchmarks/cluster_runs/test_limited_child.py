@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import psutil
 import pytest
 
+from benchmarks.cluster_runs import limited_child
 from benchmarks.cluster_runs.limited_child import LimitedChild
 from tfhet.container import Limits
 from tfhet.container.cgroup import Cgroup
@@ -26,13 +28,15 @@ def groups() -> None:
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A module that counts the requests, or fails."""
     (tmp_path / "counting_child.py").write_text(
-        "import time\n"
+        "import threading, time\n"
         "from tfhet.bench.child_process import answer_requests\n"
         "answered = []\n"
         "def answer(request):\n"
         "    print('noise')\n"
         "    if 'fail' in request: raise ValueError('no')\n"
         "    if 'end' in request: raise SystemExit(3)\n"
+        "    if 'work' in request:\n"
+        "        threading.Thread(target=exec, args=('while True: pass',), daemon=True).start()\n"
         "    if 'sleep' in request: time.sleep(request['sleep'])\n"
         "    answered.append(request)\n"
         "    return {'turn': len(answered)}\n"
@@ -59,3 +63,17 @@ def test_a_process_that_is_gone_or_slow_is_an_error(module: str) -> None:
         one.ask({"end": 1}, 60.0)
     with pytest.raises(TfhetError, match="no answer within 0.01 s"), LimitedChild.started(module) as one:
         one.ask({"sleep": 600}, 0.01)
+
+
+@pytest.mark.usefixtures("groups")
+def test_a_process_that_works_while_nothing_is_asked_of_it_is_an_error(
+    module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limited_child, "REST_CPU_S", 0.1)
+    with LimitedChild.started(module) as child:
+        child.ask({}, 60.0)
+        time.sleep(0.5)
+        child.ask({"work": 1}, 60.0)
+        time.sleep(0.5)
+        with pytest.raises(TfhetError, match=r"counting_child used 0\.. s of CPU in . s in which nothing was asked"):
+            child.ask({}, 60.0)

@@ -1,6 +1,6 @@
 """One case of `benchmarks.plan`: a load on a small cluster, as it is drawn; its command, its hosts and its prediction.
 
-Everything here is frozen values: what a case needs of the machine was measured before it was drawn.
+Everything here is frozen values: what a case needs of the machine was measured before it runs.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ LOADS = (*TRIED, *HELD_OUT)
 
 @dataclass(frozen=True)
 class Measured:
-    """Costs of a load's batches outside of jobs: frozen before a case is drawn."""
+    """Costs of a load's batches outside of jobs."""
 
     pipeline: PipelineCost
     whole: PipelineCost
@@ -109,7 +109,7 @@ def _us(samples_s: Sequence[float], examples: int) -> Interval:
 
 @dataclass(frozen=True)
 class Frozen:
-    """The model's inputs, measured before the cases were drawn."""
+    """The model's inputs, measured before the cases were drawn; see `renewed`."""
 
     loads: Mapping[PlanLoad, Measured]
     overhead: Interval = Interval.exact(1.0)
@@ -122,7 +122,7 @@ class Frozen:
     """Those that told all but the loads, for the record."""
 
     def renewed(self, load: PlanLoad, said: Mapping[str, Any]) -> Frozen:
-        """With the costs of a load that `said` has, and the others as they were."""
+        """With the costs of a load that `said` has, as they were right before a run, and all else as it was."""
         before = self.loads[load].said
         cuts = {cut["position"]: cut for cut in (*before["cuts"], *said["cuts"])}
         now = {"cuts": list(cuts.values()), "whole_s": said["whole_s"] or before["whole_s"]}
@@ -180,8 +180,8 @@ class PlanCase:
         return self.place is Place.TRAINER
 
     @property
-    def paid_positions(self) -> tuple[int, ...]:
-        """Where its pipeline is cut."""
+    def positions(self) -> tuple[int, ...]:
+        """That of its cut, if anything is cut."""
         return () if self.is_alone else (self.position,)
 
     def prediction(self, frozen: Frozen) -> Prediction:

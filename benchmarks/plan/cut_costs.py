@@ -1,4 +1,4 @@
-"""Costs of batches outside any job, at each place where the pipeline can be cut, on one CPU.
+"""Costs of batches outside any job, at places where the pipeline can be cut, on one CPU.
 
 It runs on that CPU from its first moment on, as the processes of a simulated host do: TensorFlow starts as many threads
 as it sees CPUs, and two that share a quota cost a third more than one.
@@ -33,13 +33,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     given = parser.parse_args(argv)
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {given.cpu})
-    answer_requests(lambda asked: costs(batch_cpu.pipeline_of(asked), asked["positions"], is_whole=asked["is_whole"]))
+    answer_requests(lambda asked: costs(batch_cpu.pipeline_of(asked), asked["positions"]))
 
 
-def costs(pipeline: Pipeline, at: Sequence[int] | None = None, *, is_whole: bool = True) -> dict[str, Any]:
-    """Costs of a pipeline that is cut at these positions, by default at each that it has, as jobs run it: CPU seconds
-    of a batch, round by round; of the wire those of the reader and those of the others. is_whole: also of one that is
-    not cut, in `whole_s`, which is empty otherwise."""
+def costs(pipeline: Pipeline, at: Sequence[int] | None = None) -> dict[str, Any]:
+    """Costs of a pipeline that is cut at these positions, as jobs run it: CPU seconds of a batch, round by round; of
+    the wire those of the reader and those of the others. Without positions those of one that is not cut, in `whole_s`,
+    which is empty otherwise. None: of all cuts, and of none."""
     from tfhet.placement import Cut, local_part, remote_part
 
     found: list[dict[str, Any]] = []
@@ -60,7 +60,7 @@ def costs(pipeline: Pipeline, at: Sequence[int] | None = None, *, is_whole: bool
         )
     wire = asyncio.run(_wire(held)) if held else {}
     cuts = [{**cut, "wire_s": wire[cut["position"]]} for cut in found]
-    return {"cuts": cuts, "whole_s": _rounds(batch_cpu.whole(pipeline)) if is_whole else []}
+    return {"cuts": cuts, "whole_s": _rounds(batch_cpu.whole(pipeline)) if not at else []}
 
 
 def positions(pipeline: Pipeline) -> list[int]:

@@ -49,11 +49,12 @@ def freeze(alone: Gauge, written: Mapping[PlanLoad, Path], place: Path, observer
         tell(f"{load.key}, apart", SYSTEM.monotonic() - begin_s, f"{len(loads[load].sizes)} cuts")
     frozen = Frozen(loads)
     tried: list[Tried] = []
-    for load, layout in (*itertools.product(TRIED, TIMES * LAYOUTS), *((load, FED_LAYOUT) for load in TRIED)):
+    for load, layout in itertools.product(TRIED, (*TIMES * LAYOUTS, FED_LAYOUT)):
         case = _tried(load, frozen, *layout)
         if layout is FED_LAYOUT:
-            ratio = median([one.ratio(frozen) for one in tried if one.outcome.case.load is load])
-            case = replace(case, accelerator_ms=FED * 1e3 * ratio * case.prediction(frozen).step_s.value)
+            before = [one for one in tried if one.outcome.case.load is load]
+            ratio, now = median([one.ratio(frozen) for one in before]), frozen.renewed(load, before[-1].outcome.costs)
+            case = replace(case, accelerator_ms=FED * 1e3 * ratio * case.prediction(now).step_s.value)
         outcome = measured(case, alone, frozen, written, place, TRIED_S, name=f"tried-{len(tried)}", whole=False)
         tried.append(Tried(outcome, layout is FED_LAYOUT))
         said = (

@@ -20,9 +20,7 @@ COSTS_CPUS = 0.5
 class Gauge(Protocol):
     """Measures what batches cost outside any job."""
 
-    def costs(
-        self, load: PlanLoad, channel: Path, positions: Sequence[int] | None = None, *, is_whole: bool = True
-    ) -> Mapping[str, Any]:
+    def costs(self, load: PlanLoad, channel: Path, positions: Sequence[int] | None = None) -> Mapping[str, Any]:
         """See `cut_costs.costs`. Raises TfhetError where it fails or takes too long."""
 
 
@@ -32,11 +30,9 @@ class ChildGauge:
     def __init__(self, child: LimitedChild):
         self._child = child
 
-    def costs(
-        self, load: PlanLoad, channel: Path, positions: Sequence[int] | None = None, *, is_whole: bool = True
-    ) -> Mapping[str, Any]:
+    def costs(self, load: PlanLoad, channel: Path, positions: Sequence[int] | None = None) -> Mapping[str, Any]:
         batches = {"chain": load.chain, "batch_size": load.batch_size, "channel": str(channel)}
-        asked = {**batches, "positions": positions, "is_whole": is_whole}
+        asked = {**batches, "positions": positions}
         return self._child.ask(asked, COSTS_LIMIT_S, Limits(COSTS_CPUS))
 
 

@@ -1,4 +1,4 @@
-"""A case of `benchmarks.plan`, run once, with what its batches cost apart right before, as who plans profiles first."""
+"""A case of `benchmarks.plan`, run once, right after a measurement of what its batches cost apart."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ def measured(
     name: str = "",
     whole: bool = True,
 ) -> PlanOutcome:
-    """The case, run once. whole: with all phases, or only as it was drawn. Raises JobFailed, or Stopped."""
-    costs = alone.costs(case.load, written[case.load], case.paid_positions, is_whole=case.is_alone)
-    prediction = case.prediction(frozen.renewed(case.load, costs))
-    ceilings_s = {resource: found.value for resource, found in prediction.ceilings_s.items()}
-    relaxed = case.resources(frozen) if whole else []
+    """The case, run once. whole: with all phases, or only as it was drawn. Raises JobFailed, Stopped, or
+    TfhetError where the gauge fails."""
+    costs = alone.costs(case.load, written[case.load], case.positions)
+    now = frozen.renewed(case.load, costs)
+    ceilings_s = {resource: found.value for resource, found in case.prediction(now).ceilings_s.items()}
+    relaxed = case.resources(now) if whole else []
     random.Random(case.number).shuffle(relaxed)  # on a machine that becomes slower, an early phase has the advantage
     phases = phases_of(case, relaxed, ceilings_s, seconds)
     folder = place / (name or f"case-{case.number}")

@@ -2,8 +2,8 @@
 
 First the model's inputs are measured, apart from any job, and what jobs of some loads take over that in a few runs of
 their own. Then they are frozen, and cases drawn by seed, of other loads, too. What the batches of a case cost apart is
-measured once more right before its run, as who plans profiles first. Each is run once, and given more of each of its
-resources in turn while it runs: that of which more shortens the step most is the one that binds.
+measured once more right before its run, as a user profiles before planning. Each is run once, and given more of each
+of its resources in turn while it runs: that of which more shortens the step most is the one that binds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from benchmarks.plan.phase import AGAIN, DRAWN
 from tfhet.bench.harness import report
 from tfhet.bench.suite import JOB, PLAN, Suite
 from tfhet.container import kernel
-from tfhet.errors import JobFailed, UsageError
+from tfhet.errors import JobFailed, TfhetError, UsageError
 from tfhet.events import Observer
 from tfhet.record import Figure, Record
 from tfhet.report import table
@@ -42,6 +42,7 @@ MOST = {
 LEAST = {"plan.binding_right_pct": 90.0, "plan.cpu_bound.interval_holds_pct": 85.0}
 BATCHES = 600
 """In a channel."""
+GO_ON = "with --resume and the same --json FILE the suite goes on"
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
@@ -50,9 +51,9 @@ def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seed",
         type=int,
-        default=24,
+        default=1126,
         metavar="N",
-        help="that they are drawn by (default %(default)s; 0 was known when the suite was last changed)",
+        help="that they are drawn by (default %(default)s; 0 and 24 were known when the suite was last changed)",
     )
     parser.add_argument(
         "--seconds", type=float, default=5.5, metavar="N", help="of a phase of a run, about (default %(default)s)"
@@ -93,9 +94,11 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
             try:
                 outcomes.append(measured(case, alone, frozen, written, place, options.seconds))
             except Stopped as stopped:
-                raise Stopped(f"{stopped}; with --resume and the same --json FILE the suite goes on") from None
+                raise Stopped(f"{stopped}; {GO_ON}") from None
             except JobFailed as failure:
                 failed.append(f"case {number}: {failure}")
+            except TfhetError as failure:  # the gauge's: no other case can be measured with it
+                raise TfhetError(f"{failure}; {GO_ON}") from failure
             else:
                 _tell(observer, outcomes[-1], frozen, options.cases)
             _keep(record(), options.json)
@@ -117,7 +120,9 @@ def _begun(options: argparse.Namespace) -> tuple[Frozen | None, list[PlanOutcome
     if not details.get("frozen"):
         return None, [], []
     try:
-        frozen, cases = Frozen.from_json(details["frozen"]), [PlanOutcome.from_json(one) for one in details["cases"]]
+        frozen = Frozen.from_json(details["frozen"])
+        # Runs of an earlier form have no costs of their own.
+        _, cases = ([PlanOutcome.from_json(one) for one in some] for some in (frozen.runs, details["cases"]))
     except (KeyError, TypeError):
         raise UsageError(f"--resume: {options.json} is of another form of this suite: give another file") from None
     return frozen, cases, list(details["failed"])

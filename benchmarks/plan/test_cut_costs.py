@@ -18,11 +18,11 @@ def test_it_runs_on_one_cpu_and_answers_with_the_costs_of_the_pipeline(monkeypat
     said: list[Any] = []
     monkeypatch.setattr(cut_costs.os, "sched_setaffinity", lambda pid, cpus: tied.append((pid, cpus)))
     monkeypatch.setattr(cut_costs.batch_cpu, "pipeline_of", lambda asked: asked)
-    monkeypatch.setattr(cut_costs, "costs", lambda asked, at, is_whole: {"of": (asked["chain"], at, is_whole)})
-    asked = {"chain": "none", "positions": [5], "is_whole": False}
+    monkeypatch.setattr(cut_costs, "costs", lambda asked, at: {"of": (asked["chain"], at)})
+    asked = {"chain": "none", "positions": [5]}
     monkeypatch.setattr(cut_costs, "answer_requests", lambda handle: said.append(handle(asked)))
     cut_costs.main(["1"])
-    assert said == [{"of": ("none", [5], False)}] and tied == [(0, {1})]
+    assert said == [{"of": ("none", [5])}] and tied == [(0, {1})]
 
 
 class PlayedChild:
@@ -38,11 +38,11 @@ def test_costs_are_measured_with_about_what_a_host_has(tmp_path: Path) -> None:
     child = PlayedChild()
     gauge = ChildGauge(child)  # type: ignore[arg-type]
     assert gauge.costs(LOADS[0], tmp_path) == {"cuts": [], "whole_s": []}
-    gauge.costs(LOADS[0], tmp_path, (5,), is_whole=False)
+    gauge.costs(LOADS[0], tmp_path, (5,))
     batches = {"chain": LOADS[0].chain, "batch_size": LOADS[0].batch_size, "channel": str(tmp_path)}
     assert child.asked == [
-        (Limits(COSTS_CPUS), {**batches, "positions": None, "is_whole": True}),
-        (Limits(COSTS_CPUS), {**batches, "positions": (5,), "is_whole": False}),
+        (Limits(COSTS_CPUS), {**batches, "positions": None}),
+        (Limits(COSTS_CPUS), {**batches, "positions": (5,)}),
     ]
 
 
@@ -56,8 +56,9 @@ def test_only_what_was_asked_for_is_measured(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(cut_costs, "_wire", wire)
     monkeypatch.setattr(cut_costs, "_rounds", lambda batches: [float(len(next(batches)) > 0)])
     pipeline = Pipeline(SyntheticSource(64, 4), "aws-cifar", 8)
-    (cut,) = (said := cut_costs.costs(pipeline, [5], is_whole=False))["cuts"]
-    assert (cut["position"], cut["remote_s"], cut["wire_s"]) == (5, [1.0], [[0.0, 0.0]]) and said["whole_s"] == []
+    (cut,) = (said := cut_costs.costs(pipeline, [5]))["cuts"]
+    assert (cut["position"], cut["remote_s"], cut["local_s"], cut["wire_s"]) == (5, [1.0], [1.0], [[0.0, 0.0]])
+    assert said["whole_s"] == []
     assert cut_costs.costs(pipeline, []) == {"cuts": [], "whole_s": [1.0]}
 
 

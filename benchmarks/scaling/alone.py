@@ -81,14 +81,15 @@ async def _serve(
 
     async with batch_cpu.service() as dispatcher:
         held = batch_cpu.in_memory(remote)
-        wire = batch_cpu.moved(held, dispatcher, "held")
+        rest, wire = after(held), batch_cpu.moved(held, dispatcher, "held")
         size = sum(int(tf.size(part)) * part.dtype.size for part in tf.nest.flatten(next(wire)))
-        parts = (iter(local), wire, iter(after(held)))
-        await asyncio.to_thread(answer_requests, lambda asked: _measured(*parts, size))
+        await asyncio.to_thread(answer_requests, lambda asked: _measured(local, wire, rest, size))
 
 
-def _measured(batches: Iterator[Any], moved: Iterator[Any], after: Iterator[Any], size: int) -> dict[str, Any]:
-    stages, wire, rest = (batch_cpu.rounds(each, ROUNDS, ROUND_CPU_S) for each in (batches, moved, after))
+def _measured(local: tf.data.Dataset, moved: Iterator[Any], after: tf.data.Dataset, size: int) -> dict[str, Any]:
+    """A pipeline that chooses its own buffers prepares batches for as long as its iterator lives: it must not while a
+    job is measured, so each time it begins anew."""
+    stages, wire, rest = (batch_cpu.rounds(iter(each), ROUNDS, ROUND_CPU_S) for each in (local, moved, after))
     return {
         "stages_s": [one.own_s for one in stages],
         "after_s": [one.own_s for one in rest],

@@ -26,7 +26,7 @@ from benchmarks.cluster_runs.idle_loops import idle_loops
 from benchmarks.cluster_runs.limited_child import LimitedChild
 from benchmarks.cluster_runs.load import LOADS, Course, Ideal, ScalingLoad
 from benchmarks.cluster_runs.observed_job import new_place
-from benchmarks.cluster_runs.point import Point, measured
+from benchmarks.cluster_runs.point import LINES, Point, measured
 from benchmarks.cluster_runs.stopped import Stopped
 from benchmarks.scaling.alone import PARTS, Alone
 from tfhet.bench.harness import report
@@ -188,7 +188,7 @@ def _points(text: str) -> list[int]:
 
 def _write(load: ScalingLoad, channel: Path, points: Sequence[int], options: argparse.Namespace) -> None:
     """The load's data. Raises TfhetError."""
-    most = max(Course.of(point + load.ranks, 1e-9, options.seconds).steps for point in points)
+    most = max(Course.of(point + load.ranks, 1e-9, options.seconds, LINES).steps for point in points)
     # What workers have taken, and nobody asks for any more, has to be there too.
     batches = load.ranks * most + 8 * (max(points) + load.ranks)
     job_data.write_apart(channel, load.chain, load.batch_size, batches)
