@@ -179,11 +179,6 @@ class PlanCase:
         """Whether the training process prepares its batches itself, so that nothing is cut and nothing travels."""
         return self.place is Place.TRAINER
 
-    @property
-    def positions(self) -> tuple[int, ...]:
-        """That of its cut, if anything is cut."""
-        return () if self.is_alone else (self.position,)
-
     def prediction(self, frozen: Frozen) -> Prediction:
         """As the model has it, whatever the machine does meanwhile."""
         measured = frozen.loads[self.load]

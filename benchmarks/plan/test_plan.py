@@ -6,7 +6,7 @@ import argparse
 import json
 from collections.abc import Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,9 @@ from benchmarks.plan import freeze as plan_freeze
 from benchmarks.plan import run as plan_run
 from benchmarks.plan import suite as plan
 from benchmarks.plan.case import FIELDS, HELD_OUT, LOADS, MORE, TRIED, Frozen, Measured, PlanCase, PlanLoad
+from benchmarks.plan.cut_costs import LOCAL, PARTS, REMOTE, WIRE
 from benchmarks.plan.draw import CPUS, KINDS, draw, fits
+from benchmarks.plan.gauge import COSTS_CPUS, case_costs
 from benchmarks.plan.outcome import PlanOutcome, figures_of
 from benchmarks.plan.phase import AGAIN, DRAWN, SKIPPED, Course, Phase, phases_of
 from benchmarks.plan.published import predictions
@@ -99,6 +101,16 @@ def test_what_batches_cost_right_before_the_run_is_what_the_prediction_takes() -
     alone = replace(CASE, place=Place.TRAINER, data_hosts=0)
     renewed = alone.prediction(FROZEN.renewed(CASE.load, whole)).step_s.value
     assert renewed == pytest.approx(2 * alone.prediction(FROZEN).step_s.value)
+
+
+def test_each_part_is_measured_with_the_cpus_of_the_host_that_pays_it(tmp_path: Path) -> None:
+    machine = Alone()
+    costs = case_costs(CASE, machine, tmp_path)
+    assert machine.asked == [((5,), (REMOTE,), CASE.data_cpus), ((5,), (LOCAL, WIRE), CASE.dnn_cpus)]
+    assert [set(PARTS) <= set(cut) for cut in costs["cuts"]] == [True] and not costs["whole_s"]
+    machine.asked.clear()
+    costs = case_costs(replace(CASE, place=Place.TRAINER, data_hosts=0), machine, tmp_path)
+    assert machine.asked == [((), PARTS, CASE.dnn_cpus)] and costs["whole_s"] and not costs["cuts"]
 
 
 def test_loads_are_tried_or_held_out_and_one_chain_is_held_out() -> None:
@@ -345,13 +357,26 @@ class Alone:
     overhead: Interval = Interval.exact(1.05)
     extra_ms: Interval = Interval.exact(3.0)
     broken: bool = False
+    asked: list[Any] = field(default_factory=list)
 
-    def costs(self, load: PlanLoad, channel: Path, positions: Sequence[int] | None = None) -> dict[str, Any]:
+    def costs(
+        self,
+        load: PlanLoad,
+        channel: Path,
+        positions: Sequence[int] | None = None,
+        parts: Sequence[str] = PARTS,
+        cpus: float = COSTS_CPUS,
+    ) -> dict[str, Any]:
         if self.broken:
             raise TfhetError("the gauge took too long")
-        self.times *= 1.02
-        said = said_of(load, self.times)
-        cuts = [cut for cut in said["cuts"] if positions is None or cut["position"] in positions]
+        self.times *= 1.02 if LOCAL in parts else 1.0  # what is measured apart for one case is measured at once
+        said = said_of(load, self.times if LOCAL in parts else 1.02 * self.times)
+        cuts = [
+            {name: value for name, value in cut.items() if name in parts or name not in PARTS}
+            for cut in said["cuts"]
+            if positions is None or cut["position"] in positions
+        ]
+        self.asked.append((positions, tuple(parts), cpus))
         return {"cuts": cuts, "whole_s": [] if positions else said["whole_s"]}
 
     @property
@@ -413,7 +438,7 @@ def test_the_suite_measures_what_a_job_takes_over_its_parts_before_it_draws(
     assert simulated[tried:] == [draw(frozen, given.seed, number) for number in range(3)]
     for one in (*frozen.runs, *record.details["cases"]):
         costs, case = one["costs"], PlanCase.from_json(one["case"])
-        assert [cut["position"] for cut in costs["cuts"]] == list(case.positions)
+        assert [cut["position"] for cut in costs["cuts"]] == ([] if case.is_alone else [case.position])
         assert bool(costs["whole_s"]) is case.is_alone
     assert record.figures["plan.cases"].value == 2
     assert record.figures["plan.error_most_pct"].value < 0.01  # by costs of before its run no case is that near

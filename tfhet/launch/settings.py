@@ -38,7 +38,8 @@ class LaunchSettings:
     ready_timeout_s: float = 300.0
     """Seconds that all hosts and their processes may take to become ready."""
     stall_timeout_s: float = 1800.0
-    """Seconds without a step after which a job of the built-in trainer has failed; 0: never."""
+    """Seconds without a step after which the job has failed, with the built-in trainer or a script that reads by tfhet;
+    0: never."""
     on_data_loss: str = "stop"
     """Reaction to the loss of the last host that serves data: `stop` ends the job, `local` lets the built-in trainer
     continue with local pipelines."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from tfhet import strategies
 from tfhet.catalogue import InstanceGroup
@@ -28,6 +28,14 @@ FILE_SYSTEMS = {FSX: "FSxLustre", EFS: "EFS"}
 """File systems that a channel can be, with SageMaker's names of them."""
 CHECKPOINTS = "/opt/ml/checkpoints"
 """Directory in which the built-in trainer writes its checkpoints, and looks for them."""
+
+
+def hosts_with_ranks(parameters: Mapping[str, Any], count: int) -> int:
+    """Number of hosts with ranks among the `count` hosts of the group that trains: all, or the first alone where the
+    strategy runs one script, which uses the others."""
+    name = parameters.get("strategy", strategies.AUTO)
+    is_led = name in strategies.names() and strategies.get(name).role_of_others is not None
+    return min(1, count) if is_led else count
 
 
 @dataclass(frozen=True)
@@ -182,9 +190,14 @@ class Job:
         return next((group for group in self.groups if group.role == DATA), None)
 
     @property
+    def ranked_hosts(self) -> int:
+        """Number of hosts that have ranks."""
+        return hosts_with_ranks(self.hyperparameters, self.dnn.count)
+
+    @property
     def ranks(self) -> int:
         """Number of training processes on all hosts."""
-        return self.dnn.ranks * self.dnn.count
+        return self.dnn.ranks * self.ranked_hosts
 
     @property
     def strategy(self) -> strategies.Strategy:

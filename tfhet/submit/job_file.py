@@ -15,7 +15,20 @@ from tfhet.catalogue import Catalogue, Instance
 from tfhet.cluster import DATA_GROUP, DNN_GROUP, HOMOGENEOUS_GROUP
 from tfhet.errors import Mistakes, UsageError
 from tfhet.submit import rules, values
-from tfhet.submit.job import ALONE, DATA, DNN, FILE_SYSTEMS, MPI, ROLES, Channel, Code, FileSystem, Job, JobGroup
+from tfhet.submit.job import (
+    ALONE,
+    DATA,
+    DNN,
+    FILE_SYSTEMS,
+    MPI,
+    ROLES,
+    Channel,
+    Code,
+    FileSystem,
+    Job,
+    JobGroup,
+    hosts_with_ranks,
+)
 from tfhet.yaml_file import Kind, Node, Reader, one_of, read_each, read_text, readers
 
 _BY_NAME = {DATA_GROUP: DATA, DNN_GROUP: DNN, **{role.group: role.name for role in strategies.roles()}}
@@ -52,11 +65,13 @@ def parse(text: str, file: str, known: Catalogue | None = None) -> Job:
         if {"groups", "instances"} <= parts.keys():
             mistakes.add(parts["instances"].refused("left out where there are groups: SageMaker takes one of them"))
         given = top.values({**readers(Job), **own}, _NEEDED)
-    groups = _with_ranks(given.pop("instances", ()) or given["groups"], given.get("hyperparameters", {}), known)
+    parameters = given.get("hyperparameters", {})
+    groups = _with_ranks(given.pop("instances", ()) or given["groups"], parameters, known)
+    ranks = sum(group.ranks * hosts_with_ranks(parameters, group.count) for group in groups)
     code = given["code"]
     job = Job(
         **{
-            "start": MPI if sum(group.ranks * group.count for group in groups) > 1 else ALONE,
+            "start": MPI if ranks > 1 else ALONE,
             **given,
             "code": code if code.uri else replace(code, uri=f"{given['output'].rstrip('/')}/code"),
             "groups": groups,

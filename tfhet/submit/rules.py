@@ -60,7 +60,7 @@ def _check_groups(job: Job) -> Iterator[UsageError]:
 def _check_strategy(job: Job) -> Iterator[UsageError]:
     try:
         strategy = job.strategy
-        strategy.meeting(tuple(f"dnn-{number}" for number in range(job.dnn.count)), max(1, job.dnn.ranks), OWN_RANKS)
+        strategy.meeting(tuple(f"dnn-{number}" for number in range(job.ranked_hosts)), max(1, job.dnn.ranks), OWN_RANKS)
     except UsageError as error:
         yield job.mistake("hyperparameters: strategy", f"does not fit the groups: {error}")
         return

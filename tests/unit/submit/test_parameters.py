@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tfhet.submit import parse, read
+from tfhet.submit.job import Job
 from tfhet.submit.request import MOST, MOST_GIVEN, hyperparameters
 from tfhet.submit.values import PIPELINE
 
@@ -36,10 +37,20 @@ def test_each_option_of_the_pipeline_is_an_argument_of_the_launcher_or_the_train
         assert name in known or f"    {name}: " in settings, name
 
 
-@pytest.mark.parametrize(("strategy", "ranks", "start"), [("auto", 8, "mpi"), ("mirrored", 1, "alone")])
-def test_a_host_without_a_number_has_a_rank_for_each_gpu_or_as_many_as_the_strategy_takes(strategy, ranks, start):
+def job_of(strategy: str, count: int) -> Job:
     text = "name: a\nimage: 1.dkr/tfhet\nrole: arn:aws:iam::123456789012:role/training\noutput: s3://my-bucket/b\n"
     text += "code: {directory: ., script: launcher.py}\nlimits: {max_run_s: 60}\n"
-    text += f"hyperparameters: {{strategy: {strategy}}}\ninstances: {{type: ml.p4d.24xlarge, count: 1}}\n"
-    job = parse(text, "job.yaml")
+    text += f"hyperparameters: {{strategy: {strategy}}}\ninstances: {{type: ml.p4d.24xlarge, count: {count}}}\n"
+    return parse(text, "job.yaml")
+
+
+@pytest.mark.parametrize(("strategy", "ranks", "start"), [("auto", 8, "mpi"), ("mirrored", 1, "alone")])
+def test_a_host_without_a_number_has_a_rank_for_each_gpu_or_as_many_as_the_strategy_takes(strategy, ranks, start):
+    job = job_of(strategy, 1)
     assert (job.dnn.ranks, job.start) == (ranks, start)
+
+
+@pytest.mark.parametrize(("strategy", "ranks", "start"), [("torch", 24, "mpi"), ("ray", 1, "alone")])
+def test_several_hosts_train_or_the_first_has_the_one_script_and_uses_the_others(strategy, ranks, start):
+    job = job_of(strategy, 3)
+    assert (job.ranks, job.start, job.dnn.count) == (ranks, start, 3)
