@@ -256,6 +256,8 @@ def _fields(source: str) -> Iterable[tuple[str, str, Any]]:
     for field, below in zip(bodies[0], bodies[0][1:], strict=False):
         if not isinstance(field, ast.AnnAssign) or not isinstance(field.target, ast.Name):
             continue
+        if field.value and "NOT_AN_ARGUMENT" in ast.unparse(field.value):
+            continue
         if not (isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)):
             raise UsageError(f"{source}.{field.target.id} has no docstring")
         try:

@@ -205,9 +205,8 @@ def figures_of(trials: Sequence[Trial], taken: Mapping[str, Sequence[float]]) ->
         errors = [abs(value) for trial in trials if trial.figure == name for value in taken[trial.name]]
         if errors:
             worst = max(errors)
-            figures[name] = Figure(
-                worst, min(errors), worst, "%", len(errors), "the limit; the worst of all", tuple(errors)
-            )
+            said = "the limit; the worst of all"
+            figures[name] = Figure(worst, worst, worst, "%", len(errors), said, tuple(errors))
     for trial in trials:
         figures[f"{trial.figure}.{trial.key}"] = Figure.of(taken[trial.name], unit="%", against="the limit")
     return figures

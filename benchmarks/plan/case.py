@@ -31,6 +31,8 @@ from tfhet.simulate import ClusterFile, GroupFile
 STEP_FILE = "step_ms"
 """In a host's base directory: the emulated step, which the suite changes."""
 INSIDE = "/opt/ml"
+CPUS = 2
+"""Of the machine, that hosts run on."""
 MORE = 1.25
 """Times as much of a resource that is relaxed."""
 DNN, DATA = "dnn_group", "data_group"
@@ -150,6 +152,14 @@ class Frozen:
         )
 
 
+def shared_out(dnn_cpus: float, data_cpus: Sequence[float]) -> list[float]:
+    """What hosts use of each CPU of the machine, each on one of them, the largest first."""
+    used = [0.0] * CPUS
+    for cpus in sorted([dnn_cpus, *data_cpus], reverse=True):
+        used[used.index(min(used))] += cpus
+    return used
+
+
 @dataclass(frozen=True)
 class PlanCase:
     """One case. Raises UsageError for hosts that no cluster file may have."""
@@ -175,9 +185,20 @@ class PlanCase:
     data_mbit_per_s: float | None = None
 
     @property
+    def busiest_cpus(self) -> float:
+        """What the hosts on one CPU of this machine may use of it together: the less that is, the colder memory is, of
+        which others have used the caches meanwhile."""
+        return max(shared_out(self.dnn_cpus, [self.data_cpus] * self.data_hosts))
+
+    @property
     def is_alone(self) -> bool:
         """Whether the training process prepares its batches itself, so that nothing is cut and nothing travels."""
         return self.place is Place.TRAINER
+
+    @property
+    def positions(self) -> tuple[int, ...]:
+        """That of its cut, if anything is cut."""
+        return () if self.is_alone else (self.position,)
 
     def prediction(self, frozen: Frozen) -> Prediction:
         """As the model has it, whatever the machine does meanwhile."""

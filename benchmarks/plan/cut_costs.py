@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from tfhet.placement import Pipeline
 
-PARTS = REMOTE, LOCAL, WIRE = ("remote_s", "local_s", "wire_s")
-"""Parts of a cut pipeline: what is before the cut, what is after it, and what moves batches between them."""
 ROUNDS = 3
 ROUND_CPU_S = 0.35
 
@@ -35,13 +33,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     given = parser.parse_args(argv)
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {given.cpu})
-    answer_requests(lambda asked: costs(batch_cpu.pipeline_of(asked), asked["positions"], asked["parts"]))
+    answer_requests(lambda asked: costs(batch_cpu.pipeline_of(asked), asked["positions"]))
 
 
-def costs(pipeline: Pipeline, at: Sequence[int] | None = None, parts: Sequence[str] = PARTS) -> dict[str, Any]:
+def costs(pipeline: Pipeline, at: Sequence[int] | None = None) -> dict[str, Any]:
     """Costs of a pipeline that is cut at these positions, as jobs run it: CPU seconds of a batch, round by round; of
     the wire those of the reader and those of the others. Without positions those of one that is not cut, in `whole_s`,
-    which is empty otherwise. None: of all cuts, and of none. parts: of a cut, those that are measured."""
+    which is empty otherwise. None: of all cuts, and of none."""
     from tfhet.placement import Cut, local_part, remote_part
 
     found: list[dict[str, Any]] = []
@@ -51,13 +49,17 @@ def costs(pipeline: Pipeline, at: Sequence[int] | None = None, parts: Sequence[s
         remote = remote_part(pipeline, None, cut)
         held[position] = batch_cpu.in_memory(remote)
         dtype, size = _bytes(next(iter(held[position])))
-        found.append({"position": position, "dtype": dtype, "bytes": size})
-        if REMOTE in parts:
-            found[-1][REMOTE] = _rounds(iter(remote))
-        if LOCAL in parts:
-            found[-1][LOCAL] = _rounds(iter(local_part(pipeline, held[position], cut)))
-    wire = asyncio.run(_wire(held)) if held and WIRE in parts else {}
-    cuts = [{**cut, **({WIRE: wire[cut["position"]]} if wire else {})} for cut in found]
+        found.append(
+            {
+                "position": position,
+                "dtype": dtype,
+                "bytes": size,
+                "remote_s": _rounds(iter(remote)),
+                "local_s": _rounds(iter(local_part(pipeline, held[position], cut))),
+            }
+        )
+    wire = asyncio.run(_wire(held)) if held else {}
+    cuts = [{**cut, "wire_s": wire[cut["position"]]} for cut in found]
     return {"cuts": cuts, "whole_s": _rounds(batch_cpu.whole(pipeline)) if not at else []}
 
 

@@ -11,7 +11,7 @@ import random
 from collections.abc import Mapping
 from dataclasses import replace
 
-from benchmarks.plan.case import FIELDS, MORE, Frozen, PlanCase
+from benchmarks.plan.case import FIELDS, MORE, Frozen, PlanCase, shared_out
 from tfhet.errors import TfhetError, UsageError
 from tfhet.plan import Where as Place
 from tfhet.plan.ceiling import Resource
@@ -40,7 +40,6 @@ CLEAR, NEAR = (0.45, 0.85), (0.88, 0.98)
 SHORTEST_S, LONGEST_S = 0.09, 0.28
 MOST_OF_A_CPU = 0.98 / MORE
 """CPUs that the hosts on one CPU of this machine may have together, so that there is more to give them."""
-CPUS = 2
 TRIES = 20_000
 _DNN_CPUS, _DATA_CPUS = (0.2, 0.7), (0.12, 0.5)
 _STREAMS = 2
@@ -128,8 +127,5 @@ def _is_wanted(case: PlanCase, frozen: Frozen) -> bool:
 
 
 def fits(dnn_cpus: float, data_cpus: list[float]) -> bool:
-    """Whether the hosts find room on the CPUs, each on one of them, the largest first, with more to be given."""
-    load = [0.0] * CPUS
-    for cpus in sorted([dnn_cpus, *data_cpus], reverse=True):
-        load[load.index(min(load))] += cpus
-    return max(load) <= MOST_OF_A_CPU
+    """Whether the hosts find room on the CPUs, with more to be given."""
+    return max(shared_out(dnn_cpus, data_cpus)) <= MOST_OF_A_CPU

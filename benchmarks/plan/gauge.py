@@ -8,26 +8,20 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from benchmarks.cluster_runs.limited_child import LimitedChild
-from benchmarks.plan.case import PlanCase, PlanLoad
-from benchmarks.plan.cut_costs import LOCAL, PARTS, REMOTE, WIRE
+from benchmarks.plan.case import PlanLoad
 from tfhet.container import Limits
 from tfhet.planes.cpus import usable
 
 COSTS_LIMIT_S = 300.0
 COSTS_CPUS = 0.5
-"""CPUs while costs are measured for which no host is known yet."""
+"""CPUs while costs are measured of which no case is known yet."""
 
 
 class Gauge(Protocol):
     """Measures what batches cost outside any job."""
 
     def costs(
-        self,
-        load: PlanLoad,
-        channel: Path,
-        positions: Sequence[int] | None = None,
-        parts: Sequence[str] = PARTS,
-        cpus: float = COSTS_CPUS,
+        self, load: PlanLoad, channel: Path, positions: Sequence[int] | None = None, cpus: float = COSTS_CPUS
     ) -> Mapping[str, Any]:
         """See `cut_costs.costs`; cpus: while they are measured. Raises TfhetError where it fails or takes too long."""
 
@@ -39,26 +33,11 @@ class ChildGauge:
         self._child = child
 
     def costs(
-        self,
-        load: PlanLoad,
-        channel: Path,
-        positions: Sequence[int] | None = None,
-        parts: Sequence[str] = PARTS,
-        cpus: float = COSTS_CPUS,
+        self, load: PlanLoad, channel: Path, positions: Sequence[int] | None = None, cpus: float = COSTS_CPUS
     ) -> Mapping[str, Any]:
         batches = {"chain": load.chain, "batch_size": load.batch_size, "channel": str(channel)}
-        return self._child.ask({**batches, "positions": positions, "parts": parts}, COSTS_LIMIT_S, Limits(cpus))
-
-
-def case_costs(case: PlanCase, alone: Gauge, channel: Path) -> dict[str, Any]:
-    """Costs of the batches of a case, each with the CPUs of the host that pays it, as if it was profiled there: the fewer
-    a host has, the later it needs the same memory again, and the more of the caches others have used meanwhile. Raises
-    TfhetError."""
-    if case.is_alone:
-        return dict(alone.costs(case.load, channel, (), cpus=case.dnn_cpus))
-    before = alone.costs(case.load, channel, (case.position,), (REMOTE,), case.data_cpus)
-    after = alone.costs(case.load, channel, (case.position,), (LOCAL, WIRE), case.dnn_cpus)
-    return {**before, "cuts": [{**one, **two} for one, two in zip(before["cuts"], after["cuts"], strict=True)]}
+        asked = {**batches, "positions": positions}
+        return self._child.ask(asked, COSTS_LIMIT_S, Limits(cpus))
 
 
 @contextmanager

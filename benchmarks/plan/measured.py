@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks.cluster_runs.cold_loads import cold_loads
 from benchmarks.plan import run as plan_run
 from benchmarks.plan.case import Frozen, PlanCase, PlanLoad
-from benchmarks.plan.gauge import Gauge, case_costs
+from benchmarks.plan.gauge import Gauge
 from benchmarks.plan.outcome import PlanOutcome
 from benchmarks.plan.phase import phases_of
 
@@ -28,7 +28,7 @@ def measured(
 ) -> PlanOutcome:
     """The case, run once. whole: with all phases, or only as it was drawn. Raises JobFailed, Stopped, or
     TfhetError where the gauge fails."""
-    costs = case_costs(case, alone, written[case.load])
+    costs = alone.costs(case.load, written[case.load], case.positions, case.busiest_cpus)
     now = frozen.renewed(case.load, costs)
     ceilings_s = {resource: found.value for resource, found in case.prediction(now).ceilings_s.items()}
     relaxed = case.resources(now) if whole else []

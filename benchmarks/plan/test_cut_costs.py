@@ -9,7 +9,6 @@ import pytest
 
 from benchmarks.plan import cut_costs
 from benchmarks.plan.case import LOADS
-from benchmarks.plan.cut_costs import LOCAL, PARTS, REMOTE
 from benchmarks.plan.gauge import COSTS_CPUS, ChildGauge
 from tfhet.container import Limits
 
@@ -19,11 +18,11 @@ def test_it_runs_on_one_cpu_and_answers_with_the_costs_of_the_pipeline(monkeypat
     said: list[Any] = []
     monkeypatch.setattr(cut_costs.os, "sched_setaffinity", lambda pid, cpus: tied.append((pid, cpus)))
     monkeypatch.setattr(cut_costs.batch_cpu, "pipeline_of", lambda asked: asked)
-    monkeypatch.setattr(cut_costs, "costs", lambda asked, at, parts: {"of": (asked["chain"], at, parts)})
-    asked = {"chain": "none", "positions": [5], "parts": ["local_s"]}
+    monkeypatch.setattr(cut_costs, "costs", lambda asked, at: {"of": (asked["chain"], at)})
+    asked = {"chain": "none", "positions": [5]}
     monkeypatch.setattr(cut_costs, "answer_requests", lambda handle: said.append(handle(asked)))
     cut_costs.main(["1"])
-    assert said == [{"of": ("none", [5], ["local_s"])}] and tied == [(0, {1})]
+    assert said == [{"of": ("none", [5])}] and tied == [(0, {1})]
 
 
 class PlayedChild:
@@ -39,11 +38,11 @@ def test_costs_are_measured_with_the_cpus_that_were_asked_for(tmp_path: Path) ->
     child = PlayedChild()
     gauge = ChildGauge(child)  # type: ignore[arg-type]
     assert gauge.costs(LOADS[0], tmp_path) == {"cuts": [], "whole_s": []}
-    gauge.costs(LOADS[0], tmp_path, (5,), (LOCAL,), 0.2)
+    gauge.costs(LOADS[0], tmp_path, (5,), 0.2)
     batches = {"chain": LOADS[0].chain, "batch_size": LOADS[0].batch_size, "channel": str(tmp_path)}
     assert child.asked == [
-        (Limits(COSTS_CPUS), {**batches, "positions": None, "parts": PARTS}),
-        (Limits(0.2), {**batches, "positions": (5,), "parts": (LOCAL,)}),
+        (Limits(COSTS_CPUS), {**batches, "positions": None}),
+        (Limits(0.2), {**batches, "positions": (5,)}),
     ]
 
 
@@ -60,8 +59,6 @@ def test_only_what_was_asked_for_is_measured(monkeypatch: pytest.MonkeyPatch) ->
     (cut,) = (said := cut_costs.costs(pipeline, [5]))["cuts"]
     assert (cut["position"], cut["remote_s"], cut["local_s"], cut["wire_s"]) == (5, [1.0], [1.0], [[0.0, 0.0]])
     assert said["whole_s"] == []
-    (cut,) = cut_costs.costs(pipeline, [5], [REMOTE])["cuts"]
-    assert set(cut) == {"position", "dtype", "bytes", REMOTE}
     assert cut_costs.costs(pipeline, []) == {"cuts": [], "whole_s": [1.0]}
 
 

@@ -18,10 +18,9 @@ from benchmarks.plan import draw as plan_draw
 from benchmarks.plan import freeze as plan_freeze
 from benchmarks.plan import run as plan_run
 from benchmarks.plan import suite as plan
-from benchmarks.plan.case import FIELDS, HELD_OUT, LOADS, MORE, TRIED, Frozen, Measured, PlanCase, PlanLoad
-from benchmarks.plan.cut_costs import LOCAL, PARTS, REMOTE, WIRE
-from benchmarks.plan.draw import CPUS, KINDS, draw, fits
-from benchmarks.plan.gauge import COSTS_CPUS, case_costs
+from benchmarks.plan.case import CPUS, FIELDS, HELD_OUT, LOADS, MORE, TRIED, Frozen, Measured, PlanCase, PlanLoad
+from benchmarks.plan.draw import KINDS, draw, fits
+from benchmarks.plan.gauge import COSTS_CPUS
 from benchmarks.plan.outcome import PlanOutcome, figures_of
 from benchmarks.plan.phase import AGAIN, DRAWN, SKIPPED, Course, Phase, phases_of
 from benchmarks.plan.published import predictions
@@ -103,16 +102,6 @@ def test_what_batches_cost_right_before_the_run_is_what_the_prediction_takes() -
     assert renewed == pytest.approx(2 * alone.prediction(FROZEN).step_s.value)
 
 
-def test_each_part_is_measured_with_the_cpus_of_the_host_that_pays_it(tmp_path: Path) -> None:
-    machine = Alone()
-    costs = case_costs(CASE, machine, tmp_path)
-    assert machine.asked == [((5,), (REMOTE,), CASE.data_cpus), ((5,), (LOCAL, WIRE), CASE.dnn_cpus)]
-    assert [set(PARTS) <= set(cut) for cut in costs["cuts"]] == [True] and not costs["whole_s"]
-    machine.asked.clear()
-    costs = case_costs(replace(CASE, place=Place.TRAINER, data_hosts=0), machine, tmp_path)
-    assert machine.asked == [((), PARTS, CASE.dnn_cpus)] and costs["whole_s"] and not costs["cuts"]
-
-
 def test_loads_are_tried_or_held_out_and_one_chain_is_held_out() -> None:
     assert not set(HELD_OUT) & set(TRIED) and set(LOADS) == {*HELD_OUT, *TRIED}
     assert {load.chain for load in HELD_OUT} - {load.chain for load in TRIED} == {"imagenet-eval"}
@@ -186,6 +175,8 @@ def test_the_hosts_of_a_case_find_room_with_more_of_all_their_cpus() -> None:
     for number in range(12):
         case = draw(FROZEN, 2, number)
         assert case.dnn_cpus + case.data_hosts * case.data_cpus <= CPUS / MORE
+    assert replace(CASE, dnn_cpus=0.5, data_cpus=0.3, data_hosts=2).busiest_cpus == pytest.approx(0.6)
+    assert replace(CASE, dnn_cpus=0.4, data_hosts=0).busiest_cpus == 0.4
     assert fits(0.7, [0.3, 0.3]) and not fits(0.8, []) and not fits(0.5, [0.5, 0.5])
 
 
@@ -357,26 +348,17 @@ class Alone:
     overhead: Interval = Interval.exact(1.05)
     extra_ms: Interval = Interval.exact(3.0)
     broken: bool = False
-    asked: list[Any] = field(default_factory=list)
+    cpus: list[float] = field(default_factory=list)
 
     def costs(
-        self,
-        load: PlanLoad,
-        channel: Path,
-        positions: Sequence[int] | None = None,
-        parts: Sequence[str] = PARTS,
-        cpus: float = COSTS_CPUS,
+        self, load: PlanLoad, channel: Path, positions: Sequence[int] | None = None, cpus: float = COSTS_CPUS
     ) -> dict[str, Any]:
+        self.cpus.append(cpus)
         if self.broken:
             raise TfhetError("the gauge took too long")
-        self.times *= 1.02 if LOCAL in parts else 1.0  # what is measured apart for one case is measured at once
-        said = said_of(load, self.times if LOCAL in parts else 1.02 * self.times)
-        cuts = [
-            {name: value for name, value in cut.items() if name in parts or name not in PARTS}
-            for cut in said["cuts"]
-            if positions is None or cut["position"] in positions
-        ]
-        self.asked.append((positions, tuple(parts), cpus))
+        self.times *= 1.02
+        said = said_of(load, self.times)
+        cuts = [cut for cut in said["cuts"] if positions is None or cut["position"] in positions]
         return {"cuts": cuts, "whole_s": [] if positions else said["whole_s"]}
 
     @property
@@ -423,7 +405,7 @@ def options(path: Path | None, cases: int, *words: str) -> argparse.Namespace:
 
 
 def test_the_suite_measures_what_a_job_takes_over_its_parts_before_it_draws(
-    simulated: list[PlanCase], tmp_path: Path
+    simulated: list[PlanCase], machine: Alone, tmp_path: Path
 ) -> None:
     told: list[Any] = []
     given = options(tmp_path / "plan.json", 3)
@@ -432,13 +414,14 @@ def test_the_suite_measures_what_a_job_takes_over_its_parts_before_it_draws(
     assert len(simulated) == tried + 3
     frozen = Frozen.from_json(record.details["frozen"])
     assert {case.load for case in simulated[:tried]} == set(TRIED)
+    assert machine.cpus == [*[COSTS_CPUS] * len(LOADS), *(case.busiest_cpus for case in simulated)]
     overhead = frozen.overhead
     assert (overhead.low, overhead.high) == pytest.approx((1.05, 1.05))
     assert frozen.extra_ms.value == pytest.approx(3.0)
     assert simulated[tried:] == [draw(frozen, given.seed, number) for number in range(3)]
     for one in (*frozen.runs, *record.details["cases"]):
         costs, case = one["costs"], PlanCase.from_json(one["case"])
-        assert [cut["position"] for cut in costs["cuts"]] == ([] if case.is_alone else [case.position])
+        assert [cut["position"] for cut in costs["cuts"]] == list(case.positions)
         assert bool(costs["whole_s"]) is case.is_alone
     assert record.figures["plan.cases"].value == 2
     assert record.figures["plan.error_most_pct"].value < 0.01  # by costs of before its run no case is that near

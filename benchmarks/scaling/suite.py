@@ -4,7 +4,8 @@ The accelerator takes no time, so every point waits for its input. Every host ha
 runs on the dnn hosts too: one, or two whose ranks meet in every step. At best a step takes as long as all CPUs together
 need for what its batches cost, the pipeline alone and the wire alone, or as a dnn host needs for what no other can do.
 The parts are measured in processes without a quota, right before and right after each run: a virtual machine becomes
-faster and slower within minutes.
+faster and slower within minutes. In each round they are measured under a host's quota, too: what a step takes over that
+is the job's, the rest the quotas'.
 """
 
 from __future__ import annotations
@@ -42,8 +43,14 @@ WORST = "scaling.worst_over_ideal"
 TARGET = 1.05
 """Times the ideal that a step may take."""
 AGAINST = "the CPU of the pipeline alone and the wire alone over all CPUs, or of the dnn host's part over its own"
-ALONE_LIMIT_S = 180.0
+AGAINST_QUOTA = "the same, measured with a host's quota"
+ALONE_LIMIT_S = 300.0
 RUN_LIMIT_S = 240.0
+LINES_DRAWN = {
+    "ideal": "ideal_s",
+    "ideal without the wire": "ideal_without_wire_s",
+    "ideal with quotas": "ideal_with_quota_s",
+}
 
 
 @dataclass(frozen=True)
@@ -52,6 +59,8 @@ class Pair:
 
     point: Point
     ideal: Ideal
+    with_quota: Ideal
+    """From parts that were measured with a host's quota, at the beginning of the round."""
 
     @property
     def ideal_s(self) -> float:
@@ -61,6 +70,11 @@ class Pair:
     def over_ideal(self) -> float:
         """The run's step over the ideal one."""
         return self.point.step_s / self.ideal_s
+
+    @property
+    def over_quota(self) -> float:
+        """The run's step over what parts that have a quota, too, allow."""
+        return self.point.step_s / self.with_quota.at(self.point.data_hosts)
 
     @property
     def over_without_wire(self) -> float:
@@ -78,8 +92,9 @@ class Taken:
     pairs: list[Pair] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
     """Why runs failed that were made again."""
-    throttled: Alone | None = None
-    """The parts with a host's quota: a process that stands still again and again finds its caches cold."""
+    throttled: list[Alone] = field(default_factory=list)
+    """The parts with a host's quota, one for each round: a process that stands still again and again finds its caches
+    cold, and what it needs again has left those that others share."""
     beside: Alone | None = None
     """The same while another process does it on the same CPU, as hosts do of which there are more than CPUs. What both
     cost is this machine's, and in no ideal."""
@@ -119,7 +134,6 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
             words = [str(channel), "--chain", load.chain, "--form", load.form, "--batch_size", str(load.batch_size)]
             with LimitedChild.started("benchmarks.scaling.alone", *words) as child:
                 one = _measured(load, points, channel, child, options, observer)
-                one.throttled = Alone.of(child.ask({}, ALONE_LIMIT_S, _of_a_host(options)))
                 with LimitedChild.started("benchmarks.scaling.alone", *words) as other:
                     one.beside = _beside(child, other, options)
                 taken.append(one)
@@ -143,18 +157,22 @@ def _measured(
 ) -> Taken:
     """All points of a load, in rounds, each of which begins at another point, between measurements of its parts alone.
     Raises JobFailed."""
-    before = Alone.of(child.ask({}, ALONE_LIMIT_S))
-    taken = Taken(load, [before])
+    taken = Taken(load, [Alone.of(child.ask({}, ALONE_LIMIT_S))])
     _tell_alone(observer, taken, options)
     rounds = options.warmup + options.repeats
     for index in range(rounds):
+        throttled = Alone.of(child.ask({}, ALONE_LIMIT_S, _of_a_host(options)))
+        taken.throttled.append(throttled)
+        before = Alone.of(child.ask({}, ALONE_LIMIT_S))
+        taken.alone.append(before)
         first = index % len(points)
         for data_hosts in (*points[first:], *points[:first]):
             folder = channel.with_name(f"{load.key}-{data_hosts}-{index}")
             point = _point(taken, before.ideal(options.cpus, load.ranks), data_hosts, channel, folder, options)
             after = Alone.of(child.ask({}, ALONE_LIMIT_S))
             taken.alone.append(after)
-            pair = Pair(point, before.and_again(after).ideal(options.cpus, load.ranks))
+            ideal = before.and_again(after).ideal(options.cpus, load.ranks)
+            pair = Pair(point, ideal, throttled.ideal(options.cpus, load.ranks))
             before = after
             if index >= options.warmup:
                 taken.pairs.append(pair)
@@ -223,12 +241,14 @@ def figures_of(taken: Sequence[Taken]) -> Mapping[str, Figure]:
             samples = [pair.over_without_wire for pair in one.at(data_hosts)]
             name = f"scaling.{one.load.key}.without_wire_{data_hosts}"
             figures[name] = Figure.of(samples, unit="x", against="the CPU of the pipeline alone over all CPUs")
+            samples = [pair.over_quota for pair in one.at(data_hosts)]
+            name = f"scaling.{one.load.key}.vs_quota_{data_hosts}"
+            figures[name] = Figure.of(samples, unit="x", against=AGAINST_QUOTA)
         for part in PARTS:
             samples = [1e3 * value for alone in one.alone for value in getattr(alone, part)]
             figures[f"scaling.{one.load.key}.{part[:-1]}ms"] = Figure.of(samples, unit="ms")
-        for name, other in (("throttled", one.throttled), ("beside", one.beside)):
-            if other is not None:
-                samples = [1e3 * value for value in other.stages_s]
+        for name, others in (("throttled", one.throttled), ("beside", [one.beside] if one.beside else [])):
+            if samples := [1e3 * value for other in others for value in other.stages_s]:
                 figures[f"scaling.{one.load.key}.stages_{name}_ms"] = Figure.of(samples, unit="ms")
     return figures
 
@@ -262,6 +282,7 @@ def rows(taken: Taken) -> list[dict[str, object]]:
                 "step ms": 1e3 * median([pair.point.step_s for pair in pairs]),
                 "ideal ms": 1e3 * median([pair.ideal_s for pair in pairs]),
                 "x ideal": round(median([pair.over_ideal for pair in pairs]), 3),
+                "x quota": round(median([pair.over_quota for pair in pairs]), 3),
                 "without wire ms": 1e3 * median([pair.ideal.without_wire_at(data_hosts) for pair in pairs]),
                 "dnn host ms": median(
                     [1e3 * pair.point.trainers_s / pair.ideal.ranks / pair.ideal.cpus for pair in pairs]
@@ -276,7 +297,7 @@ def rows(taken: Taken) -> list[dict[str, object]]:
 def _load_json(taken: Taken) -> dict[str, object]:
     return {
         "load": vars(taken.load),
-        "throttled": None if taken.throttled is None else vars(taken.throttled),
+        "throttled": [vars(one) for one in taken.throttled],
         "beside": None if taken.beside is None else vars(taken.beside),
         "alone": [vars(one) for one in taken.alone],
         "failed": taken.failed,
@@ -284,6 +305,7 @@ def _load_json(taken: Taken) -> dict[str, object]:
             {
                 **pair.point.to_json(),
                 "ideal_s": pair.ideal_s,
+                "ideal_with_quota_s": pair.with_quota.at(pair.point.data_hosts),
                 "ideal_without_wire_s": pair.ideal.without_wire_at(pair.point.data_hosts),
             }
             for pair in taken.pairs
@@ -302,7 +324,8 @@ def _tell_alone(observer: Observer, taken: Taken, options: argparse.Namespace) -
 
 
 def _tell(observer: Observer, taken: Taken, pair: Pair, index: int, rounds: int) -> None:
-    said = f"step {numbers.number(1e3 * pair.point.step_s)} ms, {pair.over_ideal:.3f} x ideal"
+    step = numbers.number(1e3 * pair.point.step_s)
+    said = f"step {step} ms, {pair.over_ideal:.3f} x ideal, {pair.over_quota:.3f} x what parts with a quota allow"
     case = f"{taken.load.words}, {pair.point.data_hosts} data hosts"
     report(observer, case, index + 1, rounds, [said])
 
@@ -324,12 +347,12 @@ def _draw(record: Record, path: Path) -> Path:
     words = {load.key: load.words for load in LOADS}
     panels = []
     for key, load in record.details["loads"].items():
-        lines: dict[str, dict[float, float]] = {"ideal": {}, "ideal without the wire": {}}
+        lines: dict[str, dict[float, float]] = {name: {} for name in LINES_DRAWN}
         samples: dict[float, list[float]] = {}
         for point in load["points"]:
             at = float(point["data_hosts"])
-            lines["ideal"][at] = 1e3 * point["ideal_s"]
-            lines["ideal without the wire"][at] = 1e3 * point["ideal_without_wire_s"]
+            for name, field_name in LINES_DRAWN.items():
+                lines[name][at] = 1e3 * point[field_name]
             samples.setdefault(at, []).append(statistics.fmean(point["windows_ms"]))
         points = {at: Figure.of(found, unit="ms a step") for at, found in samples.items()}
         panels.append(Panel(words.get(key, key), points, lines))

@@ -73,8 +73,9 @@ ALONE = Alone((0.08, 0.08), (0.02, 0.02), (0.005, 0.005), (0.005, 0.005), 1000)
 
 def taken_of(worst: float) -> scaling.Taken:
     points = [point_of(0, 500.0, 510.0, 520.0, 505.0), point_of(6, *(1e3 * IDEAL.at(6) * worst,) * 4)]
-    pairs = [scaling.Pair(point, ALONE.ideal(0.2)) for point in points]
-    return scaling.Taken(LOADS[0], [ALONE], pairs, throttled=ALONE)
+    dear = Alone((0.16,), (0.04,), (0.01,), (0.01,), 1000)
+    pairs = [scaling.Pair(point, ALONE.ideal(0.2), dear.ideal(0.2)) for point in points]
+    return scaling.Taken(LOADS[0], [ALONE], pairs, throttled=[dear])
 
 
 def test_the_worst_point_is_the_figure_and_every_point_has_one() -> None:
@@ -84,7 +85,8 @@ def test_the_worst_point_is_the_figure_and_every_point_has_one() -> None:
     assert figures["scaling.aws_cifar.example.data_hosts_0"].n == 1, "a run is a sample"
     assert figures["scaling.aws_cifar.example.without_wire_0"].value == pytest.approx(1.0175 * 0.5 / 0.4)
     assert figures["scaling.aws_cifar.example.wire_ms"].value == pytest.approx(20.0)
-    assert figures["scaling.aws_cifar.example.stages_throttled_ms"].value == pytest.approx(80.0)
+    assert figures["scaling.aws_cifar.example.stages_throttled_ms"].value == pytest.approx(160.0)
+    assert figures["scaling.aws_cifar.example.vs_quota_0"].value == pytest.approx(1.0175 / 2)
     assert scaling.rows(taken_of(1.2))[0]["x ideal"] == pytest.approx(1.018, abs=1e-3)
     assert scaling.rows(taken_of(1.2))[0]["dnn host ms"] == pytest.approx(100.0)
 
@@ -173,15 +175,20 @@ def test_a_point_is_held_against_what_its_parts_cost_right_before_and_right_afte
 
     # With 0.2 CPUs, 0.1 s of CPU take 500 ms. The machine is half as fast for the second run.
     words = ("--points", "0", "--loads", LOADS[0].key, "--repeats", "3", "--cpus", "0.2")
-    record = suite(measured, [0.1, 0.1, 0.2, 0.2, 0.3], *words)
+    # In each round it is asked with a quota, before the run, and after it; and once more before all.
+    record = suite(measured, [0.1, 0.3, 0.1, 0.1, 0.4, 0.1, 0.2, 0.5, 0.2, 0.2, 0.3], *words)
     samples = record.figures[f"scaling.{LOADS[0].key}.data_hosts_0"].samples
     assert samples == pytest.approx((1.0, 1 / 1.5, 0.5))
-    assert record.figures[f"scaling.{LOADS[0].key}.stages_ms"].samples == pytest.approx((80.0,) * 6 + (160.0,) * 6)
-    assert record.figures[f"scaling.{LOADS[0].key}.stages_throttled_ms"].samples == pytest.approx((240.0,) * 3)
-    # Two processes at once; the other one, which is new, was asked once before.
-    assert record.figures[f"scaling.{LOADS[0].key}.stages_beside_ms"].samples == pytest.approx(
-        (240.0,) * 3 + (80.0,) * 3
+    alone = (0.1, 0.1, 0.1, 0.1, 0.2, 0.2, 0.2)
+    assert record.figures[f"scaling.{LOADS[0].key}.stages_ms"].samples == pytest.approx(
+        [800.0 * cost for cost in alone for _ in range(3)]
     )
+    throttled = [800.0 * cost for cost in (0.3, 0.4, 0.5) for _ in range(3)]
+    assert record.figures[f"scaling.{LOADS[0].key}.stages_throttled_ms"].samples == pytest.approx(throttled)
+    over = (1 / 3, 1 / 4, 1 / 5)
+    assert record.figures[f"scaling.{LOADS[0].key}.vs_quota_0"].samples == pytest.approx(over)
+    # Two processes at once; the other one, which is new, was asked once before.
+    assert record.figures[f"scaling.{LOADS[0].key}.stages_beside_ms"].samples == pytest.approx((240.0,) * 6)
 
 
 def test_a_run_that_fails_is_made_again_once_and_the_record_says_why(suite: Callable[..., Record]) -> None:
