@@ -1,5 +1,5 @@
 """The jobs of `benchmarks.instances`, each bound by something else. The script that runs them is
-`flow/instances_train.py`."""
+`job_scripts/instances_train.py`."""
 
 from __future__ import annotations
 

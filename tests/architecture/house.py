@@ -308,6 +308,19 @@ def registry_address(path: str, text: str) -> list[str]:
     return [f"{path}:{text.count(chr(10), 0, each.start()) + 1}: names a package index" for each in found]
 
 
+def off_the_map(path: str, house_map: str) -> list[str]:
+    """A module that tfhet/README.md, `house_map`, does not name in its room. Not looked for: faces, commands, `__main__`,
+    templates, and families of stages."""
+    parts = PurePosixPath(path).parts
+    if parts[-1] in ("__init__.py", "__main__.py", "command.py") or "templates" in parts or room_of(path) == "stages":
+        return []
+    rooms = house_map.partition("## The rooms")[2].partition("\n## ")[0]
+    blocks = re.split(r"^  (?=\w)", rooms, flags=re.MULTILINE)
+    its_own = [block for block in blocks if len(parts) == 2 or block.startswith(f"{parts[1]}/")]
+    is_named = any(re.search(rf"(?<![\w.]){re.escape(parts[-1])}", block) for block in its_own)
+    return [] if is_named else [f"{path}: tfhet/README.md does not name it in its room"]
+
+
 def dead_links(path: str, text: str, read: Callable[[str], str | None]) -> list[str]:
     """Links of a Markdown file to files and headings that are not there.
 

@@ -115,6 +115,11 @@ def test_no_file_names_a_package_index(texts):
     assert not breaches, "\n" + "\n".join(breaches)
 
 
+def test_the_map_of_the_house_names_each_module(modules, texts):
+    breaches = [breach for path in modules for breach in house.off_the_map(path, texts["tfhet/README.md"])]
+    assert not breaches, "\n" + "\n".join(breaches)
+
+
 def test_links_of_the_documents_lead_somewhere(repository, texts):
     def read(path: str) -> str | None:
         return texts.get(path, "") if (repository / path).exists() else None

@@ -365,3 +365,11 @@ def test_class_names_of_several_rooms_are_found():
         "tfhet/report/a.py": "class _Own: ...\ndef one():\n    class Plan: ...",
     }
     assert house.classes_in_several_rooms(texts) == {"Verdict": ["launch", "plan"]}
+
+
+def test_modules_that_the_map_does_not_name_in_their_room_are_found():
+    house_map = "see lost.py\n## The rooms\n  plan/  what\n    ask.py  it;  in/: of_it.py\n  units.py  units\n\n## Then\nlost.py"
+    named = ("plan/ask.py", "plan/in/of_it.py", "units.py", "plan/__init__.py", "plan/command.py", "stages/blur.py")
+    assert [breach for path in named for breach in house.off_the_map(f"tfhet/{path}", house_map)] == []
+    for path in ("plan/lost.py", "plan/it.py", "report/ask.py", "lost.py"):
+        assert house.off_the_map(f"tfhet/{path}", house_map), path

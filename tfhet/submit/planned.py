@@ -1,4 +1,4 @@
-"""A plan, written into a job file: its cluster, and the cut of its pipeline."""
+"""A plan, written into a job file: its cluster, the workers, and the cut of the built-in trainer's pipeline."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from tfhet.yaml_file import read_text
 if TYPE_CHECKING:
     from tfhet.plan import Plan
 
+_OF_THE_TRAINER = ("cut", "compression")
+"""Arguments of the built-in trainer; a script of one's own would get them, and may refuse them."""
 _PLANNED = ("cut", "data_host_workers", "dnn_host_workers", "compression")
 
 
@@ -46,7 +48,9 @@ def with_plan(text: str, file: str, plan: Plan, known: Catalogue | None = None) 
         text = _with_section(text, "groups" if job.grouped else "instances", "groups", groups)
     else:
         text = _with_section(text, "instances", "instances", dnn)
-    pipeline: dict[str, Value] = {**job.pipeline, **{name: layout[name] for name in _PLANNED}}
+    is_script = "train_script" in {name.replace("-", "_") for name in job.hyperparameters}
+    planned = [name for name in _PLANNED if not (is_script and name in _OF_THE_TRAINER)]
+    pipeline: dict[str, Value] = {**job.pipeline, **{name: layout[name] for name in planned}}
     if not cluster["data_hosts"]:
         del pipeline["data_host_workers"]
     text = _with_section(text, "pipeline", "pipeline", pipeline)

@@ -40,7 +40,7 @@ _TOTALS = {"steps": STEPS, "examples": EXAMPLES, "step_s": STEP_S, "wait_s": WAI
 
 def training_metrics(totals: Mapping[str, float], line: MetricLine | None) -> dict[Metric, float]:
     """Metrics of a training script, as far as they are known. totals: sums since the script began, with the names of
-    `trainer.Meter.totals`. line: the last metric line; None before the first one, and on ranks that print none."""
+    `steps.Meter.totals`. line: the last metric line; None before the first one, and on ranks that print none."""
     values = {metric: totals[name] for name, metric in _TOTALS.items() if name in totals}
     if line is not None:
         values[EPOCH] = line.epoch

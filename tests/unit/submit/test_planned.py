@@ -101,6 +101,15 @@ def test_a_plan_of_another_data_plane_is_refused_with_the_arguments_to_write():
         with_plan(TEXT, "job.yaml", ray)
 
 
+def test_a_script_of_ones_own_gets_no_arguments_of_the_built_in_trainer():
+    text = TEXT.replace("groups:\n", "hyperparameters: {train_script: train.py}\ngroups:\n")
+    assert parse(with_plan(text, "job.yaml", plan()), "job.yaml").pipeline == {
+        "data_host_workers": 2,
+        "dnn_host_workers": 1,
+    }
+    assert set(parse(with_plan(TEXT, "job.yaml", plan()), "job.yaml").pipeline) > {"cut", "compression"}
+
+
 def test_a_group_that_a_strategy_needs_stays_as_it_is():
     text = TEXT.replace("groups:\n", "hyperparameters: {strategy: parameter_server}\ngroups:\n").replace(
         "    count: 1\n", "    count: 2\n"
