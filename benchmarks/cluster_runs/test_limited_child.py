@@ -28,7 +28,7 @@ def groups() -> None:
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A module that counts the requests, or fails."""
     (tmp_path / "counting_child.py").write_text(
-        "import threading, time\n"
+        "import os, threading, time\n"
         "from tfhet.bench.child_process import answer_requests\n"
         "answered = []\n"
         "def answer(request):\n"
@@ -39,7 +39,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         "        threading.Thread(target=exec, args=('while True: pass',), daemon=True).start()\n"
         "    if 'sleep' in request: time.sleep(request['sleep'])\n"
         "    answered.append(request)\n"
-        "    return {'turn': len(answered)}\n"
+        "    return {'turn': len(answered), 'memory': os.environ.get('GLIBC_TUNABLES')}\n"
         "answer_requests(answer)\n"
     )
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
@@ -53,7 +53,7 @@ def test_a_process_that_is_kept_answers_each_time_and_ends_with_its_context(modu
         assert [child.ask({}, 60.0, limits)["turn"] for limits in (None, Limits(0.5), None)] == [1, 2, 3]
         with pytest.raises(TfhetError, match="counting_child: ValueError: no"):
             child.ask({"fail": 1}, 60.0)
-        assert child.ask({}, 60.0)["turn"] == 4
+        assert child.ask({}, 60.0) == {"turn": 4, "memory": "glibc.malloc.hugetlb=1"}, "as a job's workers"
     assert set(psutil.Process().children()) <= before
 
 
