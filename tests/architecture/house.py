@@ -309,8 +309,8 @@ def registry_address(path: str, text: str) -> list[str]:
 
 
 def off_the_map(path: str, house_map: str) -> list[str]:
-    """A module that tfhet/README.md, `house_map`, does not name in its room. Not looked for: faces, commands, `__main__`,
-    templates, and families of stages."""
+    """A module that tfhet/README.md, `house_map`, does not name in its room. Faces, commands, `__main__`, templates and
+    families of stages need not be named."""
     parts = PurePosixPath(path).parts
     if parts[-1] in ("__init__.py", "__main__.py", "command.py") or "templates" in parts or room_of(path) == "stages":
         return []

@@ -368,7 +368,8 @@ def test_class_names_of_several_rooms_are_found():
 
 
 def test_modules_that_the_map_does_not_name_in_their_room_are_found():
-    house_map = "see lost.py\n## The rooms\n  plan/  what\n    ask.py  it;  in/: of_it.py\n  units.py  units\n\n## Then\nlost.py"
+    rooms = "  plan/  what\n    ask.py  it;  in/: of_it.py\n  units.py  units\n"
+    house_map = f"see lost.py\n## The rooms\n{rooms}\n## Then\nlost.py"
     named = ("plan/ask.py", "plan/in/of_it.py", "units.py", "plan/__init__.py", "plan/command.py", "stages/blur.py")
     assert [breach for path in named for breach in house.off_the_map(f"tfhet/{path}", house_map)] == []
     for path in ("plan/lost.py", "plan/it.py", "report/ask.py", "lost.py"):

@@ -26,8 +26,8 @@ class Settings:
     validation: str = "validation"
     """Channel to validate on after every epoch. Without such a channel there is no validation."""
     image_size: int = 0
-    """Height and width, in pixels, to which encoded images are resized. 0: raw images keep their size, and encoded ones get
-    theirs by the chain."""
+    """Height and width, in pixels, to which encoded images are resized. 0: raw images keep their size, and encoded ones
+    get theirs by the chain."""
     chain: str = AUTO
     """Stages of the pipeline: the name of a chain, or stages in call syntax. `auto`: `imagenet-train` for image files,
     `aws-cifar` for small images, and for larger ones of one size a random crop and a flip."""
