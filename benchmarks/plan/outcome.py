@@ -13,7 +13,7 @@ from benchmarks.plan.phase import AGAIN, DRAWN
 from benchmarks.plan.run import Ran
 from tfhet.plan import Prediction
 from tfhet.plan.ceiling import Resource
-from tfhet.record import Figure
+from tfhet.record import Figure, percentile
 
 CLEAR_PCT, STEADY_PCT = 2.0, 10.0
 """Percent of the step. Two steps that differ by less than the first cannot be distinguished with so few of them; of a
@@ -42,10 +42,15 @@ class PlanOutcome:
     def is_clear(self) -> bool:
         """Whether the run can tell: more of the resource shortened the step, more of no other did so as much, and the
         step as drawn was the same before and after."""
-        steps, part = self.ran.steps_ms, CLEAR_PCT / 100.0
+        part = CLEAR_PCT / 100.0
         least, *others = sorted(self._share(one) for one in self.relaxed)
-        is_steady = abs(steps[AGAIN] / steps[DRAWN] - 1.0) <= STEADY_PCT / 100.0
-        return is_steady and least <= 1.0 - part and all(each > least + part for each in others)
+        return self.drift_pct <= STEADY_PCT and least <= 1.0 - part and all(each > least + part for each in others)
+
+    @property
+    def drift_pct(self) -> float:
+        """By how much the step as drawn changed within the run, though nothing of the case had: no prediction of one
+        number can meet both."""
+        return 100.0 * abs(self.ran.steps_ms[AGAIN] / self.ran.steps_ms[DRAWN] - 1.0)
 
     def _share(self, resource: Resource) -> float:
         """The step with more of a resource over the step as drawn, which is taken to have changed evenly between the
@@ -148,6 +153,10 @@ def figures_of(outcomes: Sequence[PlanOutcome], frozen: Frozen) -> dict[str, Fig
         "plan.cpu_bound.other_chain": chain,
     }.items():
         figures |= figures_of_distances(prefix, [one.distance(frozen) for one in some])
+    if on_cpus:
+        drifts, against = [one.drift_pct for one in on_cpus], "the same step, some phases before"
+        figures["plan.cpu_bound.drift_median_pct"] = Figure.of(drifts, unit="%", against=against)
+        figures["plan.cpu_bound.drift_p95_pct"] = Figure.single(percentile(drifts, 95), unit="%", against=against)
     clear = [one for one in outcomes if one.is_clear]
     figures["plan.unclear_cases"] = Figure.single(len(outcomes) - len(clear), unit="cases")
     if clear:

@@ -258,6 +258,8 @@ def test_the_resource_of_which_more_shortens_the_step_most_is_the_one_that_bound
 def test_a_step_is_held_against_that_as_drawn_at_the_time() -> None:
     """Without that the first phase would win on a machine that becomes slower."""
     slower = outcome(ran(100, 99, 101, 100.5, again=108))
+    assert slower.drift_pct == pytest.approx(8.0)
+    assert figures_of([slower], FROZEN)["plan.cpu_bound.drift_median_pct"].value == pytest.approx(8.0)
     assert slower.bound is THREE[2] and slower.is_clear
     assert outcome(ran(100, 100, 98, 90, again=100)).bound is THREE[2]
 
@@ -301,6 +303,7 @@ def test_the_figures_are_the_errors_of_all_cases_and_how_often_the_right_resourc
     assert figures["plan.error_p95_pct"] == pytest.approx(27.0, abs=0.1)
     assert figures["plan.error_most_pct"] == pytest.approx(30.0)
     assert figures["plan.cpu_bound.held_out.error_median_pct"] == pytest.approx(10.0)
+    assert figures["plan.cpu_bound.drift_p95_pct"] == 0.0
     assert not [name for name in figures if "other_chain" in name]
     assert figures["plan.binding_right_pct"] == 75.0
 
