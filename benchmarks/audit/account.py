@@ -1,7 +1,6 @@
 """Accounts of synthetic ids, in a process of their own: CPU seconds and peak memory of each phase.
 
     python -m benchmarks.audit.account host whole 10000000       # 8 ranks, which are the whole job
-    python -m benchmarks.audit.account former whole 10000000     # one of 8 ranks, as it was before ids had owners
     python -m benchmarks.audit.account rank-0 half 1000000000    # one of 256 ranks
 
 The collective is played. Of `host`, ranks are threads, and what they send each other goes from hand to hand. Of one
@@ -189,36 +188,10 @@ def one_rank(job: Job, rank: int) -> Phases:
     return phases
 
 
-def former(job: Job) -> Phases:
-    """One of HOST_RANKS ranks as they were: each gathers all int64 ids, and sorts them to count and to write."""
-    phases: Phases = {}
-    base = memory("VmRSS")
-    ranks = [job.of_rank(rank, HOST_RANKS) for rank in range(HOST_RANKS)]
-    ids = phase(phases, "exchange", lambda: np.concatenate([np.zeros(0, np.int64), np.concatenate(ranks)]), base)
-
-    def visits() -> tuple[int, ...]:
-        found, counts = np.unique(ids, return_counts=True)
-        again = (counts > 1) | np.isin(found, ids[:0], assume_unique=True)
-        known = np.union1d(found, ids[:0])
-        return len(known), int(again.sum()), len(np.setdiff1d(ids[:0], known))
-
-    def rest() -> np.ndarray:
-        seen = np.unique(np.concatenate([np.unique(ids), ids[:0]]))
-        whole = np.bincount(seen >> 32, minlength=len(job.sizes)) == np.asarray(job.sizes)
-        return seen[~whole[seen >> 32]]
-
-    phase(phases, "visits", visits, base)
-    left = phase(phases, "rest", rest, base)
-    with tempfile.TemporaryDirectory() as folder:
-        phase(phases, "ledger", lambda: np.savez_compressed(Path(folder) / "ledger.npz", ids=left), base)
-    return phases
-
-
 def main(who: str, case: str, examples: str) -> None:
     job = Job(case, int(examples))
     ways: dict[str, Callable[[], Phases]] = {
         "host": lambda: host(job),
-        "former": lambda: former(job),
         "rank-0": lambda: one_rank(job, 0),
         "rank-1": lambda: one_rank(job, 1),
     }

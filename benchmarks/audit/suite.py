@@ -1,8 +1,8 @@
 """`benchmarks.audit`: CPU and memory that a host needs to account for every example, and to write down where it stands.
 
 Two views on synthetic ids, each account in a process of its own (account.py): a host of 8 ranks that is the whole job,
-of 10 and 100 million examples, beside what ranks did before ids had owners; and ranks 0 and 1 of 256, of a job of
-1 billion examples, of which the hosts of 8 ranks are computed.
+of 10 and 100 million examples; and ranks 0 and 1 of 256, of a job of 1 billion examples, of which the hosts of 8 ranks
+are computed.
 """
 
 from __future__ import annotations
@@ -50,7 +50,6 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
         raise UsageError("--millions and --large: give at least 1")
     large = options.large * 10**6
     words = [("host", case, size) for size in sizes for case in CASES]
-    words += [("former", case, min(sizes)) for case in CASES]
     words += [(rank, case, large) for case in CASES for rank in ("rank-0", "rank-1")]
     taken = in_rounds(
         {" ".join(map(str, each)): functools.partial(account, *each) for each in words},
@@ -104,7 +103,7 @@ def figures_of(taken: Mapping[str, Sequence[Phases]], large: int) -> dict[str, F
         if who.startswith("rank"):
             continue
         key = f"audit.{who}.{int(examples) // 10**6}m.{case}"
-        against = "one rank of 8" if who == "former" else "8 ranks, the whole job; the collective is played"
+        against = "8 ranks, the whole job; the collective is played"
         figures[f"{key}.cpu_s"] = Figure.of([cpu_s(each) for each in samples], unit="s", against=against)
         figures[f"{key}.peak_mb"] = Figure.of([peak_mb(each) for each in samples], unit="MB", against=against)
     for case in CASES:

@@ -41,7 +41,7 @@ def test_the_promise_is_about_the_large_job(monkeypatch, cpu_s: float, peak_byte
     given = options("--millions", "1,2", "--large", "3")
     record = audit.SUITE.run(given, ignore, ("tfhet",))
     assert record.figures["audit.host.1m.whole.cpu_s"].value == 198.0
-    assert record.figures["audit.former.1m.whole.peak_mb"].n == 3
+    assert record.figures["audit.host.2m.half.peak_mb"].n == 3
     assert audit.SUITE.is_kept(record) is kept and bool(audit.SUITE.notes(record)) is not kept
 
 
@@ -64,4 +64,3 @@ def test_small_accounts_have_all_phases_and_the_right_visits(case: str, monkeypa
     assert list(account.host(job)) == list(FIRST)  # which looks at the visits too
     assert list(account.one_rank(job, 0)) == list(FIRST)
     assert list(account.one_rank(job, 1)) == list(OTHER)
-    assert list(account.former(job)) == ["exchange", "visits", "rest", "ledger"]

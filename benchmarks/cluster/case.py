@@ -24,7 +24,7 @@ class Variant:
     words: str
     """Its name in tables."""
     form: str
-    """One of `scaling_load.FORMS`: how the chain is written."""
+    """How the chain is written: `own` or `example`, as `ScalingLoad` has it."""
     data_hosts: int = 0
     """With some, every host has a worker, that of the ranks too; without, the ranks prepare their data themselves."""
     in_memory: bool = False
@@ -92,7 +92,7 @@ class ClusterCase:
         return next(variant for variant in self.variants if variant.in_memory and variant.form == form)
 
     def load(self, variant: Variant) -> ScalingLoad:
-        return ScalingLoad(self.chain, variant.form, self.batch_size, "")
+        return ScalingLoad(self.chain, variant.form, self.batch_size)
 
     def command(self, variant: Variant, step_s: float, steps: int) -> list[str]:
         """The launcher and its arguments, for so many steps of an accelerator that takes `step_s` each."""

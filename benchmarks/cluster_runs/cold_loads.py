@@ -1,8 +1,8 @@
 """What loads from memory cost while hosts with quotas are measured.
 
-A host that has used its quota waits until the next period, and then finds the caches of its core cold. On a virtual
-machine the cost of loads changes by factors within minutes, with what its neighbours do, while work that stays in the
-caches takes as long as ever. So it is measured beside each run.
+The fewer CPUs a host has, the later it needs the same memory again, and the more of the caches others have used
+meanwhile. On a virtual machine the cost of loads changes by factors within minutes, with what its neighbours do, while
+work that stays in the caches takes as long as ever. So it is measured beside each run, and a run begins when it is low.
 """
 
 from __future__ import annotations
@@ -24,6 +24,10 @@ T = TypeVar("T")
 EVERY_S = 0.2
 LOADS = 2_000
 """In one sample: few enough to take next to nothing from the hosts."""
+CALM_NS, CALM_LIMIT_S = 150.0, 1200.0
+"""Nanoseconds of a load up to which the machine is calm (on a calm day it is 40 to 80, on others it was up to 1,000);
+seconds that a suite waits for that in all."""
+LOOK_S, LOOK_AGAIN_S = 2.0, 15.0
 VALUES = 16 << 20
 """Values of 4 bytes each: many times what the caches of a core hold, if not what a machine's cores share."""
 
@@ -56,6 +60,30 @@ class ColdLoads:
         self._taken_ns.append((time.thread_time_ns() - begun_ns) / LOADS)
 
 
+@dataclass
+class Calm:
+    """Waits for the machine's neighbours, for some time in all."""
+
+    limit_s: float = CALM_LIMIT_S
+    """That it may wait in all. What comes later begins as the machine is."""
+    waited_s: float = 0.0
+    sleep: Callable[[float], None] = time.sleep
+    taken: Callable[[], float] = lambda: looked_at()
+
+    def wait(self) -> None:
+        """Returns when loads cost at most CALM_NS, or `limit_s` is used up."""
+        while self.waited_s < self.limit_s and self.taken() > CALM_NS:
+            self.sleep(LOOK_AGAIN_S)
+            self.waited_s += LOOK_AGAIN_S
+
+
+def looked_at() -> float:
+    """CPU nanoseconds of a load, in a look of some seconds, as `ColdLoads.ns` has it."""
+    with cold_loads() as loads:
+        time.sleep(LOOK_S)
+    return loads.ns
+
+
 @contextlib.contextmanager
 def cold_loads() -> Iterator[ColdLoads]:
     """Takes samples, from a thread of its own, as long as the context lasts."""
@@ -84,10 +112,12 @@ class Beside(Generic[T]):
     cold_load_ns: float
 
 
-def beside(run: Callable[[int], T]) -> Callable[[int], Beside[T]]:
-    """The same run with samples taken beside it. run: a case of `tfhet.bench.harness.in_rounds`."""
+def beside(run: Callable[[int], T], calm: Calm) -> Callable[[int], Beside[T]]:
+    """The same run, begun when it is calm, with samples taken beside it. run: a case of
+    `tfhet.bench.harness.in_rounds`."""
 
     def watched(index: int) -> Beside[T]:
+        calm.wait()
         with cold_loads() as loads:
             found = run(index)
         return Beside(found, loads.ns)

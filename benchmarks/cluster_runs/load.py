@@ -5,9 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-FORMS = ("own", "example")
-"""A declared pipeline in the built-in trainer; or one map per step over single images, batch last, and
-`tfhet.distribute` in a script."""
 BUFFERED = 4
 """Batches for each worker that may be ready, at most, when the limits begin to hold: what a worker holds, and what a
 reader holds for it."""
@@ -21,9 +18,9 @@ class ScalingLoad:
 
     chain: str
     form: str
+    """`own`: a declared pipeline in the built-in trainer; `example`: one map per step over single images, batch last,
+    and `tfhet.distribute` in a script."""
     batch_size: int
-    image_words: str
-    """Description of the images that are read."""
     ranks: int = 1
     """Hosts with a rank each, which meet by Horovod in every step; the batch size is that of one."""
 
@@ -51,11 +48,11 @@ class ScalingLoad:
 
 
 LOADS = (
-    ScalingLoad("aws-cifar", "example", 128, "digits, 32x32x3, raw"),
-    ScalingLoad("aws-cifar", "own", 1024, "digits, 32x32x3, raw"),
-    ScalingLoad("imagenet-train", "example", 16, "photos, JPEG"),
-    ScalingLoad("imagenet-train", "own", 32, "photos, JPEG"),
-    ScalingLoad("imagenet-train", "own", 32, "photos, JPEG", ranks=2),
+    ScalingLoad("aws-cifar", "example", 128),
+    ScalingLoad("aws-cifar", "own", 1024),
+    ScalingLoad("imagenet-train", "example", 16),
+    ScalingLoad("imagenet-train", "own", 32),
+    ScalingLoad("imagenet-train", "own", 32, ranks=2),
 )
 
 

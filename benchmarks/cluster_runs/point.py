@@ -15,15 +15,13 @@ from benchmarks.cluster_runs.stopped import unless_stopped
 from benchmarks.job_scripts import SOURCE_DIR
 from tfhet.errors import JobFailed
 from tfhet.messages import MetricLine
-from tfhet.record import RunSummary
+from tfhet.record import WARM_UP_STEPS, RunSummary
 from tfhet.simulate import ClusterFile, GroupFile, Simulation
 
 LINES = 32
 """Metric lines in the measured part of a run, at most."""
 WINDOWS = 4
 """Into so many parts the measured steps of a run are divided: the mean of each is a sample."""
-RECORD_SKIPS = 3
-"""First steps of a run that the trainer's record leaves out (`tfhet.steps.meter`, which needs TensorFlow)."""
 MODE: Mapping[str, Any] = {"hosts": "namespace", "start": "alone", "limits_from": "reading", "code": SOURCE_DIR}
 """How hosts are simulated. Nobody starts ranks by MPI, whose own processes would take part of the CPU."""
 
@@ -118,7 +116,7 @@ class Job(Simulation):
             unheard = f"of its {course.steps} steps, {len(self._looks)} of 2 were heard of"
             why = summary.cause or (unheard if summary.step_ms else f"{unheard}, and it left no record of them")
             raise JobFailed(f"a run with {hosts - self._ranks} data hosts failed: {why}", log_tail=self._lines)
-        first = course.skipped - RECORD_SKIPS
+        first = course.skipped - WARM_UP_STEPS
         steps = summary.step_ms.samples[first : first + course.measured]
         waits = summary.wait_ms.samples[first : first + course.measured]
         used = self._looks[1] - self._looks[0]

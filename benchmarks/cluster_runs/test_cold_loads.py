@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from benchmarks.cluster_runs.cold_loads import EVERY_S, ColdLoads, beside, cold_loads
+from benchmarks.cluster_runs.cold_loads import CALM_NS, EVERY_S, Calm, ColdLoads, beside, cold_loads
 
 
 def names() -> list[str]:
@@ -23,13 +23,13 @@ def test_samples_are_taken_beside_a_run_until_it_ends() -> None:
 
 
 def test_a_run_that_is_over_at_once_has_a_sample() -> None:
-    one = beside(lambda index: 3 * index)(2)
+    one = beside(lambda index: 3 * index, Calm(0.0))(2)
     assert one.found == 6 and one.cold_load_ns > 0.0
 
 
 def test_nothing_goes_on_after_a_run_that_fails() -> None:
     with pytest.raises(ZeroDivisionError):
-        beside(lambda index: 1 // index)(0)
+        beside(lambda index: 1 // index, Calm(0.0))(0)
     assert "cold-loads" not in names()
 
 
@@ -37,3 +37,15 @@ def test_the_sample_of_a_run_is_the_median() -> None:
     loads = ColdLoads()
     loads._taken_ns = [65.0, 550.0, 80.0]
     assert loads.ns == 80.0
+
+
+def test_a_run_begins_when_loads_are_cheap_or_no_time_is_left_to_wait() -> None:
+    slept: list[float] = []
+    costs = iter([4 * CALM_NS, 2 * CALM_NS, CALM_NS])
+    calm = Calm(100.0, sleep=slept.append, taken=lambda: next(costs))
+    calm.wait()
+    assert len(slept) == 2 and calm.waited_s == sum(slept)
+    never = Calm(40.0, sleep=slept.append, taken=lambda: 9 * CALM_NS)
+    never.wait()
+    never.wait()
+    assert 40.0 <= never.waited_s < 60.0

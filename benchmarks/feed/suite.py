@@ -17,7 +17,7 @@ from typing import Any
 
 from benchmarks import ROOT, child_environment
 from benchmarks.cluster_runs.awake_cpus import awake
-from benchmarks.cluster_runs.cold_loads import beside
+from benchmarks.cluster_runs.cold_loads import Calm, beside
 from benchmarks.cluster_runs.observed_job import ObservedJob, new_place
 from benchmarks.cluster_runs.point import MODE
 from tfhet.bench.child_process import AnsweringProcess
@@ -93,8 +93,9 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
         for name, case in CASES.items():
             runs[name] = functools.partial(_measured, name, case, place, options.seconds)
             runs[f"{name}.{ALLOWED}"] = functools.partial(_allowed_s, case, options.seconds)
+        calm = Calm()
         each = in_rounds(
-            {name: beside(run) for name, run in runs.items()},
+            {name: beside(run, calm) for name, run in runs.items()},
             lambda name, one: f"{1e3 * one.found:.1f} ms; a load from memory {one.cold_load_ns:.0f} ns",
             warmup=options.warmup,
             repeats=options.repeats,
@@ -104,7 +105,7 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
     loads_ns = {name: [one.cold_load_ns for one in found] for name, found in each.items()}
     details = {"cases": {name: vars(case) for name, case in CASES.items()}, "seconds": options.seconds}
     details |= {"batch_size": BATCH_SIZE, "blurs": BLURS, "step_ms": STEP_MS, "samples_s": taken}
-    details |= {"cold_load_ns": loads_ns}
+    details |= {"cold_load_ns": loads_ns, "waited_s": calm.waited_s}
     return Record.of("feed", figures_of(taken, loads_ns), details=details, command=command)
 
 

@@ -14,7 +14,7 @@ from tfhet.errors import JobFailed
 from tfhet.record import RunFolder, RunSummary
 from tfhet.simulate import ClusterFile, simulate
 
-WARM_UP_STEPS = 5
+SKIPPED_STEPS = 5
 """First steps of a run that are kept apart: they trace graphs and drain buffers."""
 
 
@@ -149,7 +149,7 @@ def times(flow: str, load: Load, listener: JobListener, summary: RunSummary, fol
         flow,
         listener.first_batch_s - started_s,
         listener.step_s[0] - started_s,
-        tuple(listener.step_ms[WARM_UP_STEPS:] or listener.step_ms),
+        tuple(listener.step_ms[SKIPPED_STEPS:] or listener.step_ms),
         end_s - last_s,
         max([end_s, *gone]) - last_s,
     )

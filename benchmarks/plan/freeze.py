@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from benchmarks.cluster_runs.cold_loads import Calm
 from benchmarks.plan.case import TRIED, Frozen, Measured, PlanCase, PlanLoad
 from benchmarks.plan.gauge import Gauge
 from benchmarks.plan.measured import measured
@@ -34,7 +35,7 @@ FED_LAYOUT, FED = (Place.DATA, 0.5, 0.3, 2), 1.6
 TRIED_S = 6.0
 
 
-def freeze(alone: Gauge, written: Mapping[PlanLoad, Path], place: Path, observer: Observer) -> Frozen:
+def freeze(alone: Gauge, calm: Calm, written: Mapping[PlanLoad, Path], place: Path, observer: Observer) -> Frozen:
     """The model's inputs: the parts alone, and what a job of some of the loads takes over them. Raises TfhetError."""
     rounds = len(written) + len(TRIED) * (TIMES * len(LAYOUTS) + 1)
     numbers = itertools.count(1)
@@ -44,6 +45,7 @@ def freeze(alone: Gauge, written: Mapping[PlanLoad, Path], place: Path, observer
 
     loads = {}
     for load in written:
+        calm.wait()
         begin_s = SYSTEM.monotonic()
         loads[load] = Measured.of(load, alone.costs(load, written[load]))
         tell(f"{load.key}, apart", SYSTEM.monotonic() - begin_s, f"{len(loads[load].sizes)} cuts")
@@ -55,7 +57,7 @@ def freeze(alone: Gauge, written: Mapping[PlanLoad, Path], place: Path, observer
             before = [one for one in tried if one.outcome.case.load is load]
             ratio, now = median([one.ratio(frozen) for one in before]), frozen.renewed(load, before[-1].outcome.costs)
             case = replace(case, accelerator_ms=FED * 1e3 * ratio * case.prediction(now).step_s.value)
-        outcome = measured(case, alone, frozen, written, place, TRIED_S, name=f"tried-{len(tried)}", whole=False)
+        outcome = measured(case, alone, calm, frozen, written, place, TRIED_S, name=f"tried-{len(tried)}", whole=False)
         tried.append(Tried(outcome, layout is FED_LAYOUT))
         said = (
             f"{outcome.ran.steps_ms[DRAWN]:.0f} ms measured, {1e3 * outcome.prediction(frozen).step_s.value:.0f} apart"

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from benchmarks.cluster_runs.cold_loads import cold_loads
+from benchmarks.cluster_runs.cold_loads import Calm, cold_loads
 from benchmarks.plan import run as plan_run
 from benchmarks.plan.case import Frozen, PlanCase, PlanLoad
 from benchmarks.plan.gauge import Gauge
@@ -18,6 +18,7 @@ from benchmarks.plan.phase import phases_of
 def measured(
     case: PlanCase,
     alone: Gauge,
+    calm: Calm,
     frozen: Frozen,
     written: Mapping[PlanLoad, Path],
     place: Path,
@@ -28,6 +29,7 @@ def measured(
 ) -> PlanOutcome:
     """The case, run once. whole: with all phases, or only as it was drawn. Raises JobFailed, Stopped, or
     TfhetError where the gauge fails."""
+    calm.wait()
     costs = alone.costs(case.load, written[case.load], case.positions, case.busiest_cpus)
     now = frozen.renewed(case.load, costs)
     ceilings_s = {resource: found.value for resource, found in case.prediction(now).ceilings_s.items()}

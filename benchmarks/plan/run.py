@@ -11,7 +11,7 @@ from typing import Any
 from benchmarks import child_environment, prefer
 from benchmarks.cluster_runs.host_cpu import DISPATCHER, LAUNCHERS, TRAINERS, WORKERS, HostCpu
 from benchmarks.cluster_runs.pace import pace
-from benchmarks.cluster_runs.point import MODE, RECORD_SKIPS
+from benchmarks.cluster_runs.point import MODE
 from benchmarks.cluster_runs.stopped import unless_stopped
 from benchmarks.plan.case import DNN, STEP_FILE, PlanCase
 from benchmarks.plan.phase import AGAIN, DRAWN, Course, Phase
@@ -19,7 +19,7 @@ from tfhet.clock import SYSTEM
 from tfhet.container import Limits
 from tfhet.errors import JobFailed
 from tfhet.messages import MetricLine
-from tfhet.record import RunSummary
+from tfhet.record import WARM_UP_STEPS, RunSummary
 from tfhet.simulate import Simulation
 from tfhet.simulate.namespace_hosts import NamespaceHosts
 from tfhet.simulate.scale import limits_of
@@ -122,7 +122,7 @@ class PlanJob(Simulation):
             raise JobFailed(f"a run of the suite `plan` failed: {why}", log_tail=self._lines)
         samples = summary.step_ms.samples
         spans = {
-            name: samples[first - RECORD_SKIPS : last - RECORD_SKIPS] for name, (first, last) in course.spans.items()
+            name: samples[first - WARM_UP_STEPS : last - WARM_UP_STEPS] for name, (first, last) in course.spans.items()
         }
         used = self._looks[1] - self._looks[0]
         steps = used.at_s / (1e-3 * pace(spans[DRAWN]))

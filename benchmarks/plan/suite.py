@@ -15,6 +15,7 @@ from pathlib import Path
 from benchmarks.charts.plot import drawn
 from benchmarks.charts.scatter import plot_points
 from benchmarks.cluster_runs import job_data
+from benchmarks.cluster_runs.cold_loads import Calm
 from benchmarks.cluster_runs.idle_loops import idle_loops
 from benchmarks.cluster_runs.observed_job import new_place
 from benchmarks.cluster_runs.stopped import Stopped
@@ -67,6 +68,7 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
     if options.cases < 1 or not options.seconds > 0:
         raise UsageError("--cases and --seconds: give more than 0")
     frozen, outcomes, failed = _begun(options)
+    calm = Calm()
     kernel.require("namespace")
     kernel.require("limit")
 
@@ -78,13 +80,14 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
             "cases": [one.to_json(frozen) for one in outcomes] if frozen else [],
             "rows": [one.row(frozen) for one in outcomes] if frozen else [],
             "failed": failed,
+            "waited_s": calm.waited_s,
         }
         return Record.of("plan", figures_of(outcomes, frozen) if frozen else {}, details=details, command=command)
 
     with new_place("plan") as place, idle_loops(), gauge() as alone:
         written = _written(place)
         if frozen is None:
-            frozen = freeze(alone, written, place, observer)
+            frozen = freeze(alone, calm, written, place, observer)
             _keep(record(), options.json)
         done = {one.case.number for one in outcomes}
         for number in range(options.cases):
@@ -92,7 +95,7 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
                 continue
             case = draw(frozen, options.seed, number)
             try:
-                outcomes.append(measured(case, alone, frozen, written, place, options.seconds))
+                outcomes.append(measured(case, alone, calm, frozen, written, place, options.seconds))
             except Stopped as stopped:
                 raise Stopped(f"{stopped}; {GO_ON}") from None
             except JobFailed as failure:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.cluster_runs.cold_loads import Calm
 from benchmarks.cluster_runs.pace import pace
 from benchmarks.cluster_runs.stopped import Stopped
 from benchmarks.plan import draw as plan_draw
@@ -393,6 +394,7 @@ def simulated(monkeypatch: pytest.MonkeyPatch, machine: Alone) -> list[PlanCase]
         return Ran(steps, dict.fromkeys(steps, 20), 0.0, 0.0, 0.0, 0.0, {"algo-1": 1.0}, 1.0)
 
     monkeypatch.setattr(plan, "gauge", gauge)
+    monkeypatch.setattr(plan, "Calm", lambda: Calm(0.0))
     monkeypatch.setattr(plan, "idle_loops", nullcontext)
     monkeypatch.setattr(plan_run, "run", run)
     monkeypatch.setattr(plan.kernel, "require", lambda what: None)

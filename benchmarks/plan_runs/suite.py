@@ -19,7 +19,7 @@ from typing import Any
 
 from benchmarks import child_environment, chosen
 from benchmarks.cluster_runs import job_data
-from benchmarks.cluster_runs.cold_loads import ColdLoads, cold_loads
+from benchmarks.cluster_runs.cold_loads import Calm, ColdLoads, cold_loads
 from benchmarks.cluster_runs.idle_loops import idle_loops
 from benchmarks.cluster_runs.observed_job import new_place
 from benchmarks.plan_runs.case import CASES, PlanRunCase, Script
@@ -54,6 +54,7 @@ class Bench:
     """CPU milliseconds of work that is always the same."""
     loads: Callable[[], contextlib.AbstractContextManager[ColdLoads]] = cold_loads
     """Watches loads from memory as long as it lasts."""
+    calm: Calm = field(default_factory=Calm)
     _channels: dict[str, Mapping[str, str]] = field(default_factory=dict)
     _made: dict[Hashable, tuple[Any, Speed]] = field(default_factory=dict)
     """Runs and profiles, each with the speed meanwhile."""
@@ -89,6 +90,7 @@ class Bench:
 
     def _paced(self, key: Hashable, make: Callable[[], Any]) -> tuple[Any, Speed]:
         if key not in self._made:
+            self.calm.wait()
             before_ms = self.pass_ms()
             with self.loads() as loads:
                 found = make()
@@ -162,6 +164,7 @@ def _record(
         "failed": list(failed),
         "tries": [one.to_json() for one in bench.tries],
         "typed": list(bench.commands.typed),
+        "waited_s": bench.calm.waited_s,
         "runs": runs,
     }
     return Record.of("plan_runs", figures_of(outcomes), details=details, command=command)

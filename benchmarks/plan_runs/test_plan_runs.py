@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from benchmarks import ENDS_WITH_PARENT
+from benchmarks.cluster_runs.cold_loads import Calm
 from benchmarks.plan_runs import commands as plan_commands
 from benchmarks.plan_runs import suite as plan_runs
 from benchmarks.plan_runs.case import CASES, DATA, DNN, LOOP, Hosts, PlanRunCase
@@ -245,7 +246,8 @@ def bench(place: Path, passes_ms: Iterable[float], loads_ns: Iterable[float] = (
     beside = (
         contextlib.nullcontext(SimpleNamespace(ns=ns)) for ns in itertools.chain(loads_ns, itertools.repeat(80.0))
     )
-    return plan_runs.Bench(Shared(place), iter(passes_ms).__next__, lambda: next(beside))  # type: ignore[arg-type]
+    passes, calm = iter(passes_ms).__next__, Calm(0.0)
+    return plan_runs.Bench(Shared(place), passes, lambda: next(beside), calm)  # type: ignore[arg-type]
 
 
 def test_cases_share_their_first_run_and_their_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

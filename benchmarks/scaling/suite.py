@@ -23,6 +23,7 @@ from benchmarks import chosen
 from benchmarks.charts.panels import Panel, plot_panels
 from benchmarks.charts.plot import drawn
 from benchmarks.cluster_runs import job_data
+from benchmarks.cluster_runs.cold_loads import Calm
 from benchmarks.cluster_runs.idle_loops import idle_loops
 from benchmarks.cluster_runs.limited_child import LimitedChild
 from benchmarks.cluster_runs.load import LOADS, Course, Ideal, ScalingLoad
@@ -127,18 +128,20 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
         raise UsageError("--cpus and --seconds: give more than 0")
     kernel.require("namespace")
     taken: list[Taken] = []
+    calm = Calm()
     with new_place("scaling", keep=options.keep) as place, idle_loops():
         for load in loads:
             channel = place / f"{load.key}-data"
             _write(load, channel, points, options)
             words = [str(channel), "--chain", load.chain, "--form", load.form, "--batch_size", str(load.batch_size)]
             with LimitedChild.started("benchmarks.scaling.alone", *words) as child:
-                one = _measured(load, points, channel, child, options, observer)
+                one = _measured(load, points, channel, child, calm, options, observer)
                 with LimitedChild.started("benchmarks.scaling.alone", *words) as other:
                     one.beside = _beside(child, other, options)
                 taken.append(one)
     details = {
         "cpus_per_host": options.cpus,
+        "waited_s": calm.waited_s,
         "loads": {one.load.key: _load_json(one) for one in taken},
         "rows": [row for one in taken for row in rows(one)],
         "over_ideal": points_of(taken),
@@ -152,6 +155,7 @@ def _measured(
     points: Sequence[int],
     channel: Path,
     child: LimitedChild,
+    calm: Calm,
     options: argparse.Namespace,
     observer: Observer,
 ) -> Taken:
@@ -167,6 +171,7 @@ def _measured(
         taken.alone.append(before)
         first = index % len(points)
         for data_hosts in (*points[first:], *points[:first]):
+            calm.wait()
             folder = channel.with_name(f"{load.key}-{data_hosts}-{index}")
             point = _point(taken, before.ideal(options.cpus, load.ranks), data_hosts, channel, folder, options)
             after = Alone.of(child.ask({}, ALONE_LIMIT_S))

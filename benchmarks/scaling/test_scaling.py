@@ -16,6 +16,7 @@ from fake_clock import FakeClock
 
 from benchmarks.cluster_runs import batch_cpu, host_cpu
 from benchmarks.cluster_runs import point as scaling_point
+from benchmarks.cluster_runs.cold_loads import Calm
 from benchmarks.cluster_runs.host_cpu import HostCpu
 from benchmarks.cluster_runs.load import LINE_STEPS, LOADS, Course, Ideal
 from benchmarks.cluster_runs.point import Point, cluster_of, windows
@@ -143,6 +144,7 @@ def suite(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Record]:
         FakeChild.costs = [*costs]
         monkeypatch.setattr(scaling, "LimitedChild", FakeChild)
         monkeypatch.setattr(scaling, "idle_loops", contextlib.nullcontext)
+        monkeypatch.setattr(scaling, "Calm", lambda: Calm(0.0))
         monkeypatch.setattr(scaling, "measured", measured)
         monkeypatch.setattr(scaling, "_write", lambda *_: None)
         monkeypatch.setattr(scaling.kernel, "require", lambda what: None)
@@ -235,12 +237,6 @@ def test_the_arguments_of_a_load_are_understood_by_the_launcher_and_by_the_train
             assert (SOURCE_DIR / settings.train_script).is_file()
 
 
-def test_the_record_leaves_out_as_many_steps_as_the_suite_thinks() -> None:
-    from benchmarks.cluster_runs.point import RECORD_SKIPS
-
-    assert RECORD_SKIPS == WARM_UP_STEPS
-
-
 def job_of(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, course: Course, looks: list[HostCpu]) -> scaling_point.Job:
     """Not run: told lines by the test, its hosts looked at in the looks' order."""
     launcher = tmp_path / "launcher.py"
@@ -260,7 +256,7 @@ def test_a_point_is_made_of_the_steps_between_the_two_looks(monkeypatch: pytest.
     job = job_of(monkeypatch, tmp_path, Course(8, 8), [look(10.0, 1.0), look(12.0, 1.5)])
     for step in (4, 8, 12, 16):
         job._hear(f"algo-1 | [tfhet] step={step} epoch=0 step_ms=1.0 examples_per_s=3 wait_pct=0.0")
-    steps = [999.0] * (8 - scaling_point.RECORD_SKIPS) + [10.0, 20.0] * 4 + [999.0]
+    steps = [999.0] * (8 - WARM_UP_STEPS) + [10.0, 20.0] * 4 + [999.0]
     summary = RunSummary(exit_code=0, step_ms=Spread.of(steps), wait_ms=Spread.of([5.0] * len(steps)))
     found = job.point(summary, 0.2)
     assert found.data_hosts == 1 and found.steps == 8 and found.windows_ms == (15.0,) * 4

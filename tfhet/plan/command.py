@@ -39,7 +39,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "transport",
         type=Path,
         metavar="FILE",
-        help="a record of tfhet bench transport (feed, Ray: benchmarks.transport), for the CPU of the wire",
+        help="a record of tfhet bench transport, for the CPU of the wire",
     )
     flag("source_mb_per_s", type=above_0, metavar="X", help="MB per second that one host can read (default: no limit)")
     flag("vcpu_speed", default="", metavar="TEXT", help="relative to the profiled CPU: ml.c5=1.1,ml.g5=0.9 (default 1)")
