@@ -37,9 +37,11 @@ class LimitedChild:
         with _group() as cgroup, child as process:
             cgroup.add(process.pid)
             prefer(cgroup)
-            yield cls(process, cgroup)
-            cgroup.limit(Limits())
-            process.close(END_S)
+            try:
+                yield cls(process, cgroup)
+            finally:  # it removes what it has made, also where the suite fails or is told to end
+                cgroup.limit(Limits())
+                process.close(END_S)
 
     def ask(self, request: Mapping[str, Any], limit_s: float, limits: Limits | None = None) -> dict[str, Any]:
         """The answer to a request. limits: of the process and all that it has started, while it answers. Raises

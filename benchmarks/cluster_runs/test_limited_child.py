@@ -28,7 +28,7 @@ def groups() -> None:
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A module that counts the requests, or fails."""
     (tmp_path / "counting_child.py").write_text(
-        "import os, threading, time\n"
+        "import os, sys, threading, time\n"
         "from tfhet.bench.child_process import answer_requests\n"
         "answered = []\n"
         "def answer(request):\n"
@@ -41,6 +41,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         "    answered.append(request)\n"
         "    return {'turn': len(answered), 'memory': os.environ.get('GLIBC_TUNABLES')}\n"
         "answer_requests(answer)\n"
+        "open(sys.argv[1], 'w').close() if sys.argv[1:] else None\n"
     )
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
     return "counting_child"
@@ -77,3 +78,11 @@ def test_a_process_that_works_while_nothing_is_asked_of_it_is_an_error(
         time.sleep(0.5)
         with pytest.raises(TfhetError, match=r"counting_child used 0\.. s of CPU in . s in which nothing was asked"):
             child.ask({}, 60.0)
+
+
+@pytest.mark.usefixtures("groups")
+def test_a_suite_that_is_told_to_end_lets_the_process_clear_up(module: str, tmp_path: Path) -> None:
+    with pytest.raises(SystemExit), LimitedChild.started(module, str(tmp_path / "cleared")) as child:
+        child.ask({}, 60.0)
+        raise SystemExit(143)
+    assert (tmp_path / "cleared").exists()
