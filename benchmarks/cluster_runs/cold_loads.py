@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -69,12 +70,17 @@ class Calm:
     waited_s: float = 0.0
     sleep: Callable[[float], None] = time.sleep
     taken: Callable[[], float] = lambda: looked_at()
+    say: Callable[[str], object] = lambda words: print(words, file=sys.stderr, flush=True)
 
-    def wait(self) -> None:
-        """Returns when loads cost at most CALM_NS, or `limit_s` is used up."""
-        while self.waited_s < self.limit_s and self.taken() > CALM_NS:
+    def wait(self) -> bool:
+        """Returns when loads cost at most CALM_NS, or `limit_s` is used up: whether it has waited."""
+        before_s = self.waited_s
+        while self.waited_s < self.limit_s and (ns := self.taken()) > CALM_NS:
+            left_min = (self.limit_s - self.waited_s) / 60.0
+            self.say(f"waits until loads from memory take {CALM_NS:.0f} ns; now {ns:.0f}; for {left_min:.0f} min more")
             self.sleep(LOOK_AGAIN_S)
             self.waited_s += LOOK_AGAIN_S
+        return self.waited_s > before_s
 
 
 def looked_at() -> float:

@@ -41,11 +41,12 @@ def test_the_sample_of_a_run_is_the_median() -> None:
 
 def test_a_run_begins_when_loads_are_cheap_or_no_time_is_left_to_wait() -> None:
     slept: list[float] = []
-    costs = iter([4 * CALM_NS, 2 * CALM_NS, CALM_NS])
-    calm = Calm(100.0, sleep=slept.append, taken=lambda: next(costs))
-    calm.wait()
-    assert len(slept) == 2 and calm.waited_s == sum(slept)
-    never = Calm(40.0, sleep=slept.append, taken=lambda: 9 * CALM_NS)
-    never.wait()
-    never.wait()
+    said: list[str] = []
+    costs = iter([4 * CALM_NS, 2 * CALM_NS, CALM_NS, CALM_NS])
+    calm = Calm(120.0, sleep=slept.append, taken=lambda: next(costs), say=said.append)
+    assert calm.wait() and len(slept) == 2 and calm.waited_s == sum(slept)
+    assert said[0] == "waits until loads from memory take 150 ns; now 600; for 2 min more"
+    assert not calm.wait()
+    never = Calm(40.0, sleep=slept.append, taken=lambda: 9 * CALM_NS, say=said.append)
+    assert never.wait() and not never.wait()
     assert 40.0 <= never.waited_s < 60.0

@@ -171,7 +171,9 @@ def _measured(
         taken.alone.append(before)
         first = index % len(points)
         for data_hosts in (*points[first:], *points[:first]):
-            calm.wait()
+            if calm.wait():  # what was measured before is of another time
+                before = Alone.of(child.ask({}, ALONE_LIMIT_S))
+                taken.alone.append(before)
             folder = channel.with_name(f"{load.key}-{data_hosts}-{index}")
             point = _point(taken, before.ideal(options.cpus, load.ranks), data_hosts, channel, folder, options)
             after = Alone.of(child.ask({}, ALONE_LIMIT_S))
