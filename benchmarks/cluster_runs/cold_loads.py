@@ -26,8 +26,7 @@ EVERY_S = 0.2
 LOADS = 2_000
 """In one sample: few enough to take next to nothing from the hosts."""
 CALM_NS, CALM_LIMIT_S = 150.0, 1200.0
-"""Nanoseconds of a load up to which the machine is calm (on a calm day it is 40 to 80, on others it was up to 1,000);
-seconds that a suite waits for that in all."""
+"""Nanoseconds of a load up to which the machine is calm; seconds that a suite waits for that in all."""
 LOOK_S, LOOK_AGAIN_S = 2.0, 15.0
 VALUES = 16 << 20
 """Values of 4 bytes each: many times what the caches of a core hold, if not what a machine's cores share."""
@@ -61,35 +60,6 @@ class ColdLoads:
         self._taken_ns.append((time.thread_time_ns() - begun_ns) / LOADS)
 
 
-@dataclass
-class Calm:
-    """Waits for the machine's neighbours, for some time in all."""
-
-    limit_s: float = CALM_LIMIT_S
-    """That it may wait in all. What comes later begins as the machine is."""
-    waited_s: float = 0.0
-    sleep: Callable[[float], None] = time.sleep
-    taken: Callable[[], float] = lambda: looked_at()
-    say: Callable[[str], object] = lambda words: print(words, file=sys.stderr, flush=True)
-
-    def wait(self) -> bool:
-        """Returns when loads cost at most CALM_NS, or `limit_s` is used up: whether it has waited."""
-        before_s = self.waited_s
-        while self.waited_s < self.limit_s and (ns := self.taken()) > CALM_NS:
-            left_min = (self.limit_s - self.waited_s) / 60.0
-            self.say(f"waits until loads from memory take {CALM_NS:.0f} ns; now {ns:.0f}; for {left_min:.0f} min more")
-            self.sleep(LOOK_AGAIN_S)
-            self.waited_s += LOOK_AGAIN_S
-        return self.waited_s > before_s
-
-
-def looked_at() -> float:
-    """CPU nanoseconds of a load, in a look of some seconds, as `ColdLoads.ns` has it."""
-    with cold_loads() as loads:
-        time.sleep(LOOK_S)
-    return loads.ns
-
-
 @contextlib.contextmanager
 def cold_loads() -> Iterator[ColdLoads]:
     """Takes samples, from a thread of its own, as long as the context lasts."""
@@ -108,6 +78,35 @@ def cold_loads() -> Iterator[ColdLoads]:
     finally:
         ended.set()
         thread.join()
+
+
+def looked_at() -> float:
+    """CPU nanoseconds of a load, in a look of some seconds, as `ColdLoads.ns` has it."""
+    with cold_loads() as loads:
+        time.sleep(LOOK_S)
+    return loads.ns
+
+
+@dataclass
+class Calm:
+    """Waits for the machine's neighbours, for some time in all."""
+
+    limit_s: float = CALM_LIMIT_S
+    """That it may wait in all. What comes later begins as the machine is."""
+    waited_s: float = 0.0
+    sleep: Callable[[float], None] = time.sleep
+    taken: Callable[[], float] = looked_at
+    say: Callable[[str], object] = lambda words: print(words, file=sys.stderr, flush=True)
+
+    def wait(self) -> bool:
+        """Returns when loads cost at most CALM_NS, or `limit_s` is used up: whether it has waited."""
+        before_s = self.waited_s
+        while self.waited_s < self.limit_s and (ns := self.taken()) > CALM_NS:
+            left_min = (self.limit_s - self.waited_s) / 60.0
+            self.say(f"waits until loads from memory take {CALM_NS:.0f} ns; now {ns:.0f}; for {left_min:.0f} min more")
+            self.sleep(LOOK_AGAIN_S)
+            self.waited_s += LOOK_AGAIN_S
+        return self.waited_s > before_s
 
 
 @dataclass(frozen=True)

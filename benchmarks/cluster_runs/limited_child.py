@@ -53,7 +53,7 @@ class LimitedChild:
         return answer
 
     def _check_rest(self) -> None:
-        """What is measured between two requests is measured beside this process."""
+        """Raises TfhetError where the process has worked between two requests, beside what was measured there."""
         if self._answered is None:
             return
         seconds, cpu_s = SYSTEM.monotonic() - self._answered[0], self._cgroup.cpu_s() - self._answered[1]

@@ -32,7 +32,7 @@ STEP_FILE = "step_ms"
 """In a host's base directory: the emulated step, which the suite changes."""
 INSIDE = "/opt/ml"
 CPUS = 2
-"""Of the machine, that hosts run on."""
+"""CPUs of the machine that hosts run on."""
 MORE = 1.25
 """Times as much of a resource that is relaxed."""
 DNN, DATA = "dnn_group", "data_group"
@@ -153,7 +153,7 @@ class Frozen:
 
 
 def shared_out(dnn_cpus: float, data_cpus: Sequence[float]) -> list[float]:
-    """What hosts use of each CPU of the machine, each on one of them, the largest first."""
+    """CPU that hosts use of each of the machine's, each host on one of them, the largest first."""
     used = [0.0] * CPUS
     for cpus in sorted([dnn_cpus, *data_cpus], reverse=True):
         used[used.index(min(used))] += cpus
@@ -186,8 +186,8 @@ class PlanCase:
 
     @property
     def busiest_cpus(self) -> float:
-        """What the hosts on one CPU of this machine may use of it together: the less that is, the colder memory is, of
-        which others have used the caches meanwhile."""
+        """CPU that the hosts on one of the machine's may use together: the less that is, the colder is memory, whose
+        caches others have used meanwhile."""
         return max(shared_out(self.dnn_cpus, [self.data_cpus] * self.data_hosts))
 
     @property

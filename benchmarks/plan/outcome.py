@@ -28,7 +28,7 @@ class PlanOutcome:
     relaxed: tuple[Resource, ...]
     """Resources of which the run was given more, in this order: all that the case has."""
     costs: Mapping[str, Any]
-    """What its batches cost apart, right before the run, as `cut_costs` says it."""
+    """Costs of its batches apart, right before the run, as `cut_costs` says them."""
     ran: Ran
     cold_load_ns: float
     """CPU nanoseconds of a load from memory that the caches of a core do not hold, meanwhile."""

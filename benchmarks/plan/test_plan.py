@@ -367,7 +367,7 @@ class Alone:
 
     @property
     def now(self) -> Frozen:
-        """What is true of it."""
+        """Its costs as they are now."""
         loads = {load: Measured.of(load, said_of(load, self.times)) for load in LOADS}
         return Frozen(loads, self.overhead, extra_ms=self.extra_ms)
 

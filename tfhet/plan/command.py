@@ -35,12 +35,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     flag("accelerator_examples_per_s", step, metavar="X", help="or the throughput of one accelerator: 86, or 80..92")
     flag("batch_size", type=whole, metavar="N", help="batch size of one rank (default: that of run or profile)")
     flag("trainer_cpu_ms", type=least_0, metavar="X", help="CPU of a rank's process per step (default 0 without a run)")
-    flag(
-        "transport",
-        type=Path,
-        metavar="FILE",
-        help="a record of tfhet bench transport, for the CPU of the wire",
-    )
+    flag("transport", type=Path, metavar="FILE", help="a record of tfhet bench transport, for the CPU of the wire")
     flag("source_mb_per_s", type=above_0, metavar="X", help="MB per second that one host can read (default: no limit)")
     flag("vcpu_speed", default="", metavar="TEXT", help="relative to the profiled CPU: ml.c5=1.1,ml.g5=0.9 (default 1)")
     flag("dnn", metavar="TYPES", help="types or families that may train (default: today's family)")

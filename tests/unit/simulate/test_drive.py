@@ -51,4 +51,6 @@ def test_in_a_running_loop_it_works_beside_it(heard: list[int]) -> None:
     async def cell() -> bool:
         return drive(work)
 
-    assert asyncio.run(cell()) is False
+    assert asyncio.run(cell()) is False and heard == []
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert heard == [signal.SIGTERM]
