@@ -37,7 +37,7 @@ class Standing:
         price = self.candidate.price.usd_per_hour
         return None if self.seconds is None else [run.usd(price) or 0.0 for run in self.runs]
 
-    def mean_pct(self, name: str) -> float | None:
+    def median_pct(self, name: str) -> float | None:
         """The median of `cpu_pct`, `memory_pct` or `accelerator_pct`."""
         found = [value for run in self.runs if (value := getattr(run, name)) is not None]
         return median(found) if found else None
@@ -59,7 +59,7 @@ def bound(standing: Standing) -> str:
     if standing.seconds is None:
         limit_gib = standing.runs[0].memory_limit_bytes / GIB
         return f"out of memory: killed at its limit ({limit_gib:.1f} GiB here, {instance.memory_gib:g} GiB there)"
-    accelerator_pct, cpu_pct = standing.mean_pct("accelerator_pct") or 0.0, standing.mean_pct("cpu_pct") or 0.0
+    accelerator_pct, cpu_pct = standing.median_pct("accelerator_pct") or 0.0, standing.median_pct("cpu_pct") or 0.0
     if accelerator_pct >= FULL_PCT:
         return f"its {instance.gpu_kind} is busy"
     starved = f"accelerator starved ({accelerator_pct:.0f} % busy)"

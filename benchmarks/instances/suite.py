@@ -17,7 +17,7 @@ import psutil
 
 from benchmarks import chosen
 from benchmarks.charts.plot import drawn
-from benchmarks.cluster_runs.idle_loops import idle_loops
+from benchmarks.cluster_runs.awake_cpus import awake
 from benchmarks.cluster_runs.observed_job import new_place
 from benchmarks.instances.candidate import TYPES, Candidate, candidates, parse_speeds
 from benchmarks.instances.load import LOADS, InstanceLoad
@@ -38,11 +38,11 @@ from tfhet.units import GIB
 
 SCALE = 0.1
 """Share of a type's CPUs and memory that its host has: 16 vCPUs and 64 GiB fit into 2 cores and 8 GiB."""
-RUN_LIMIT_S = 120.0
+REPEATS, RUN_LIMIT_S = 3, 120.0
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    parser.set_defaults(repeats=1, warmup=0)
+    parser.set_defaults(repeats=REPEATS, warmup=0)
     known = ",".join(load.key for load in LOADS)
     parser.add_argument("--types", default=",".join(TYPES), metavar="NAMES", help="default %(default)s")
     parser.add_argument("--workloads", default=known, metavar="NAMES", help="default %(default)s")
@@ -64,7 +64,7 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
     for one in types:
         check_fits(one, options.cpu_scale)
     kernel.require("namespace")
-    with new_place("instances", keep=options.keep) as place, idle_loops():
+    with new_place("instances", keep=options.keep) as place, awake():
         runs = in_rounds(
             {_case(load, one): functools.partial(_once, load, one, place, options) for load in loads for one in types},
             lambda name, run: "out of memory" if run.seconds is None else numbers.duration(run.seconds),
