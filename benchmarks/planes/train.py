@@ -18,9 +18,9 @@ import tfhet
 from benchmarks.job_scripts.stamp import stamp
 from benchmarks.planes.pictures import CHAINS, check, dataset, make_batches, make_blocks
 
-BLOCKS, RAY_BLOCKS = 10_000, 300
-"""Blocks of an epoch. Ray plans all tasks of an epoch before the first one runs: 10,000 took it a minute. No epoch ends
-within a window."""
+BLOCKS, RAY_BLOCKS = 10_000, {"blurs": 300, "small": 300, "large": 600}
+"""Blocks of an epoch, Ray's by chain: it plans all tasks of an epoch before the first one runs, and 10,000 took it a
+minute. No epoch ends within a window."""
 WARM_S, SETTLE_S = 5.0, 4.0
 """Seconds from the first batch until the hosts are limited, and from then to the window: processes of the plane still
 start at the first batches."""
@@ -28,7 +28,7 @@ start at the first batches."""
 
 def loader(plane: str, name: str) -> Iterable[Any]:
     """The batches of this rank."""
-    given: dict[str, Any] = {"name": name, "blocks": RAY_BLOCKS if plane == "ray" else BLOCKS}
+    given: dict[str, Any] = {"name": name, "blocks": RAY_BLOCKS[name] if plane == "ray" else BLOCKS}
     if plane == "ray":
         return tfhet.batches(make_blocks, arguments=given, batch_size=CHAINS[name].batch_size)
     return tfhet.batches(make_batches, arguments=given) if plane == "feed" else tfhet.batches(dataset(**given))
