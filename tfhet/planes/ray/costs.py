@@ -1,4 +1,4 @@
-"""Cost of moving batches by Ray in a job of ranks that Ray did not start, from `results/planes.json`.
+"""Cost of moving batches by Ray in a job of ranks that Ray did not start, from `results/planes-other-day.json`.
 
 Ray takes CPU all the time, for its processes and for scheduling; for each batch; and for each byte. A record of batches
 of several sizes tells them apart: CPU seconds of a host = CPUs x seconds + s x batches + s/GB x GB. What a GB takes a

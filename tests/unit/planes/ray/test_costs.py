@@ -23,8 +23,8 @@ G5, C5 = HostType("ml.g5.xlarge", 4, 1, "A10G"), HostType("ml.c5.xlarge", 4)
 
 
 @pytest.fixture(scope="module")
-def planes_record(repository):
-    return Record.read(repository / "results" / "planes.json")
+def read(repository):
+    return lambda name: Record.read(repository / "results" / f"{name}.json")
 
 
 def fitted(record: Record, group: str, s_per_gb: float | None) -> list[Interval]:
@@ -41,8 +41,6 @@ def fitted(record: Record, group: str, s_per_gb: float | None) -> list[Interval]
             known_s = run["steps"] * work_s + (s_per_gb or 0.0) * gb
             row = [run["steps"] * run["step_s"], run["steps"], *([gb] if s_per_gb is None else [])]
             rounds[-1].append((row, run["cpu_s"][group] - known_s))
-
-    assert len(rounds) > 1, "else nothing says how far to trust them"
 
     def solved(rows: list[tuple[list[float], float]]) -> list[float]:
         return list(np.linalg.lstsq(np.array([row for row, _ in rows]), np.array([y for _, y in rows]), rcond=None)[0])
@@ -63,10 +61,19 @@ def fitted(record: Record, group: str, s_per_gb: float | None) -> list[Interval]
         ("data_group", None, (costs.HOST_CPUS, costs.SERVER_BATCH_S, costs.SERVER_S_PER_GB)),
     ],
 )
-def test_what_is_assumed_is_what_the_record_of_the_planes_says(planes_record, group, s_per_gb, known):
-    for found, assumed in zip(fitted(planes_record, group, s_per_gb), known, strict=True):
+def test_what_is_assumed_is_what_a_record_of_the_planes_says(read, group, s_per_gb, known):
+    record = read("planes-other-day")
+    assert all(len(runs) > 1 for runs in record.details["runs"].values()), "else nothing says how far to trust them"
+    for found, assumed in zip(fitted(record, group, s_per_gb), known, strict=True):
         for end in ("value", "low", "high"):
             assert getattr(assumed, end) == pytest.approx(getattr(found, end), rel=0.08)
+
+
+@pytest.mark.parametrize("name", ["planes", "planes-one-run"])
+def test_other_records_say_from_six_tenths_to_half_as_much_again_of_the_heads_host(read, name):
+    found = fitted(read(name), "dnn_group", costs.READER_S_PER_GB.value)
+    for other, assumed in zip(found, (costs.LEADER_CPUS, costs.READER_BATCH_S), strict=True):
+        assert 0.6 <= other.value / assumed.value <= 1.5
 
 
 def test_a_gb_takes_a_reader_what_the_largest_batches_took():
