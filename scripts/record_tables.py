@@ -61,11 +61,8 @@ def value(record: Mapping[str, Any], query: str) -> str:
         return f"{record['machine']['cores']} cores ({record['machine']['cpu'].replace('(R)', '')})"
     query, _, form = query.partition(" as ")
     found = [_term(record, term) for term in query.split(" / ")]
-    if len(found) == 1:
-        return _shown(found[0], form)
-    if not isinstance(found[0], list):
-        return _shown(found[0] / found[1], form)
-    return ", ".join(_shown(above / below, form) for above, below in zip(*found, strict=True))
+    rows = zip(*found, strict=True) if isinstance(found[0], list) else [tuple(found)]
+    return ", ".join(_shown(row[0] if len(row) == 1 else row[0] / row[1], form) for row in rows)
 
 
 def _shown(number: Any, form: str) -> str:

@@ -29,7 +29,10 @@ def figures(tmp_path, monkeypatch):
             "suite.b.step_ms": Figure.of([43.07], unit="ms"),
             "suite.cases": Figure.single(65, unit="cases"),
         },
-        details={"rows": [{"kind": "failure", "exit s": 5.24}, {"kind": "goes on", "exit s": None}]},
+        details={
+            "rows": [{"kind": "failure", "exit s": 5.24}, {"kind": "goes on", "exit s": None}],
+            "runs": [{"ms": [1.0, 3.0]}, {"ms": [4.0]}],
+        },
     )
     record.write(tmp_path / "results" / "suite.json")
     return figures
@@ -48,6 +51,8 @@ def figures(tmp_path, monkeypatch):
         ("max suite.*.step_ms", "86.1"),
         ("count details.rows {kind: failure}", "1"),
         ("max details.rows.*.exit s as .1f", "5.2"),
+        ("max details.runs.*.ms as .1f", "3.0, 4.0"),
+        ("max details.runs.*.ms / min details.runs.*.ms as d", "3, 1"),
         ("name", "suite"),
     ],
 )
