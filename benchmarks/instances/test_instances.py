@@ -269,7 +269,7 @@ def test_every_type_runs_every_workload_in_turn_and_all_is_told_and_drawn(
 
     monkeypatch.setattr(instances, "measured", measured)
     monkeypatch.setattr(kernel, "require", lambda *_: None)
-    monkeypatch.setattr(instances, "idle_loops", contextlib.nullcontext)
+    monkeypatch.setattr(instances, "awake", contextlib.nullcontext)
     monkeypatch.setattr(instances, "check_fits", lambda *_: None)
     chosen = options("--types", f"{CHEAP},{DEAR}", "--workloads", "memory_bound,accelerator_bound")
     chosen.repeats, chosen.warmup = 2, 1
