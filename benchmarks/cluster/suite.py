@@ -32,7 +32,7 @@ from tfhet.events import Observer
 from tfhet.record import Record, machine, median, versions
 from tfhet.report import numbers, table, text
 
-REPEATS = 3
+REPEATS = 5
 SECONDS = 8.0
 
 
@@ -143,10 +143,12 @@ class Bench:
         return self._case.busy * unfinished.first_s
 
     def run(self, step_s: float) -> None:
-        """Every variant in every round, but for those that are done. Raises JobFailed."""
-        first_s = self._unfinished.first_s
+        """Every variant in every round, but for those that are done; each round begins with another one. Raises
+        JobFailed."""
+        first_s, variants = self._unfinished.first_s, self._case.variants
         for index in range(self._rounds):
-            for variant in self._case.variants:
+            begin = index % len(variants)
+            for variant in (*variants[begin:], *variants[:begin]):
                 key = f"{variant.key}-{index}"
                 if key in self._unfinished.points:
                     continue

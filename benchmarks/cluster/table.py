@@ -29,21 +29,21 @@ def usd_per_hour(case: ClusterCase, data_hosts: int) -> float:
     return sum(count * price.usd_per_hour for price, count in priced if price)
 
 
-def windows_ms(points: Sequence[Point]) -> list[float]:
-    """Milliseconds of a step in each window of all rounds, one round after the other."""
-    return [window for point in points for window in point.windows_ms]
+def steps_ms(points: Sequence[Point]) -> list[float]:
+    """Milliseconds of a step in the mean of each run. Parts of one run would not be independent samples."""
+    return [1e3 * point.step_s for point in points]
 
 
 def usd_per_million(case: ClusterCase, variant: Variant, points: Sequence[Point]) -> list[float]:
-    """US dollars for a million examples, window by window."""
+    """US dollars for a million examples, run by run."""
     usd_per_ms = usd_per_hour(case, variant.data_hosts) / MS_PER_HOUR * case.cpus_per_vcpu
-    return [1e6 * usd_per_ms * window / case.batch_size for window in windows_ms(points)]
+    return [1e6 * usd_per_ms * step_ms / case.batch_size for step_ms in steps_ms(points)]
 
 
 def figures_of(case: ClusterCase, points: Points) -> dict[str, Figure]:
     """The flat table: what the case is about first."""
     variants = {variant.key: variant for variant in case.variants}
-    ms = {key: windows_ms(some) for key, some in points.items()}
+    ms = {key: steps_ms(some) for key, some in points.items()}
     usd = {key: usd_per_million(case, variants[key], some) for key, some in points.items()}
     found: dict[str, Figure] = {}
     for name, (slow, fast) in case.ratios.items():
@@ -73,15 +73,15 @@ def rows(case: ClusterCase, points: Points) -> list[dict[str, object]]:
     runs = {variant.words: _summary(case, variant, points[variant.key]) for variant in case.variants}
     found: list[dict[str, object]] = []
     for variant, row in zip(case.variants, cost_rows(runs, price_of), strict=True):
-        measured = Spread.of(windows_ms(points[variant.key]))
+        measured = steps_ms(points[variant.key])
         found.append(
             {
                 "run": row.name,
                 "instances": " + ".join(name.replace("ml.", "") for name in row.bill.instances),
                 "USD/h": row.bill.usd_per_hour,
-                "step ms": measured.median,
-                "p10": measured.p10,
-                "p90": measured.p90,
+                "step ms": median(measured),
+                "least": min(measured),
+                "most": max(measured),
                 "wait %": row.run.wait_pct,
                 "CPU ms": median([1e3 * sum(point.used_s.values()) / point.steps for point in points[variant.key]]),
                 "USD/step": row.usd_per_step,
@@ -101,6 +101,6 @@ def _summary(case: ClusterCase, variant: Variant, points: Sequence[Point]) -> Ru
         cluster={name: {"instance_type": name, "hosts": [name] * hosts} for name, hosts in count.items()},
         batch_size=case.batch_size,
         ranks=1,
-        step_ms=Spread.of([window * case.cpus_per_vcpu for window in windows_ms(points)]),
+        step_ms=Spread.of([step_ms * case.cpus_per_vcpu for step_ms in steps_ms(points)]),
         wait_pct=median([point.wait_pct for point in points]),
     )
