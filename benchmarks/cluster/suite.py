@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import shutil
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from benchmarks import chosen
@@ -24,7 +25,7 @@ from benchmarks.cluster_runs.load import Course
 from benchmarks.cluster_runs.observed_job import new_place
 from benchmarks.cluster_runs.point import Point
 from benchmarks.cluster_runs.stopped import Stopped
-from tfhet.bench.harness import report
+from tfhet.bench.harness import in_rounds, report
 from tfhet.bench.suite import JOB, Suite
 from tfhet.container import kernel
 from tfhet.errors import JobFailed, UsageError
@@ -62,13 +63,12 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
         bench = Bench(case, place, options, observer, unfinished)
         try:
             step_s = bench.prepare()
-            bench.run(step_s)
+            points = bench.run(step_s)
         except JobFailed as failure:
             if unfinished.path is None or not unfinished.points:
                 raise
             kept = f"{len(unfinished.points)} runs are kept in {unfinished.path}: --resume goes on behind them"
             raise type(failure)(f"{failure}; {kept}", log_tail=failure.log_tail) from failure
-    points = bench.points()
     details = {
         "case": {name: value for name, value in vars(case).items() if name != "variants"},
         "variants": {variant.key: vars(variant) for variant in case.variants},
@@ -128,7 +128,6 @@ class Bench:
     ):
         self._case, self._place, self._options, self._observer = case, place, options, observer
         self._unfinished = unfinished
-        self._rounds = options.warmup + options.repeats
 
     def prepare(self) -> float:
         """Seconds of the accelerator's step. Measures the first variant without it, where that is not known yet."""
@@ -137,32 +136,30 @@ class Bench:
             point = self._measured(first, 0.0, self._case.course(first, None, 0.0, self._options.seconds), "first")
             unfinished.first_s = 1e-3 * median(point.windows_ms)
             unfinished.keep()
-            self._tell(f"{first.words}, an accelerator that takes no time", point, 1, 1)
+            report(self._observer, f"{first.words}, an accelerator that takes no time", 1, 1, [_said(point)])
         if self._options.step_ms is not None:
             return 1e-3 * float(self._options.step_ms)
         return self._case.busy * unfinished.first_s
 
-    def run(self, step_s: float) -> None:
-        """Every variant in every round, but for those that are done; each round begins with another one. Raises
-        JobFailed."""
-        first_s, variants = self._unfinished.first_s, self._case.variants
-        for index in range(self._rounds):
-            begin = index % len(variants)
-            for variant in (*variants[begin:], *variants[:begin]):
-                key = f"{variant.key}-{index}"
-                if key in self._unfinished.points:
-                    continue
-                course = self._case.course(variant, first_s, step_s, self._options.seconds)
-                point = self._measured(variant, step_s, course, key)
-                self._unfinished.points[key] = point
-                self._unfinished.keep()
-                self._tell(variant.words, point, index + 1, self._rounds)
+    def run(self, step_s: float) -> dict[str, list[Point]]:
+        """The runs of each variant, by its key. What has ended already is not run again. Raises JobFailed."""
+        found = in_rounds(
+            {one.words: partial(self._once, one, step_s) for one in self._case.variants},
+            lambda _, point: _said(point),
+            warmup=self._options.warmup,
+            repeats=self._options.repeats,
+            observer=self._observer,
+        )
+        return {one.key: found[one.words] for one in self._case.variants}
 
-    def points(self) -> dict[str, list[Point]]:
-        """By variant: those of the measured rounds."""
-        rounds = range(self._options.warmup, self._rounds)
-        done = self._unfinished.points
-        return {one.key: [done[f"{one.key}-{index}"] for index in rounds] for one in self._case.variants}
+    def _once(self, variant: Variant, step_s: float, index: int) -> Point:
+        """The run of one round. Raises JobFailed."""
+        key = f"{variant.key}-{index}"
+        if key not in self._unfinished.points:
+            course = self._case.course(variant, self._unfinished.first_s, step_s, self._options.seconds)
+            self._unfinished.points[key] = self._measured(variant, step_s, course, key)
+            self._unfinished.keep()
+        return self._unfinished.points[key]
 
     def _measured(self, variant: Variant, step_s: float, course: Course, name: str) -> Point:
         """One run, or a second one where the first fails, which the record tells. Raises JobFailed."""
@@ -180,9 +177,9 @@ class Bench:
                 for folder in folders:
                     shutil.rmtree(folder, ignore_errors=True)
 
-    def _tell(self, words: str, point: Point, turn: int, rounds: int) -> None:
-        said = f"step {numbers.number(median(point.windows_ms))} ms, waited for data {point.wait_pct:.0f} % of it"
-        report(self._observer, words, turn, rounds, [said])
+
+def _said(point: Point) -> str:
+    return f"step {numbers.number(1e3 * point.step_s)} ms, waited for data {point.wait_pct:.0f} % of it"
 
 
 def breaches(record: Record) -> list[str]:

@@ -9,14 +9,15 @@ from __future__ import annotations
 import argparse
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from benchmarks import chosen
 from benchmarks.charts.plot import drawn_bars
 from benchmarks.cluster_runs.job_data import write_apart
 from benchmarks.cluster_runs.observed_job import new_place
-from benchmarks.launch.flow_run import FLOWS, FlowRun, Load, flow_run
-from tfhet.bench.harness import report
+from benchmarks.launch.flow_run import FLOWS, Flow, FlowRun, Load, flow_run
+from tfhet.bench.harness import in_rounds
 from tfhet.bench.suite import JOB, Suite
 from tfhet.errors import UsageError
 from tfhet.events import Observer
@@ -30,7 +31,7 @@ TEARDOWN_LIMIT_S = 2.0
 CHAIN = "aws-cifar"
 EXAMPLES, FILE_EXAMPLES = 50_000, 512
 """CIFAR-10, on which the example trains, has so many; in each file."""
-REPEATS = 3
+REPEATS = 5
 RUN_LIMIT_S = 600.0
 
 
@@ -52,22 +53,27 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
     if min(options.data_hosts, options.dnn_hosts, options.steps, options.batch_size) < 1:
         raise UsageError("--data_hosts, --dnn_hosts, --steps and --batch_size: give at least 1")
     start = "toolkit" if options.hosts == "namespace" else "ranks"
-    runs: dict[str, list[FlowRun]] = {flow.name: [] for flow in flows}
     with new_place("launch", keep=options.keep) as place:
         examples = channel_of_digits(place / "data", options)
         cluster = cluster_of(options, place / "data")
-        for index in range(options.warmup + options.repeats):
-            for flow in flows:
-                folder = place / f"{flow.name}-{index}"
-                run = flow_run(
-                    flow, load, cluster, folder, hosts=options.hosts, start=start, seed=index, limit_s=RUN_LIMIT_S
-                )
-                if index >= options.warmup:
-                    runs[flow.name].append(run)
-                _tell(observer, run, index, options.warmup + options.repeats)
-                if not options.keep:
-                    for made in place.glob(f"{folder.name}*"):  # of a cold one the cache, too
-                        shutil.rmtree(made, ignore_errors=True)
+
+        def once(flow: Flow, index: int) -> FlowRun:
+            folder = place / f"{flow.name}-{index}"
+            run = flow_run(
+                flow, load, cluster, folder, hosts=options.hosts, start=start, seed=index, limit_s=RUN_LIMIT_S
+            )
+            if not options.keep:
+                for made in place.glob(f"{folder.name}*"):  # of a cold one the cache, too
+                    shutil.rmtree(made, ignore_errors=True)
+            return run
+
+        runs = in_rounds(
+            {flow.name: partial(once, flow) for flow in flows},
+            _said,
+            warmup=options.warmup,
+            repeats=options.repeats,
+            observer=observer,
+        )
     details = {
         "hosts": options.hosts,
         "start": start,
@@ -188,13 +194,13 @@ def _bars(record: Record) -> tuple[str, Mapping[str, Figure]]:
     return "launch: seconds", bars
 
 
-def _tell(observer: Observer, run: FlowRun, index: int, rounds: int) -> None:
+def _said(flow: str, run: FlowRun) -> str:
     said = [
         f"step {numbers.number(run.step)} ms",
         f"first batch after {run.first_batch_s:.1f} s",
         f"last launcher {run.teardown_s:.2f} s after the last step",
     ]
-    report(observer, run.flow, index + 1, rounds, [", ".join(said)])
+    return ", ".join(said)
 
 
 SUITE = drawn_bars(

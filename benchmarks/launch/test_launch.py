@@ -133,7 +133,7 @@ def test_flows_take_turns_and_a_late_launcher_breaks_the_promise(monkeypatch: py
     monkeypatch.setattr(launch, "flow_run", noted)
     monkeypatch.setattr(launch, "write_apart", lambda *_: None)
     record = launch.SUITE.run(options_of(repeats=2, flows="example,tfhet"), lambda event: None, ("tfhet", "bench"))
-    assert asked == [("example", 0), ("tfhet", 0), ("example", 1), ("tfhet", 1)]
+    assert asked == [("example", 0), ("tfhet", 0), ("tfhet", 1), ("example", 1)]
     assert len(launch.breaches(record)) == 1  # the example may be late
     assert not launch.SUITE.is_kept(record)
 
