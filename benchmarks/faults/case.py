@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from tfhet.cluster import LISTEN_VARIABLE
 from tfhet.simulate import Fault
 
 LEASE_S = 4.0
@@ -53,13 +54,22 @@ class FaultCase:
     """Whether a second run with the same checkpoints goes on where this one was stopped."""
     exits: int | None = None
     """The exit code of a failure, where one is promised."""
+    listens: str = ""
+    """The address at which every launcher listens (`TFHET_LISTEN`); "": at its host's, or, alone in its job, at the
+    loopback."""
     linked: bool = True
     """Whether the launchers can tell each other how it ended; else they only have to fail, all of them."""
 
     @property
     def name(self) -> str:
-        words = [self.before, *self.faults, *self.arguments, *(["then again"] * self.resumes)]
+        variables = [f"{name}={value}" for name, value in self.variables.items()]
+        words = [*variables, self.before, *self.faults, *self.arguments, *(["then again"] * self.resumes)]
         return " ".join([*filter(None, words), *[f"({self.cluster})"] * (self.cluster != "demo")]) or "nothing"
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Variables of the environment of all launchers."""
+        return {LISTEN_VARIABLE: self.listens} if self.listens else {}
 
     @property
     def limit_s(self) -> float | None:

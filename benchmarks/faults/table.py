@@ -84,7 +84,8 @@ def run_case(case: FaultCase, launcher: Path, place: Path) -> FaultOutcome:
         channel = damaged_digits(place / "data", case.before)
         cluster = dataclasses.replace(cluster, channels={"training": str(channel)})
     before, faults = Before.now(), [Fault.parse(text) for text in case.faults]
-    job = ObservedJob(cluster, [str(launcher), *case.command()], place, faults=faults, max_run_s=MAX_RUN_S)
+    how: dict[str, Any] = {"max_run_s": MAX_RUN_S, "variables": case.variables}
+    job = ObservedJob(cluster, [str(launcher), *case.command()], place, faults=faults, **how)
     hosts = places(job)
     busy = case.before.removeprefix(BUSY) if case.before.startswith(BUSY) else ""
     with taken(job.hosts, job.named("dnn-1")[0], busy) if busy else contextlib.nullcontext():
@@ -92,7 +93,7 @@ def run_case(case: FaultCase, launcher: Path, place: Path) -> FaultOutcome:
     jobs, resumed = [job], None
     if case.resumes:
         command = [str(launcher), *case.command(again=True)]
-        again = ObservedJob(cluster, command, place / "again", checkpoints=job.checkpoints, max_run_s=MAX_RUN_S)
+        again = ObservedJob(cluster, command, place / "again", checkpoints=job.checkpoints, **how)
         jobs, resumed = [job, again], again.run()
     gone = set().union(*(taken_away(fault, job) for fault in faults))
     # A host that is cut off for good, or was silent for too long, can clean up, and cannot hear how the job ended.

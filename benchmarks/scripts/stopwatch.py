@@ -2,6 +2,7 @@
 
 It notes when the script, or Keras for it, asks an iterator of tf.data for an element and when it has it, and when
 Keras begins and ends batches, epochs and evaluations. The notes go to `stopwatch-RANK.json` in the output directory.
+In a graph, where Keras asks, operations of TensorFlow note: a function of Python there would wait for a thread.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import tensorflow as tf
+
 Note = tuple[float, str, str]
-"""Seconds on the monotonic clock, the kind of the moment, and where the script was."""
+"""Seconds since 1970, the kind of the moment, and where the script was."""
 HOOKS = {
     "on_train_batch_end": "batch_end",
     "on_epoch_begin": "epoch_begin",
@@ -26,50 +29,66 @@ HOOKS = {
 }
 
 
-def attach(notes: list[Note]) -> None:
-    """Puts the stopwatch into TensorFlow's iterators and Keras' list of callbacks."""
-    import numpy as np
-    import tensorflow as tf
-    from tensorflow.python.data.ops.iterator_ops import OwnedIterator
+class Stopwatch:
+    """The notes of one process."""
 
-    ask: Callable[[Any], Any] = OwnedIterator._next_internal
+    def __init__(self) -> None:
+        self._notes: list[Note] = []
+        self._in_graphs: Any = None
+        """Queue of pairs of seconds: when a graph asked, and when it had the element. Made late, since a script may
+        set up TensorFlow's devices and threads only before the first tensor."""
 
-    def note(kind: str, site: str) -> Any:
-        notes.append((time.monotonic(), kind, site))
-        return np.int64(0)
+    def notes(self) -> list[Note]:
+        """All notes so far, in the order of time. To be called once."""
+        pairs = self._in_graphs.dequeue_many(self._in_graphs.size()).numpy().tolist() if self._in_graphs else ()
+        graphs = [(at_s, kind, "graph") for pair in pairs for at_s, kind in zip(pair, ("ask", "got"), strict=True)]
+        return sorted([*self._notes, *graphs], key=lambda note: note[0])
 
-    def timed(iterator: Any) -> Any:
-        if tf.executing_eagerly():
+    def attach(self) -> None:
+        """Puts the stopwatch into TensorFlow's iterators and Keras' list of callbacks."""
+        from tensorflow.python.data.ops.iterator_ops import OwnedIterator
+
+        ask: Callable[[Any], Any] = OwnedIterator._next_internal
+
+        def timed(iterator: Any) -> Any:
+            if not tf.executing_eagerly():
+                return self._ask_in_graph(ask, iterator)
             site = _site()
-            note("ask", site)
+            self._note("ask", site)
             element = ask(iterator)
-            note("got", site)
+            self._note("got", site)
             return element
-        if not notes:  # a function of a data set, which is traced before the training begins
+
+        OwnedIterator._next_internal = timed
+        try:
+            from keras.src.callbacks import CallbackList
+        except ImportError:
+            CallbackList = tf.keras.callbacks.CallbackList
+        for name, kind in HOOKS.items():
+            setattr(CallbackList, name, self._noting(getattr(CallbackList, name), kind))
+
+    def _note(self, kind: str, site: str) -> None:
+        self._notes.append((time.time(), kind, site))
+
+    def _noting(self, method: Callable[..., Any], kind: str) -> Callable[..., Any]:
+        def noting(*arguments: Any, **named: Any) -> Any:
+            self._note(kind, "keras")
+            return method(*arguments, **named)
+
+        return noting
+
+    def _ask_in_graph(self, ask: Callable[[Any], Any], iterator: Any) -> Any:
+        if not self._notes:  # a function of a data set, which is traced before the training begins
             return ask(iterator)
-        # In a graph, where Keras asks: the notes are operations before and after.
-        with tf.control_dependencies([tf.numpy_function(lambda: note("ask", "graph"), [], tf.int64)]):
+        if self._in_graphs is None:
+            with tf.init_scope():
+                self._in_graphs = tf.queue.FIFOQueue(-1, [tf.float64], [[2]])
+        asked_s = tf.timestamp()
+        with tf.control_dependencies([asked_s]):
             element = ask(iterator)
         with tf.control_dependencies(tf.nest.flatten(element)):
-            got = tf.numpy_function(lambda: note("got", "graph"), [], tf.int64)
-        with tf.control_dependencies([got]):
-            return tf.nest.map_structure(tf.identity, element)
-
-    OwnedIterator._next_internal = timed
-    try:
-        from keras.src.callbacks import CallbackList
-    except ImportError:
-        CallbackList = tf.keras.callbacks.CallbackList
-    for name, kind in HOOKS.items():
-        setattr(CallbackList, name, _noting(getattr(CallbackList, name), kind, note))
-
-
-def _noting(method: Callable[..., Any], kind: str, note: Callable[[str, str], Any]) -> Callable[..., Any]:
-    def noting(*arguments: Any, **named: Any) -> Any:
-        note(kind, "keras")
-        return method(*arguments, **named)
-
-    return noting
+            self._in_graphs.enqueue(tf.stack([asked_s, tf.timestamp()]))
+        return element
 
 
 def _site() -> str:
@@ -82,10 +101,10 @@ def _site() -> str:
 
 def main() -> None:
     """Runs the script as `python SCRIPT ARGUMENTS...` would."""
-    notes: list[Note] = []
-    attach(notes)
+    stopwatch = Stopwatch()
+    stopwatch.attach()
     place, rank = Path(os.environ["SM_OUTPUT_DATA_DIR"]), os.environ.get("HOROVOD_RANK", "0")
-    atexit.register(lambda: (place / f"stopwatch-{rank}.json").write_text(json.dumps(notes)))
+    atexit.register(lambda: (place / f"stopwatch-{rank}.json").write_text(json.dumps(stopwatch.notes())))
     del sys.argv[0]
     sys.path[0] = str(Path(sys.argv[0]).parent)
     runpy.run_path(sys.argv[0], run_name="__main__")
