@@ -190,6 +190,12 @@ def test_what_never_happened_never_ended_or_was_left_is_a_breach() -> None:
     assert outcome(case, {"algo-1/0": 0}, left=("process 7: x",)).breaches == ["left behind: process 7: x"]
 
 
+def test_a_case_whose_launchers_listen_elsewhere_says_so() -> None:
+    case = case_of("goes on", "second-job:dnn-1", listens="0.0.0.0")
+    assert case.variables == {"TFHET_LISTEN": "0.0.0.0"} and case.name == "TFHET_LISTEN=0.0.0.0 second-job:dnn-1"
+    assert case_of("goes on", "second-job:dnn-1").variables == {}
+
+
 def test_a_second_job_must_find_that_its_port_is_in_use() -> None:
     name = "fault second-job:data-1:after=0.5"
     told = [name, f"{name}: the second job ended: exit code 2: the port 6001 is in use by process 7"]

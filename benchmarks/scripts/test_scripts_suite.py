@@ -54,6 +54,7 @@ def test_bounds_that_are_not_kept_are_named():
 
 SCRIPT = """
 import sys, tensorflow as tf
+tf.config.threading.set_inter_op_parallelism_threads(2)  # only before the first tensor
 train = tf.data.Dataset.range(8).map(lambda n: (tf.fill([4], float(n)), 1.0)).batch(2)
 for batch in train:
     pass
