@@ -62,6 +62,16 @@ def test_strangers_a_late_host_a_second_job_and_a_wrong_clock_change_nothing(sim
 
 
 @pytest.mark.slow
+def test_a_second_job_on_the_leaders_host_finds_the_leaders_port_in_use(simulated, monkeypatch):
+    monkeypatch.setenv("TFHET_LISTEN", "0.0.0.0")  # else the second, which is alone, listens at the loopback
+    run = simulated(*JOB, "--epochs", 4, faults=["second-job:dnn-1"])
+    assert run.summary.exit_code == 0, run.summary.cause
+    run.assert_each_example_once(1437, range(4))
+    (ended,) = [event["fault"] for event in faults_told(run) if "the second job ended" in event["fault"]]
+    assert "exit code 2" in ended and "port" in ended
+
+
+@pytest.mark.slow
 def test_image_files_are_decoded_on_the_data_group(simulated, tmp_path):
     from tfhet.source.photos import photos
 
