@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +19,7 @@ from benchmarks.faults.cases import CASES
 from benchmarks.faults.outcome import FaultOutcome
 from benchmarks.judge.judge import Verdict
 from tfhet.bench import run_suite
+from tfhet.bench.code import ROOT
 from tfhet.record import Record, RunSummary
 from tfhet.simulate import Fault, presets
 from tfhet.simulate.fault import KINDS, NETWORK
@@ -50,6 +52,14 @@ def test_every_case_can_be_read_and_has_a_name_of_its_own() -> None:
         assert not case.before or case.before in DAMAGES or case.before.startswith(BUSY)
         for text in case.faults:
             Fault.parse(text)
+
+
+def test_every_case_has_a_day_in_ci_and_every_word_of_a_day_a_case() -> None:
+    lane = (ROOT / ".ci/run").read_text().split("faults_of_the_day() {")[1].split("\n}")[0]
+    words = re.search(r"days=\((.*?)\)", lane, re.S)[1].replace('"', "").split()  # type: ignore[index]
+    assert len(words) > 20
+    assert [case.name for case in CASES if not any(word in case.name for word in words)] == []
+    assert all(fault_table.chosen(word) for word in words)
 
 
 def test_every_kind_of_fault_is_in_the_table() -> None:
