@@ -79,7 +79,7 @@ def _without_data(faults: Sequence[Fault], aim: Aim, silent_s: float) -> frozens
         for host in aim.named(fault.host):
             if host in losses and host.startswith("data-"):
                 loss = _loss(fault, faults, silent_s, aim)
-                if not aim.built_in and aim.plane == "tf_service" and fault.since == "scripts":
+                if not aim.built_in and aim.plane == "tf_service" and fault.since in ("start", "scripts"):
                     loss = min(loss, 0.5)  # perhaps before the script reads, which then never had that host
                 losses[host] = max(losses[host], loss)
                 early |= _by_loss(loss, fault) if fault.since == "start" else early

@@ -101,6 +101,7 @@ def test_who_serves_beside_the_data_hosts_or_does_without_decides_what_their_los
 def test_a_host_that_a_script_of_its_own_loses_before_it_reads_is_not_missed():
     own = replace(TWO, built_in=False)
     assert kinds(own, "kill:launcher@data-2:from=scripts:after=0.1") == {GOES_ON, FAILURE}
+    assert kinds(own, "kill:launcher@data-2:from=start:after=2.3") == {GOES_ON, FAILURE, NEVER_JOINED}
     assert kinds(own, "kill:launcher@data-2:after=0.1") == {FAILURE}
 
 
