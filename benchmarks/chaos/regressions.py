@@ -16,6 +16,8 @@ REGRESSIONS = {
     "thawed-after-loss": ("two-and-two", ("hang:launcher@data-1:after=0.5:for=12",)),
     # The worker of a host that was lost before the ranks read lived on, and the dispatcher was renewed for ever.
     "frozen-before-reading": ("two-and-two", ("hang:launcher@data-1:from=scripts:after=0.3",)),
+    # Seed 314: the second job was alone, listened at the loopback only, and did not find the leader's port in use.
+    "alone-beside-the-leader": ("one-and-one", ("second-job:dnn-1:after=2.6",)),
 }
 """Cluster and faults."""
 WITH_RAY = {

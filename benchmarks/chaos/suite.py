@@ -34,6 +34,7 @@ from benchmarks.judge.judge import Verdict
 from benchmarks.judge.runs_of_a_job import verdict, verdict_together
 from tfhet.bench.harness import report
 from tfhet.bench.suite import JOB, Suite
+from tfhet.cluster import LISTEN_VARIABLE
 from tfhet.errors import UsageError
 from tfhet.events import Observer
 from tfhet.launch.settings import LaunchSettings
@@ -52,6 +53,9 @@ RAY_PATIENCE_S = 30.0
 """Seconds that the agents of a killed node may take to be gone: they notice its end once they have started."""
 AS_OTHERS = {"RAY_worker_niceness": "0"}
 """Ray's workers give way to all other processes by default: on a machine with others they would get next to nothing."""
+EVERYWHERE = {LISTEN_VARIABLE: "0.0.0.0"}
+"""Where the launchers of a job listen to whose leader's host a second job comes: this one is alone, and would listen at
+the loopback only, where the leader of a cluster does not, so that neither would notice the other."""
 PASSES = 2 * EPOCHS
 """Epochs of a script that reads a declared pipeline, in batches twice as large: an epoch is known to be over once the
 next but one has begun."""
@@ -77,6 +81,12 @@ def arguments(ranks: int, plane: str, reader: bool = False, strategy: str = "tor
         words += f" --model emulated --batch_size {batch} --epochs {EPOCHS} --shuffle 0 --chain none --validation none"
         words += f" --export false --log_every 5 --train_script {WITNESS}"
     return words.split()
+
+
+def variables(faults: Sequence[Fault], plane: str) -> dict[str, str]:
+    """Variables of the environment of all launchers of a job to which `faults` are done."""
+    meets = any(fault.kind == "second-job" and fault.host == "dnn-1" for fault in faults)
+    return (AS_OTHERS if plane == "ray" else {}) | (EVERYWHERE if meets else {})
 
 
 @dataclass(frozen=True)
@@ -125,10 +135,11 @@ class Planned:
         aim = Aim.of(cluster, settings, networks=networks)
         aim = replace(aim, built_in=not self.reader, plane=self.plane, data_workers=1, strategy=self.strategy)
         aim = replace(aim, ranks=ranks)
-        how: dict[str, Any] = {"hosts": self.hosts, "start": "alone" if networks else "ranks", "max_run_s": MAX_RUN_S}
-        if self.plane == "ray":
-            how |= {"start": "alone", "max_run_s": RAY_MAX_RUN_S, "variables": AS_OTHERS}
         faults, before = self.faults(aim), Before.now()
+        how: dict[str, Any] = {"hosts": self.hosts, "start": "alone" if networks else "ranks", "max_run_s": MAX_RUN_S}
+        how["variables"] = variables(faults, self.plane)
+        if self.plane == "ray":
+            how |= {"start": "alone", "max_run_s": RAY_MAX_RUN_S}
         job = ObservedJob(cluster, command, place, faults=faults, **how)
         outcome = _outcome(self, job, job.run(), faults, aim)
         gone = set().union(*(taken_away(strike.fault, job) for strike in outcome.strikes))

@@ -340,6 +340,20 @@ def test_the_arguments_of_jobs_with_ray():
     assert (settings.strategy, settings.ready_timeout_s) == ("ray", chaos.RAY_READY_S)
 
 
+@pytest.mark.parametrize(
+    ("faults", "plane", "names"),
+    [
+        (["kill:worker@data-1:after=0.5", "second-job:dnn-1:from=scripts"], "tf_service", {"TFHET_LISTEN"}),
+        (["second-job:data-1:after=0.5"], "feed", set()),
+        (["same-base:dnn-1"], "ray", {"RAY_worker_niceness"}),
+    ],
+)
+def test_a_job_listens_everywhere_where_a_second_one_comes_to_its_leader(
+    faults: list[str], plane: str, names: set[str]
+) -> None:
+    assert set(chaos.variables([Fault.parse(text) for text in faults], plane)) == names
+
+
 def test_a_record_names_no_folder_of_the_machine_that_made_it():
     assert chaos._anywhere(["chaos", "--folder", "/kept", "--more"]) == ["chaos", "--more"]
     assert chaos._anywhere(["chaos", "--more"]) == ["chaos", "--more"]

@@ -13,7 +13,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from benchmarks.cluster_runs.second_jobs import listening
 from benchmarks.cluster_runs.stopped import unless_stopped
 from tfhet.clock import SYSTEM, Clock
 from tfhet.cluster import environment
@@ -56,7 +55,7 @@ class ObservedJob(Simulation):
         clock: Clock = SYSTEM,
         **how: Any,
     ):
-        """variables: further ones of its environment, beside `second_jobs.listening`. how: see `Simulation`."""
+        """variables: further ones of its environment. how: see `Simulation`."""
         self.temporary = place / "tmp"
         """Where its processes put what they call temporary."""
         self.checkpoints = checkpoints or place / "checkpoints"
@@ -66,7 +65,7 @@ class ObservedJob(Simulation):
         """Called once, when the first metric line has come."""
         self._clock = clock
         self.temporary.mkdir(parents=True)
-        env = {**environment(), **listening(faults), **variables, "TMPDIR": str(self.temporary.resolve())}
+        env = {**environment(), **variables, "TMPDIR": str(self.temporary.resolve())}
         if how.get("hosts") != "namespace":  # containers see only their own folders
             env[WITNESS_VARIABLE] = str((place / "run" / "witness").resolve())
         super().__init__(
