@@ -447,12 +447,14 @@ def test_a_script_that_tells_nothing_of_its_progress_may_be_silent(launch):
 # Workers beside the training
 
 WORKERS = """
-import os, psutil, time
+import contextlib, os, psutil, time
 def show(word):
     for process in psutil.Process(os.getppid()).children():
         if "worker" in process.cmdline():
-            threads = [int(name) for name in os.listdir(f"/proc/{process.pid}/task")]
-            policies = {os.sched_getscheduler(thread) for thread in threads if thread != process.pid}
+            policies = set()
+            for thread in {int(name) for name in os.listdir(f"/proc/{process.pid}/task")} - {process.pid}:
+                with contextlib.suppress(ProcessLookupError):  # it ended meanwhile
+                    policies.add(os.sched_getscheduler(thread))
             print(word, process.cpu_affinity(), policies, flush=True)
 """
 

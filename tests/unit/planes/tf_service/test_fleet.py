@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import os
 import signal
@@ -69,11 +70,12 @@ RIGHTS = ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs")
 
 
 def rights_of(pid: int) -> set[tuple[str, ...]]:
-    """The kernel's values of RIGHTS for each thread of a process, in that order."""
+    """The kernel's values of RIGHTS for each thread of a process that does not end meanwhile, in that order."""
     found = set()
     for thread in Path(f"/proc/{pid}/task").iterdir():
-        said = dict(line.split(":", 1) for line in (thread / "status").read_text().splitlines())
-        found.add(tuple(said[name].strip() for name in RIGHTS))
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            said = dict(line.split(":", 1) for line in (thread / "status").read_text().splitlines())
+            found.add(tuple(said[name].strip() for name in RIGHTS))
     return found
 
 
@@ -585,8 +587,13 @@ def test_workers_keep_off_the_cpus_of_others_also_when_they_are_started_again():
             await fleet.stop()
 
     def policies(pid: int) -> set[int]:
-        """Scheduling policies of its threads, except the main one, which reports that all is well."""
-        return {os.sched_getscheduler(int(name)) for name in os.listdir(f"/proc/{pid}/task") if int(name) != pid}
+        """Scheduling policies of its threads that do not end meanwhile, except the main one, which reports that all is
+        well."""
+        found = set()
+        for thread in {int(name) for name in os.listdir(f"/proc/{pid}/task")} - {pid}:
+            with contextlib.suppress(ProcessLookupError):
+                found.add(os.sched_getscheduler(thread))
+        return found
 
     run(scenario())
 
