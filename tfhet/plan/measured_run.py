@@ -146,12 +146,13 @@ class MeasuredRun:
 
     def notes(self, trainer: Trainer, *, step_given: bool, cpu_given: bool) -> Iterator[str]:
         """The trainer of the plan, and what the run does not know of it. step_given, cpu_given: by an option."""
-        (step,), own = trainer.accelerator_ms.values(), trainer.cpu_ms
+        (step,), is_known = trainer.accelerator_ms.values(), cpu_given or self.run.cpu_ms is not None
+        own = f"{trainer.cpu_ms.value:.3g} ms of its own CPU" if is_known else "an unknown amount of its own CPU"
         took = f"a step with data at hand takes {step.value:.3g} ms ({step.low:.3g} to {step.high:.3g})"
-        yield f"the trainer: {took} of batch {trainer.batch_size}, and {own.value:.3g} ms of its own CPU"
+        yield f"the trainer: {took} of batch {trainer.batch_size}, and {own}"
         if not step_given and self.run.status is not None and self.run.billable_s is None:
             yield "assumed: the accelerator's step is that of the simulated run, on this machine (--accelerator_ms)"
-        if not cpu_given and self.run.cpu_ms is None:
+        if not is_known:
             yield "assumed: the training process takes no CPU of its own, as the run does not say (--trainer_cpu_ms)"
         if not step_given and self.uneven_pct >= SAME_WAIT_PCT:
             yield "a rank waited longer than rank 0: run with the launcher's --timeline steps, and its steps count too"

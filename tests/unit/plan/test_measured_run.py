@@ -189,6 +189,7 @@ def test_an_option_wins_over_the_run(planned):
 def test_the_plan_says_what_the_run_does_not(planned):
     simulated = {"status": "Completed"}
     assert "step is that of the simulated run, on this machine" in planned(**simulated)[1]
+    assert "and an unknown amount of its own CPU" in planned(cpu_ms=None)[1]
     assert "the training process takes no CPU of its own" in planned(cpu_ms=None)[1]
     assert "--timeline steps" in planned(waits=[5.0, 45.0], ranks=2)[1]
     assert "assumed: the accelerator" not in planned()[1]
