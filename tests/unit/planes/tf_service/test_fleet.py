@@ -329,7 +329,7 @@ def test_a_process_that_is_stopped_is_killed_sooner_than_one_that_may_be_busy(se
 
 def test_a_process_that_falls_silent_while_it_starts_again_is_killed_sooner_than_at_its_first_start(server, tmp_path):
     served = tmp_path / "served"
-    server(f"[ -e {served} ] && exec sleep 60\n{READY}touch {served}\nexit 3\n")
+    server(f"[ -e {served} ] && exec sleep 60\n{READY}while [ ! -e {served} ]; do sleep 0.01; done\nexit 3\n")
     heard = Heard()
 
     def causes() -> list[str]:
@@ -339,6 +339,7 @@ def test_a_process_that_falls_silent_while_it_starts_again_is_killed_sooner_than
         fleet = heard.fleet(policy=RestartPolicy(start_s=120, restart_s=0.3, backoff_s=0.01))
         try:
             await fleet.start_dispatcher(free_ports(1)[0], 30)
+            served.touch()  # only now it may end: a process that ends while it is waited for was never ready
             await _until(lambda: len(causes()) == 2)
         finally:
             await fleet.stop()
