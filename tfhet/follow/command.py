@@ -58,7 +58,7 @@ def run_diagnose(args: argparse.Namespace) -> int:
     print(sentence(found.diagnosis.verdict))
     for title, findings in (
         ("It rests on:", found.diagnosis.evidence),
-        ("What to do, in this order:", found.diagnosis.levers),
+        ("Try these, in this order:", found.diagnosis.levers),
         ("To know more next time:", found.diagnosis.next_run),
     ):
         if findings:
