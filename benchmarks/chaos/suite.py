@@ -24,17 +24,16 @@ from benchmarks.chaos.expectation import GOES_ON, STOP
 from benchmarks.chaos.outcome import ChaosOutcome, strikes
 from benchmarks.chaos.regressions import REGRESSIONS, WITH_RAY
 from benchmarks.chaos.schedule import Aim, schedule
+from benchmarks.cluster_runs import second_jobs
 from benchmarks.cluster_runs.busy_cpus import busy_cpus
 from benchmarks.cluster_runs.clusters import CLUSTERS, cluster_named
 from benchmarks.cluster_runs.leftovers import PATIENCE_S, Before, taken_away
 from benchmarks.cluster_runs.observed_job import ObservedJob, new_place
-from benchmarks.cluster_runs.second_jobs import not_refused
 from benchmarks.faults.case import EPOCHS, LEASE_S, READY_S, WITNESS
 from benchmarks.judge.judge import Verdict
 from benchmarks.judge.runs_of_a_job import verdict, verdict_together
 from tfhet.bench.harness import report
 from tfhet.bench.suite import JOB, Suite
-from tfhet.cluster import LISTEN_VARIABLE
 from tfhet.errors import UsageError
 from tfhet.events import Observer
 from tfhet.launch.settings import LaunchSettings
@@ -53,9 +52,6 @@ RAY_PATIENCE_S = 30.0
 """Seconds that the agents of a killed node may take to be gone: they notice its end once they have started."""
 AS_OTHERS = {"RAY_worker_niceness": "0"}
 """Ray's workers give way to all other processes by default: on a machine with others they would get next to nothing."""
-EVERYWHERE = {LISTEN_VARIABLE: "0.0.0.0"}
-"""Where the launchers of a job listen to whose leader's host a second job comes: this one is alone, and would listen at
-the loopback only, where the leader of a cluster does not, so that neither would notice the other."""
 PASSES = 2 * EPOCHS
 """Epochs of a script that reads a declared pipeline, in batches twice as large: an epoch is known to be over once the
 next but one has begun."""
@@ -85,8 +81,7 @@ def arguments(ranks: int, plane: str, reader: bool = False, strategy: str = "tor
 
 def variables(faults: Sequence[Fault], plane: str) -> dict[str, str]:
     """Variables of the environment of all launchers of a job to which `faults` are done."""
-    meets = any(fault.kind == "second-job" and fault.host == "dnn-1" for fault in faults)
-    return (AS_OTHERS if plane == "ray" else {}) | (EVERYWHERE if meets else {})
+    return (AS_OTHERS if plane == "ray" else {}) | second_jobs.variables(faults)
 
 
 @dataclass(frozen=True)
@@ -181,7 +176,7 @@ def _outcome(
         trained_s=min(trained, default=None),
         gone_s=max(gone, default=None),
         hosts={place: job.named(place)[0].name for place in aim.hosts},
-        odd=tuple(not_refused(events)),
+        odd=tuple(second_jobs.not_refused(events)),
         has_begun=any(e["event"] == "training.started" for e in events),
         conditions={
             "hosts": planned.hosts,

@@ -12,7 +12,7 @@ from tfhet.clock import SYSTEM
 from tfhet.container import Limits, sweeper
 from tfhet.container.cgroup import Cgroup
 from tfhet.errors import TfhetError
-from tfhet.planes import in_huge_pages
+from tfhet.planes import with_malloc_tunables
 
 REST_CPUS, REST_CPU_S = 0.05, 1.0
 """CPUs, and CPU seconds beside these, that the process and what it has started may use while nothing is asked of it."""
@@ -31,9 +31,9 @@ class LimitedChild:
     @classmethod
     @contextlib.contextmanager
     def started(cls, module: str, *arguments: str) -> Iterator[LimitedChild]:
-        """The process, in a control group of its own, and in huge pages, as the workers and scripts of a job are: the
-        less CPU a process has, the more it matters. Raises UsageError where there are no control groups."""
-        child = AnsweringProcess.of_module(module, *arguments, env=in_huge_pages(child_environment()))
+        """The process, in a control group of its own, with the allocator of the workers and scripts of a job: the
+        less CPU a process has, the more that matters. Raises UsageError where there are no control groups."""
+        child = AnsweringProcess.of_module(module, *arguments, env=with_malloc_tunables(child_environment()))
         with _group() as cgroup, child as process:
             cgroup.add(process.pid)
             prefer(cgroup)

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from tfhet.cluster import LISTEN_VARIABLE
+from benchmarks.cluster_runs import second_jobs
 from tfhet.simulate import Fault
 
 LEASE_S = 4.0
@@ -54,9 +54,6 @@ class FaultCase:
     """Whether a second run with the same checkpoints goes on where this one was stopped."""
     exits: int | None = None
     """The exit code of a failure, where one is promised."""
-    listens: str = ""
-    """The address at which every launcher listens (`TFHET_LISTEN`); "": at its host's, or, alone in its job, at the
-    loopback."""
     linked: bool = True
     """Whether the launchers can tell each other how it ended; else they only have to fail, all of them."""
 
@@ -69,7 +66,7 @@ class FaultCase:
     @property
     def variables(self) -> dict[str, str]:
         """Variables of the environment of all launchers."""
-        return {LISTEN_VARIABLE: self.listens} if self.listens else {}
+        return dict(second_jobs.variables(map(Fault.parse, self.faults)))
 
     @property
     def limit_s(self) -> float | None:

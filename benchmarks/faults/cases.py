@@ -13,7 +13,6 @@ _BOTH = ("launcher", "host")
 _LOCAL = ("--on_data_loss", "local")
 _SKIP = ("--on_bad_record", "skip")
 _LEARNS = ("--model", "small_cnn")
-_EVERYWHERE = "0.0.0.0"
 
 
 def _goes_on(*faults: str, **more: object) -> FaultCase:
@@ -89,10 +88,9 @@ _MACHINES = (
     _goes_on("clock=+86400s:dnn-1:after=0.5", arguments=_SAVES),
     _goes_on("clock=-600s:dnn-1:after=0.5:for=2", arguments=_SAVES),
     _goes_on("second-job:data-1:after=0.5"),
-    # The second job is alone, and listens at the loopback, where the first does not, unless both listen everywhere.
-    _goes_on("second-job:dnn-1:after=0.5", listens=_EVERYWHERE),
-    _goes_on("second-job:dnn-1:from=scripts", listens=_EVERYWHERE),
-    _goes_on("kill:dispatcher:after=0.5", "second-job:dnn-1:after=0.5", listens=_EVERYWHERE),
+    _goes_on("second-job:dnn-1:after=0.5"),
+    _goes_on("second-job:dnn-1:from=scripts"),
+    _goes_on("kill:dispatcher:after=0.5", "second-job:dnn-1:after=0.5"),
     _goes_on("same-base:dnn-1"),
     _fails("same-base:dnn-1", "same-base:data-1", "kill:rank=1:after=0.5", named=("rank 1", "SIGKILL")),
     _stops("half-checkpoint:dnn-1", "sigterm:launcher@dnn-1:after=5", arguments=_OFTEN, resumes=True),

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.cluster_runs import second_jobs
 from benchmarks.cluster_runs.clusters import cluster_named
 from benchmarks.cluster_runs.leftovers import Before, taken_away
 from benchmarks.cluster_runs.observed_job import ObservedJob, new_place
-from benchmarks.cluster_runs.second_jobs import not_refused
 from benchmarks.faults.case import BUSY, DAMAGES, EPOCHS, FaultCase
 from benchmarks.faults.cases import CASES
 from benchmarks.faults.outcome import FaultOutcome
@@ -109,7 +109,7 @@ def run_case(case: FaultCase, launcher: Path, place: Path) -> FaultOutcome:
         ended=(summary.duration_s or 0.0) < MAX_RUN_S,
         exit_s=exit_s(case.kind, events, summary.started),
         happened=sum(event["event"] == "fault.injected" for event in events),
-        odd=tuple(not_refused(events)),
+        odd=tuple(second_jobs.not_refused(events)),
         left=tuple(thing for each in jobs for thing in before.left_by(each, gone if each is job else ())),
         struck=frozenset({*gone, *apart, *(hosts[place] for place in case.lost)}),
         hosts=hosts,

@@ -201,9 +201,9 @@ def test_what_never_happened_never_ended_or_was_left_is_a_breach() -> None:
 
 
 def test_a_case_whose_launchers_listen_elsewhere_says_so() -> None:
-    case = case_of("goes on", "second-job:dnn-1", listens="0.0.0.0")
+    case = case_of("goes on", "second-job:dnn-1")
     assert case.variables == {"TFHET_LISTEN": "0.0.0.0"} and case.name == "TFHET_LISTEN=0.0.0.0 second-job:dnn-1"
-    assert case_of("goes on", "second-job:dnn-1").variables == {}
+    assert case_of("goes on", "second-job:data-1").variables == {}
 
 
 def test_a_second_job_must_find_that_its_port_is_in_use() -> None:

@@ -1,9 +1,8 @@
-"""The process that measures what batches cost outside any job: started once, asked again and again."""
+"""The processes that measure what batches cost outside any job: each a new one, as the processes of a job are."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -27,21 +26,12 @@ class Gauge(Protocol):
 
 
 class ChildGauge:
-    """A gauge that asks the process `cut_costs`."""
-
-    def __init__(self, child: LimitedChild):
-        self._child = child
+    """A gauge that starts the process `cut_costs` for each measurement. One that has made other batches before may make
+    these with less CPU than a job does: what its allocator holds is in its page tables already."""
 
     def costs(
         self, load: PlanLoad, channel: Path, positions: Sequence[int] | None = None, cpus: float = COSTS_CPUS
     ) -> Mapping[str, Any]:
         batches = {"chain": load.chain, "batch_size": load.batch_size, "channel": str(channel)}
-        asked = {**batches, "positions": positions}
-        return self._child.ask(asked, COSTS_LIMIT_S, Limits(cpus))
-
-
-@contextmanager
-def gauge() -> Iterator[ChildGauge]:
-    """The process, which ends with the context."""
-    with LimitedChild.started("benchmarks.plan.cut_costs", str(max(usable() or (0,)))) as child:
-        yield ChildGauge(child)
+        with LimitedChild.started("benchmarks.plan.cut_costs", str(max(usable() or (0,)))) as child:
+            return child.ask({**batches, "positions": positions}, COSTS_LIMIT_S, Limits(cpus))

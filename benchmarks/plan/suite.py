@@ -22,7 +22,7 @@ from benchmarks.cluster_runs.stopped import Stopped
 from benchmarks.plan.case import LOADS, Frozen, PlanLoad
 from benchmarks.plan.draw import draw
 from benchmarks.plan.freeze import freeze
-from benchmarks.plan.gauge import gauge
+from benchmarks.plan.gauge import ChildGauge
 from benchmarks.plan.measured import measured
 from benchmarks.plan.outcome import PlanOutcome, figures_of
 from benchmarks.plan.phase import AGAIN, DRAWN
@@ -84,8 +84,8 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
         }
         return Record.of("plan", figures_of(outcomes, frozen) if frozen else {}, details=details, command=command)
 
-    with new_place("plan") as place, idle_loops(), gauge() as alone:
-        written = _written(place)
+    with new_place("plan") as place, idle_loops():
+        alone, written = ChildGauge(), _written(place)
         if frozen is None:
             frozen = freeze(alone, calm, written, place, observer)
             _keep(record(), options.json)

@@ -1,13 +1,15 @@
-"""the process that measures what batches cost apart, and how it is asked."""
+"""The process that measures what batches cost apart, and how it is asked."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
-from benchmarks.plan import cut_costs
+from benchmarks.plan import cut_costs, gauge
 from benchmarks.plan.case import LOADS
 from benchmarks.plan.gauge import COSTS_CPUS, ChildGauge
 from tfhet.container import Limits
@@ -26,24 +28,38 @@ def test_it_runs_on_one_cpu_and_answers_with_the_costs_of_the_pipeline(monkeypat
 
 
 class PlayedChild:
-    def __init__(self) -> None:
-        self.asked: list[tuple[Limits | None, Any]] = []
+    """asked: what each process was asked, which is to be the only thing."""
+
+    asked: ClassVar[list[tuple[Limits | None, Any]]] = []
+    running = 0
+
+    @classmethod
+    @contextmanager
+    def started(cls, module: str, *arguments: str) -> Iterator[PlayedChild]:
+        cls.running += 1
+        yield cls()
+        cls.running -= 1
 
     def ask(self, request: Any, limit_s: float, limits: Limits | None = None) -> dict[str, Any]:
+        assert self.running == 1 and not vars(self)
+        self.before = request
         self.asked.append((limits, request))
         return {"cuts": [], "whole_s": []}
 
 
-def test_costs_are_measured_with_the_cpus_that_were_asked_for(tmp_path: Path) -> None:
-    child = PlayedChild()
-    gauge = ChildGauge(child)  # type: ignore[arg-type]
-    assert gauge.costs(LOADS[0], tmp_path) == {"cuts": [], "whole_s": []}
-    gauge.costs(LOADS[0], tmp_path, (5,), 0.2)
+def test_costs_are_measured_by_a_new_process_with_the_cpus_that_were_asked_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(gauge, "LimitedChild", PlayedChild)
+    monkeypatch.setattr(PlayedChild, "asked", [])
+    assert ChildGauge().costs(LOADS[0], tmp_path) == {"cuts": [], "whole_s": []}
+    ChildGauge().costs(LOADS[0], tmp_path, (5,), 0.2)
     batches = {"chain": LOADS[0].chain, "batch_size": LOADS[0].batch_size, "channel": str(tmp_path)}
-    assert child.asked == [
+    assert PlayedChild.asked == [
         (Limits(COSTS_CPUS), {**batches, "positions": None}),
         (Limits(0.2), {**batches, "positions": (5,)}),
     ]
+    assert not PlayedChild.running
 
 
 def test_only_what_was_asked_for_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:

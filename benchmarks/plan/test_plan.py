@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -382,10 +382,6 @@ def simulated(monkeypatch: pytest.MonkeyPatch, machine: Alone) -> list[PlanCase]
     """Runs that take what is true of the machine at that time; case 1 fails."""
     cases: list[PlanCase] = []
 
-    @contextmanager
-    def gauge() -> Any:
-        yield machine
-
     def run(case: PlanCase, phases: Sequence[Phase], channel: Path, folder: Path) -> Ran:
         cases.append(case)
         if folder.name == "case-1":
@@ -393,7 +389,7 @@ def simulated(monkeypatch: pytest.MonkeyPatch, machine: Alone) -> list[PlanCase]
         steps = {phase.name: 1e3 * phase.case.prediction(machine.now).step_s.value for phase in phases}
         return Ran(steps, dict.fromkeys(steps, 20), 0.0, 0.0, 0.0, 0.0, {"algo-1": 1.0}, 1.0)
 
-    monkeypatch.setattr(plan, "gauge", gauge)
+    monkeypatch.setattr(plan, "ChildGauge", lambda: machine)
     monkeypatch.setattr(plan, "Calm", lambda: Calm(0.0))
     monkeypatch.setattr(plan, "idle_loops", nullcontext)
     monkeypatch.setattr(plan_run, "run", run)

@@ -10,6 +10,8 @@ from tfhet.planes.tf_service import DEFAULT
 
 TCMALLOC, SMALL_PAGES = "tcmalloc", "small_pages"
 ALLOCATORS = (DEFAULT, SMALL_PAGES, TCMALLOC)
+IN_SMALL_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=0"}
+"""The C library's allocator as in jobs, but for its pages."""
 PRELOAD = "LD_PRELOAD"
 _NAMES = ("libtcmalloc.so*", "libtcmalloc_minimal.so*")
 _FOLDERS = ("/usr/local/lib", "/usr/lib/*-linux-gnu", "/usr/lib64", "/usr/lib")

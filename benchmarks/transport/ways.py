@@ -20,7 +20,7 @@ from tfhet.bench.wire.load import Load
 from tfhet.bench.wire.ways import GRACE_S, Ways, quiet
 from tfhet.cluster import environment
 from tfhet.errors import UsageError, unknown
-from tfhet.planes import in_huge_pages
+from tfhet.planes import with_malloc_tunables
 from tfhet.planes.tf_service import PLAIN, Moved
 
 RAW_SOCKET, RAW_GRPC = "raw_socket", "raw_grpc"
@@ -58,8 +58,8 @@ class Rival:
         return None
 
     def environment(self) -> Mapping[str, str]:
-        """The environment of its processes, which have pages of 2 MiB, as those of a job: for all ways alike."""
-        return in_huge_pages(Place.of(self).environment() if self.requires else environment())
+        """The environment of its processes, which have the allocator of a job's: for all ways alike."""
+        return with_malloc_tunables(Place.of(self).environment() if self.requires else environment())
 
 
 _HERE = "benchmarks.transport"
@@ -138,7 +138,8 @@ class PeerWays(Ways):
             if self._library is None:
                 raise UsageError(f"{load.key}: libtcmalloc is not installed")
             return allocator.with_library(quiet(environment()), self._library)
-        return in_huge_pages(quiet(environment()), load.allocator != SMALL_PAGES)
+        env = quiet(environment()) | (allocator.IN_SMALL_PAGES if load.allocator == SMALL_PAGES else {})
+        return with_malloc_tunables(env)
 
     def ready(self, load: Load, pids: Mapping[str, int], readers: Sequence[AnsweringProcess]) -> Lane:
         lane = super().ready(load, pids, readers)

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 from tfhet import lazy
 from tfhet.planes.costs import PlaneCosts, WireCost
+from tfhet.planes.malloc import with_malloc_tunables
 from tfhet.planes.plane import DataPlane, LauncherSide, Outlets
 from tfhet.planes.registry import AUTO, PREFERRED, candidates, chosen, get, kind_of, kinds, names
-from tfhet.planes.tensorflow_process import in_huge_pages, is_noise, noise_left_out
+from tfhet.planes.tensorflow_noise import is_noise, noise_left_out
 
 if TYPE_CHECKING:
     from tfhet.planes import cpus
@@ -29,5 +30,5 @@ lazy.names_on_demand(__name__)
 __all__ = [
     "AUTO", "PREFERRED", "DataPlane", "Delivery", "LauncherSide", "Loader", "Outlets", "PlaneCosts", "RankSide",
     "Reader", "WireCost", "batches", "candidates", "chosen", "cpus", "distribute", "get", "hand_over_to",
-    "in_huge_pages", "is_noise", "kind_of", "kinds", "names", "noise_left_out",
+    "is_noise", "kind_of", "kinds", "names", "noise_left_out", "with_malloc_tunables",
 ]

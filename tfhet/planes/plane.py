@@ -23,7 +23,8 @@ from tfhet.errors import UsageError
 from tfhet.events import Observer
 from tfhet.messages import link, rank
 from tfhet.planes.costs import PlaneCosts
-from tfhet.planes.tensorflow_process import in_huge_pages, is_noise
+from tfhet.planes.malloc import with_malloc_tunables
+from tfhet.planes.tensorflow_noise import is_noise
 from tfhet.record import Record
 from tfhet.telemetry import Metric
 
@@ -75,8 +76,9 @@ class LauncherSide:
         return {}
 
     def environment(self, order: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, str]:
-        """`env` with the variables that the plane's reader needs in the script: here, huge pages for its batches."""
-        return in_huge_pages(env)
+        """`env` with the variables that the plane's reader needs in the script: here, those of the C library's
+        allocator."""
+        return with_malloc_tunables(env)
 
     async def beside(self, pid: int) -> None:
         """Runs from the start of this launcher's training process `pid` to its end."""

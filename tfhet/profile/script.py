@@ -13,6 +13,7 @@ from tfhet.cluster import environment
 from tfhet.deadline import Deadline
 from tfhet.errors import DataError, NotReady, UsageError
 from tfhet.events import Event, Observer, ignore
+from tfhet.planes import with_malloc_tunables
 from tfhet.planes.ray import alone_variables, end_marked
 from tfhet.process import Child, describe_exit
 from tfhet.profile import handed_over
@@ -51,7 +52,7 @@ async def measure_script(
 
         words = [name, str(effort.budget_s), str(effort.repeats), str(script), *arguments]
         command = [sys.executable, "-m", handed_over.__name__, *words]
-        env = {**alone_variables(environment(), folder / RAY), "PYTHONUNBUFFERED": "1"}
+        env = alone_variables(with_malloc_tunables(environment()), folder / RAY) | {"PYTHONUNBUFFERED": "1"}
         child = await Child.start(script.name, command, env=env, on_line=_say)
         try:
             late = f"{script} has not called tfhet.distribute within {deadline_s:g} s (--deadline_s)"

@@ -1,4 +1,4 @@
-"""planes/tensorflow_process.py: which lines of TensorFlow are noise, of lines that TensorFlow has printed."""
+"""planes/tensorflow_noise.py: which lines of TensorFlow are noise, of lines that TensorFlow has printed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tfhet.planes.tensorflow_process import is_noise, noise_left_out
+from tfhet.planes.tensorflow_noise import is_noise, noise_left_out
 
 AT = "2026-11-23 05:45:41.589315: "
 IMPL = "tensorflow/core/data/service/dispatcher_impl.cc"

@@ -12,7 +12,7 @@ from tfhet.bench.child_process import AnsweringProcess
 from tfhet.bench.wire.lane import CLIENTS, DISPATCHER, WORKERS, Lane
 from tfhet.bench.wire.load import Load
 from tfhet.cluster import environment, free_ports
-from tfhet.planes import in_huge_pages
+from tfhet.planes import with_malloc_tunables
 from tfhet.planes.tf_service import Fleet
 
 READY_S = 60.0
@@ -31,7 +31,7 @@ class Ways(contextlib.AsyncExitStack):
         return [await asyncio.to_thread(self.ready, *one) for one in begun]
 
     def environment(self, load: Load) -> Mapping[str, str]:
-        return in_huge_pages(quiet(environment()), True)
+        return with_malloc_tunables(quiet(environment()))
 
     async def _served(self, load: Load) -> tuple[Load, dict[str, int], list[AnsweringProcess]]:
         """Starts servers, and readers that begin to open. Returns the servers' process ids by name, and the readers."""

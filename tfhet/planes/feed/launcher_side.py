@@ -14,6 +14,7 @@ from tfhet.deadline import in_thread
 from tfhet.errors import shown
 from tfhet.messages import RestartLine, link, rank
 from tfhet.planes.feed.settings import FeedSettings
+from tfhet.planes.malloc import with_malloc_tunables
 from tfhet.planes.plane import LauncherSide, Outlets
 from tfhet.planes.privileges import give_up_capabilities
 from tfhet.planes.supervised import Died, Happening, RestartPolicy, Supervised, all_ready, first_failure
@@ -57,7 +58,7 @@ class FeedLauncherSide(LauncherSide):
         listen = await in_thread(place.listening, address)
         within = f"[{address}]" if ":" in address else address
         where = [f"{within}:{port}" for port in numbers]
-        env = without_secrets(place.env)
+        env = with_malloc_tunables(without_secrets(place.env))
         for index, (port, at) in enumerate(zip(numbers, where, strict=True)):
             command = [sys.executable, "-m", SERVER, "--port", str(port), "--address", at, "--listen", listen]
             command += ["--encrypted"] * self._settings.data_plane_encryption
@@ -97,9 +98,6 @@ class FeedLauncherSide(LauncherSide):
     @property
     def _restarts(self) -> int:
         return sum(server.restarts for server in self._servers.values())
-
-    def environment(self, order: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, str]:
-        return dict(env)
 
     async def beside(self, pid: int) -> None:
         self._outlets.tell_script(rank.Key(self._outlets.key.hex()))

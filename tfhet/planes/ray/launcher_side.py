@@ -161,10 +161,9 @@ class RayLauncherSide(LauncherSide):
         return {UP: running, RUNNING: running, RESTARTS: restarts, **used}
 
     def environment(self, order: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, str]:
-        listening = self._listening_at(
-            str(order["nodes"][self._place.host])
-        )  # the script's process serves objects, too
-        return {**env, **listening, **self._token, **SCRIPT, "RAY_ADDRESS": str(order["address"])}
+        # The script's process serves objects, too.
+        own = {**self._listening_at(str(order["nodes"][self._place.host])), **self._token, **SCRIPT}
+        return {**super().environment(order, env), **own, "RAY_ADDRESS": str(order["address"])}
 
     # In the leader
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tfhet.planes.malloc import with_malloc_tunables
 from tfhet.planes.ray.capacity import Capacity
 
 NODE = "tfhet.planes.ray.node"
@@ -82,7 +83,7 @@ class NodeStart:
 def variables(env: Mapping[str, str], token: Mapping[str, str]) -> dict[str, str]:
     """`env` for the processes of a node."""
     return {
-        **env,
+        **with_malloc_tunables(env),
         **token,
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_enable_metrics_collection": "false",  # by an agent of ray[default], of whose lack Ray would warn

@@ -36,7 +36,7 @@ class Moved:
     compression: str = PLAIN
     """none or snappy."""
     allocator: str = DEFAULT
-    """Allocator of clients and workers; the default is that of jobs: the C library's, in huge pages."""
+    """Allocator of clients and workers; the default is that of jobs: see `planes/malloc.py`."""
     workers: int = 1
     ranks: int = 1
     """Number of clients that share one job, first come, first served."""

@@ -16,9 +16,9 @@ from tfhet.cluster import claim, without_secrets
 from tfhet.errors import JobFailed
 from tfhet.messages import server as messages
 from tfhet.planes.cpus import confine, left_by, usable
+from tfhet.planes.malloc import with_malloc_tunables
 from tfhet.planes.privileges import give_up_capabilities
 from tfhet.planes.supervised import Happening, RestartPolicy, Supervised, all_ready, first_failure
-from tfhet.planes.tensorflow_process import in_huge_pages
 from tfhet.process import OnLine
 
 SERVER = "tfhet.planes.tf_service.server"
@@ -60,7 +60,7 @@ class Fleet:
         """Workers that the dispatcher on this host knows; 0 where there is none."""
         self.native: frozenset[str] | None = None
         """The compiled ops that all processes of the fleet have; None before the first serves."""
-        self._env = in_huge_pages(without_secrets(self.env))
+        self._env = with_malloc_tunables(without_secrets(self.env))
         if self._env.get(_LOG_LEVEL, "0") not in ("0", "1"):  # warnings have to be heard
             self._env[_LOG_LEVEL] = "1"
         self._servers: dict[str, Supervised] = {}

@@ -1,4 +1,4 @@
-"""Processes that run TensorFlow, whatever the plane: the memory that they ask for, and the noise that they print."""
+"""Processes that run TensorFlow, whatever the plane: the noise that they print."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-TUNABLES = "GLIBC_TUNABLES"
-HUGE_PAGES = "glibc.malloc.hugetlb"
 _BEFORE = r"(\[[^\]]*\](<std\w+>:| ))*"
 """Places and processes, as launchers and mpirun put them before a line."""
 _STAMP = r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: [IWE] (tensorflow|external)/\S*?|[IWE]0000 [\d:.]+ +\d+ )"
@@ -53,20 +51,6 @@ _NOISE = re.compile(
     r"(job_gc|client|worker|dispatcher|heartbeat|data_transfer|snapshot)_\w+): (\"[^\"]*\"|\d+|true)$"
 )
 """Lines that look like errors and are none, from their beginning."""
-
-
-def in_huge_pages(env: Mapping[str, str], wanted: bool = True) -> dict[str, str]:
-    """`env` for a process that moves large batches: in pages of 2 MiB. A choice that `env` makes already stays. Linux.
-
-    The C library gives the memory of a large tensor back to the kernel when the tensor is gone, and gets the next one's
-    as fresh pages, each of which costs a fault: for a batch of 77 MB about as much CPU as all of its way over the wire
-    (`tfhet bench transport`: `small_pages`). Huge pages are 512 times as large, so there are 512 times fewer faults.
-    glibc reads the variable from 2.35 on (its manual, Memory Allocation Tunables); other C libraries ignore it.
-    """
-    given = [tunable for tunable in env.get(TUNABLES, "").split(":") if tunable]
-    if any(tunable.startswith(f"{HUGE_PAGES}=") for tunable in given):
-        return dict(env)
-    return {**env, TUNABLES: ":".join([*given, f"{HUGE_PAGES}={int(wanted)}"])}
 
 
 def is_noise(line: str, gpus: int = 0) -> bool:

@@ -1,0 +1,109 @@
+"""planes/malloc.py: batches lie in huge pages, and their memory stays, unless the user has said otherwise."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tfhet.planes.malloc import TUNABLES, with_malloc_tunables
+from tfhet.planes.plane import LauncherSide
+from tfhet.planes.ray.start import variables
+from tfhet.planes.tf_service import Fleet
+
+PAGES = "glibc.malloc.hugetlb=1"
+THRESHOLDS = "glibc.malloc.mmap_threshold=33554432:glibc.malloc.trim_threshold=67108864"
+BOTH = f"{PAGES}:{THRESHOLDS}"
+THP = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+ALLOCATES = """
+import ctypes, pathlib, re
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+size = 64 << 20
+ctypes.memset(libc.malloc(size), 1, size)
+print(sum(map(int, re.findall(r"AnonHugePages: +([0-9]+) kB", pathlib.Path("/proc/self/smaps").read_text()))))
+"""
+AGAIN = """
+import ctypes, resource
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+libc.free.argtypes = [ctypes.c_void_p]
+def batch():  # of photos, each smaller than what is memory of its own from the start
+    photos = [libc.malloc(100 << 10) for _ in range(100)]
+    for photo in photos:
+        ctypes.memset(photo, 1, 100 << 10)
+    for photo in reversed(photos):
+        libc.free(photo)
+batch()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+batch()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (None, BOTH),
+        ("", BOTH),
+        ("glibc.malloc.arena_max=2", f"glibc.malloc.arena_max=2:{BOTH}"),
+        ("glibc.malloc.hugetlb=0", f"glibc.malloc.hugetlb=0:{THRESHOLDS}"),
+        (
+            "glibc.malloc.arena_max=2:glibc.malloc.hugetlb=2",
+            f"glibc.malloc.arena_max=2:glibc.malloc.hugetlb=2:{THRESHOLDS}",
+        ),
+        ("glibc.malloc.trim_threshold=1", f"glibc.malloc.trim_threshold=1:{PAGES}"),
+        (f"glibc.malloc.mmap_threshold=1:{PAGES}", f"glibc.malloc.mmap_threshold=1:{PAGES}"),
+        (BOTH, BOTH),
+    ],
+)
+def test_what_the_user_has_said_of_pages_or_of_thresholds_stays(before, after):
+    env = {"PATH": "/bin"} if before is None else {"PATH": "/bin", TUNABLES: before}
+    assert with_malloc_tunables(env) == {"PATH": "/bin", TUNABLES: after}
+
+
+@pytest.mark.parametrize("name", ["MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"])
+def test_thresholds_may_be_said_by_the_older_variables(name):
+    assert with_malloc_tunables({name: "1000000"}) == {name: "1000000", TUNABLES: PAGES}
+
+
+def test_the_processes_of_every_plane_and_the_scripts_have_them():
+    assert Fleet("algo-1", "127.0.0.1", {}, key=bytes(32), on_line=print)._env == {TUNABLES: BOTH}
+    assert variables({}, {})[TUNABLES] == BOTH
+    assert LauncherSide().environment({}, {}) == {TUNABLES: BOTH}
+
+
+def printed(code: str, env: dict[str, str]) -> int:
+    """The number that a process of Python prints."""
+    env = {name: value for name, value in os.environ.items() if name != TUNABLES} | env
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
+    return int(done.stdout)
+
+
+@pytest.fixture
+def glibc() -> tuple[int, ...]:
+    """Its version."""
+    name, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ") if sys.platform == "linux" else [""] * 3
+    if name != "glibc":
+        pytest.skip("needs glibc")
+    return tuple(map(int, version.split(".")))
+
+
+def test_the_c_library_gives_huge_pages(glibc):
+    if glibc < (2, 35):
+        pytest.skip(f"glibc {glibc} does not know huge pages, 2.35 does")
+    if not THP.is_file() or not re.search(r"\[(madvise|always)\]", THP.read_text()):
+        pytest.skip(f"the kernel gives no huge pages: {THP}")
+    assert printed(ALLOCATES, with_malloc_tunables({})) >= 60 << 10
+    if "[madvise]" in THP.read_text():
+        assert printed(ALLOCATES, with_malloc_tunables({TUNABLES: "glibc.malloc.hugetlb=0"})) == 0
+
+
+def test_the_c_library_keeps_the_memory_of_a_batch_for_the_next_one(glibc):
+    small = {TUNABLES: "glibc.malloc.hugetlb=0"}
+    assert printed(AGAIN, small) > 1000, "what it costs otherwise: 10 MB in pages of 4 kB"
+    assert printed(AGAIN, with_malloc_tunables(small)) < 100
