@@ -288,6 +288,14 @@ def test_a_script_keeps_its_variables(fleet):
     assert all(isinstance(name, str) and isinstance(value, str) for name, value in env.items())
 
 
+def test_what_makes_batches_and_what_reads_them_keep_their_memory(fleet):
+    wanted = planes.with_malloc_tunables({})
+    assert fleet.leader.environment(fleet.leader.order(), {}).items() >= wanted.items()
+    (words,) = (f"{name}={value}" for name, value in wanted.items())
+    for pid in fleet.processes().values():  # glibc ends each tunable with a NUL while it reads them
+        assert words in Path(f"/proc/{pid}/environ").read_text().replace("\0", ":")
+
+
 def test_a_side_names_its_processes_and_counts_what_it_does(fleet):
     running = fleet.processes()
     assert bool(running) is bool(fleet.serving)

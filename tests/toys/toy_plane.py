@@ -16,7 +16,7 @@ from tfhet.cluster import DATA, Place, PortRange, Role, Roles, check_free
 from tfhet.deadline import Deadline
 from tfhet.errors import ClusterError, JobFailed, NotReady, shown
 from tfhet.messages import link
-from tfhet.planes import DataPlane, LauncherSide, Outlets
+from tfhet.planes import DataPlane, LauncherSide, Outlets, with_malloc_tunables
 from tfhet.process import Child, describe_exit
 from tfhet.telemetry import UP, Metric
 
@@ -60,7 +60,8 @@ class ToyLauncherSide(LauncherSide):
                 self._outlets.say(line)
 
         command = [sys.executable, "-m", SERVER, place.listening(place.address(place.host)), str(port)]
-        self._child = child = await Child.start(SERVER, command, env=place.env, on_line=hear)
+        env = with_malloc_tunables(place.env)
+        self._child = child = await Child.start(SERVER, command, env=env, on_line=hear)
         tasks = {asyncio.create_task(ready.wait()), asyncio.create_task(child.wait())}
         try:
             async with Deadline(self._outlets.ready_timeout_s):
