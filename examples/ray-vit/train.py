@@ -7,6 +7,7 @@ start them.
 
 import argparse
 import hashlib
+import os
 import time
 
 import numpy as np
@@ -59,7 +60,10 @@ class ViT(torch.nn.Module):
 def trainer():
     """A function that takes a step of the network, and the network."""
     dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = torch.device("cpu")
+    if torch.cuda.is_available():
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(device)
     torch.manual_seed(0)
     model = DistributedDataParallel(ViT().to(device))
     optimizer = torch.optim.AdamW(model.parameters(), 1e-3)

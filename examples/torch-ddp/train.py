@@ -13,7 +13,10 @@ EPOCHS, BATCH_SIZE, VALIDATION = 10, 32, 360
 
 dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
 rank, size, local_rank = dist.get_rank(), dist.get_world_size(), int(os.environ["LOCAL_RANK"])
-device = torch.device(f"cuda:{local_rank}" if torch.cuda.is_available() else "cpu")
+device = torch.device("cpu")
+if torch.cuda.is_available():
+    device = torch.device("cuda", local_rank)
+    torch.cuda.set_device(device)
 
 images, labels = load_digits(return_X_y=True)
 order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))

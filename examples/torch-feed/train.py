@@ -7,6 +7,7 @@ ToTensor, Normalize, GaussianBlur(11). What differs from a script without tfhet:
 
 import argparse
 import hashlib
+import os
 
 import numpy as np
 import torch
@@ -75,7 +76,10 @@ def main() -> None:
     parser.add_argument("--blurs", type=int, default=1)
     args = parser.parse_args()
     dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = torch.device("cpu")
+    if torch.cuda.is_available():
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(device)
     arguments = {"copies": args.copies, "blurs": args.blurs}
     loader = tfhet.torch.loader(make_dataset, arguments=arguments, batch_size=args.batch_size, shuffle=True)
     torch.manual_seed(0)

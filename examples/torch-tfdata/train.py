@@ -49,7 +49,10 @@ def main() -> None:
     args = parser.parse_args()
     tf.config.set_visible_devices([], "GPU")
     dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = torch.device("cpu")
+    if torch.cuda.is_available():
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(device)
     loader = tfhet.torch.loader(make_windows(os.environ["SM_CHANNEL_TRAINING"], args.batch_size).repeat())
     torch.manual_seed(0)
     model = DistributedDataParallel(torch.nn.Linear(WINDOW * PIXELS, 10).to(device))

@@ -29,7 +29,7 @@ HOST = HostFacts(
     memory_bytes=32 * GIB,
     memory_free_bytes=16 * GIB,
     gpus=("V100",),
-    gpus_usable=1,
+    gpus_seen={"TensorFlow": 1},
     open_files=65536,
     shm_bytes=2 * GIB,
     directory="/tmp",
@@ -146,7 +146,7 @@ SPEAKS: dict[str, dict[str, Any]] = {
         "NUMA": hosts(numa_nodes=2),
         "memory": hosts(memory_bytes=2 * GIB),
         "free memory": hosts(memory_free_bytes=GIB),
-        "GPUs": hosts(gpus_usable=0),
+        "GPUs": hosts(gpus_seen={"TensorFlow": 0}),
         "open files": hosts(open_files=1024),
         "/dev/shm": hosts(shm_bytes=64 * MIB),
         "disk": hosts(disk_free_bytes=GIB),
@@ -263,7 +263,9 @@ def test_a_version_is_read_as_far_as_it_is_numbers():
 
 
 def test_no_gpus_are_well_where_there_are_none():
-    assert host.gpus(hosts(gpus=(), gpus_usable=0)).found == "none"
+    assert host.gpus(hosts(gpus=(), gpus_seen={"TensorFlow": 0})).found == "none"
+    either = host.gpus(hosts(gpus=("H100",), gpus_seen={"TensorFlow": 0, "PyTorch": 1}))
+    assert either.status is Status.OK and either.found == "1, of which TensorFlow sees 0 and PyTorch sees 1: H100"
 
 
 def test_what_data_hosts_cannot_do_is_wrong_where_there_are_some_and_a_limit_where_there_are_none():

@@ -85,6 +85,39 @@ def test_tensors_of_a_loader_share_the_memory_of_what_came():
     assert made["x"][1] == ["a"] and made["n"] == 3 and made["text"].tolist() == ["b"]
 
 
+def test_tensors_of_a_batch_are_parts_of_the_memory_that_it_was_received_in():
+    """PyTorch gives pinned memory out again while a copy from it is under way, unless it knows that the tensor which
+    is copied is a part of that memory."""
+    import torch
+
+    import tfhet.torch
+    from tfhet.planes.feed.frame import BatchLayout, joined, packed
+
+    batch = {
+        "index": np.arange(5, dtype=np.int64),
+        "image": np.arange(60, dtype=np.float32).reshape(3, 4, 5),
+        "is_last": np.array([True, False]),
+        "step": np.float16(3),
+    }
+    tree, buffers = packed(batch)
+    received = b"".join(joined([({}, buffers)])[2:])
+    whole = torch.empty(len(received) + 8, dtype=torch.uint8)
+    memory = whole.numpy()[: len(received)]
+    memory[:] = np.frombuffer(received, np.uint8)
+    made = tfhet.torch.tensors(BatchLayout(tree).batch(memory))
+    for name, array in batch.items():
+        assert np.array_equal(made[name].numpy(), array) and made[name].numpy().dtype == array.dtype
+        assert made[name].untyped_storage().data_ptr() == whole.data_ptr()
+
+
+def test_arrays_that_run_backwards_or_across_become_tensors():
+    import tfhet.torch
+
+    array = np.arange(12).reshape(3, 4)
+    for odd in (array[::-1], array.T, array[:, 1:3]):
+        assert np.array_equal(tfhet.torch.tensors(odd).numpy(), odd)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("data", [0, 1], ids=["homogeneous", "heterogeneous"])
 def test_batches_of_distribute_train_it_as_many_on_every_rank(simulated, script, data):

@@ -101,10 +101,10 @@ def examine(
         # What the user named comes first: a wrong name shows before anything takes time.
         job = cluster.look(cluster_file) if cluster_file else None
         text = script.look(script_file) if script_file else None
-        step(0, total, "parts: TensorFlow and Horovod")
+        step(0, total, "parts: TensorFlow, Horovod and PyTorch")
         loaded = software.load(env)
         step(1, total, "parts: the machine")
-        here = host.look(env, loaded.gpus, directory)
+        here = host.look(env, loaded.gpus_seen, directory)
         yield from software.checks(loaded, len(here.gpus))
         yield from software.VERSIONS.checks(versions(software.DISTRIBUTIONS))
         yield from host.MACHINE.checks(here)

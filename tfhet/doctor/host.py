@@ -37,7 +37,8 @@ class HostFacts:
     memory_bytes: int
     memory_free_bytes: int
     gpus: tuple[str, ...]
-    gpus_usable: int
+    gpus_seen: Mapping[str, int]
+    """Number that a library sees, by the library's name."""
     open_files: int
     """Maximum per process; 2**30 where there is no limit."""
     shm_bytes: int | None
@@ -53,7 +54,9 @@ class HostFacts:
     """Variables that send gRPC through a proxy."""
 
 
-def look(env: Mapping[str, str], gpus_usable: int, directory: Path | None = None, root: Path = Path("/")) -> HostFacts:
+def look(
+    env: Mapping[str, str], gpus_seen: Mapping[str, int], directory: Path | None = None, root: Path = Path("/")
+) -> HostFacts:
     """Reads all facts; changes nothing. root: place of /proc and /sys, for tests."""
     here = machine(root / "proc")
     wanted = (directory or Path(tempfile.gettempdir())).absolute()
@@ -68,7 +71,7 @@ def look(env: Mapping[str, str], gpus_usable: int, directory: Path | None = None
         memory_bytes=here["memory_bytes"],
         memory_free_bytes=int(psutil.virtual_memory().available),
         gpus=tuple(here["gpus"]),
-        gpus_usable=gpus_usable,
+        gpus_seen=gpus_seen,
         open_files=_NO_LIMIT if files == resource.RLIM_INFINITY else files,
         shm_bytes=psutil.disk_usage(str(shm)).total if shm.is_dir() else None,
         directory=there,
@@ -135,12 +138,14 @@ def free_memory(host: HostFacts) -> RuleAnswer:
 
 @MACHINE.rule("GPUs", "training runs on them; a simulated cluster can emulate an accelerator")
 def gpus(host: HostFacts) -> RuleAnswer:
-    if not host.gpus and not host.gpus_usable:
+    most = max(host.gpus_seen.values(), default=0)
+    if not host.gpus and not most:
         return ok("none")
     names = ", ".join(sorted(set(host.gpus)))
-    found = f"{len(host.gpus)}, of which TensorFlow sees {host.gpus_usable}: {names}"
-    what = "check CUDA_VISIBLE_DEVICES; install what TensorFlow needs: pip install tensorflow[and-cuda]"
-    return limited(found, what, when=host.gpus_usable < len(host.gpus), otherwise=f"{host.gpus_usable}, {names}")
+    seen = " and ".join(f"{library} sees {count}" for library, count in host.gpus_seen.items())
+    found = f"{len(host.gpus)}, of which {seen or 'no library sees any'}: {names}"
+    what = "check CUDA_VISIBLE_DEVICES; pip install tensorflow[and-cuda], or PyTorch for CUDA"
+    return limited(found, what, when=most < len(host.gpus), otherwise=found)
 
 
 @MACHINE.rule("open files", "each connection counts as one, and each rank has one to each worker")

@@ -1,4 +1,5 @@
-"""Python and the installed packages: TensorFlow and Horovod loaded as a job would, and versions that do not fit."""
+"""Python and the installed packages: TensorFlow, Horovod and PyTorch loaded as a job would, and versions that do not
+fit."""
 
 from __future__ import annotations
 
@@ -10,13 +11,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 from tfhet.doctor.rule import Check, RuleAnswer, Status, Subject, limited, ok, wrong
 from tfhet.versions import versions
 
 LOAD_LIMIT_S = 120.0
-"""Limit for importing TensorFlow, which is slow from a cold disk."""
+"""Limit for importing TensorFlow or PyTorch, which is slow from a cold disk."""
 _LOAD = """
 import json, sys
 found = {}
@@ -33,6 +35,7 @@ except Exception as error:
     found["horovod_error"] = f"{type(error).__name__}: {error}"
 print(json.dumps(found))
 """
+_LOAD_TORCH = "import torch; print(torch.cuda.device_count())"
 _PACKAGES = {
     "sagemaker-training": ("simulated hosts that run SageMaker's toolkit", "pip install tfhet[sagemaker]"),
     "mpi4py": ("simulated hosts that run SageMaker's toolkit: it starts ranks with it", "pip install mpi4py"),
@@ -52,20 +55,43 @@ DISTRIBUTIONS = (*_TENSORFLOWS, "keras", "horovod", "tensorflow-addons", "numpy"
 
 @dataclass(frozen=True)
 class Loaded:
-    """Findings of a child process that loaded TensorFlow and Horovod."""
+    """Findings of child processes that loaded TensorFlow and Horovod, and PyTorch."""
 
     tensorflow_error: str = ""
     horovod_error: str = ""
     gpus: int = 0
+    """Number that TensorFlow sees."""
+    torch_gpus: int | None = None
+    """Number that PyTorch sees; None where it is not installed, or does not load."""
     horovod: frozenset[str] = frozenset()
     """Parts that Horovod was built with: gloo, mpi, nccl."""
 
+    @property
+    def gpus_seen(self) -> dict[str, int]:
+        """Number of GPUs that each library sees which loads."""
+        tensorflow = {} if self.tensorflow_error else {"TensorFlow": self.gpus}
+        return tensorflow if self.torch_gpus is None else {**tensorflow, "PyTorch": self.torch_gpus}
+
 
 def load(env: Mapping[str, str]) -> Loaded:
-    """Loads both in a child process, since a crash is a finding too. Takes some seconds."""
+    """Loads them in child processes, since a crash is a finding too. Takes some seconds."""
+    output, crash = _run(_LOAD, env)
+    told, _ = _run(_LOAD_TORCH, env) if find_spec("torch") else ("", "")
+    words = told.split()
+    torch_gpus = int(words[-1]) if words and words[-1].isdecimal() else None
+    try:
+        found: dict[str, Any] = json.loads(output.strip().splitlines()[-1])
+    except (IndexError, ValueError):
+        return Loaded(crash, crash, torch_gpus=torch_gpus)
+    horovod = frozenset(found.pop("horovod", ()))
+    return Loaded(**{"horovod_error": crash, **found}, torch_gpus=torch_gpus, horovod=horovod)
+
+
+def _run(code: str, env: Mapping[str, str]) -> tuple[str, str]:
+    """The output of a child process, and what was wrong with it."""
     try:
         done = subprocess.run(
-            [sys.executable, "-c", _LOAD],
+            [sys.executable, "-c", code],
             env={**env, "TF_CPP_MIN_LOG_LEVEL": "3"},
             capture_output=True,
             text=True,
@@ -73,30 +99,27 @@ def load(env: Mapping[str, str]) -> Loaded:
             timeout=LOAD_LIMIT_S,
             stdin=subprocess.DEVNULL,
         )
-        output, crash = done.stdout, ""
-        if done.returncode:
-            last = (done.stderr.strip().splitlines() or ["without a message"])[-1]
-            crash = f"loading it ends Python with code {done.returncode}: {last}"
     except subprocess.TimeoutExpired as error:
-        output, crash = (error.stdout or b"").decode(errors="replace"), f"not loaded after {LOAD_LIMIT_S:g} s"
-    try:
-        found: dict[str, Any] = json.loads(output.strip().splitlines()[-1])
-    except (IndexError, ValueError):
-        return Loaded(crash, crash)
-    return Loaded(**{"horovod_error": crash, **found, "horovod": frozenset(found.get("horovod", ()))})
+        return (error.stdout or b"").decode(errors="replace"), f"not loaded after {LOAD_LIMIT_S:g} s"
+    last = (done.stderr.strip().splitlines() or ["without a message"])[-1]
+    return done.stdout, f"loading it ends Python with code {done.returncode}: {last}" if done.returncode else ""
 
 
 def checks(loaded: Loaded, gpus: int, installed: Mapping[str, str] | None = None) -> Iterator[Check]:
     """Yields the checks of Python and each package. gpus: number in the machine, whether TensorFlow sees them or not.
     installed: version by distribution; None: look."""
-    there = versions((*_PACKAGES, "tensorflow", "keras", "horovod")) if installed is None else installed
+    there = versions((*_PACKAGES, "tensorflow", "keras", "horovod", "torch")) if installed is None else installed
     yield _check("Python", platform.python_version(), "everything needs it", is_needed=True)
     found, what = f"{there.get('tensorflow', 'not installed')}, Keras {there.get('keras', 'not installed')}", ""
     if loaded.tensorflow_error and "tensorflow" in there:
         found, what = f"{found}: {loaded.tensorflow_error}", "install it again"
     elif loaded.tensorflow_error:
         found, what = "not installed", "pip install tensorflow==2.15.1"
-    yield _check("tensorflow", found, "everything that reads data needs it", what, is_needed=True)
+    needed_for = "pipelines, tf.data and the built-in trainer"
+    yield _check("tensorflow", found, needed_for, what, is_needed="torch" not in there)
+    if "torch" in there:
+        what = "install it again" if loaded.torch_gpus is None else ""
+        yield _check("torch", f"{there['torch']}{': it does not load' if what else ''}", "scripts for PyTorch", what)
     if "horovod" in there:
         yield from _horovod(there["horovod"], loaded, gpus)
     for name, (needed_for, what) in _PACKAGES.items():

@@ -21,8 +21,13 @@ STOPPED_CODES = frozenset({0, *(128 + number for number in (signal.SIGHUP, signa
 LOG_LIMIT = 2000
 FAILURE_LIMIT = 1024
 """Characters of the failure file that SageMaker shows."""
-_FRAME = re.compile(r"frame #\d+: |Exception raised from ")
-"""Lines of a C++ stack, as a library prints it after the error that ends a process (c10/util/Backtrace.cpp)."""
+_AFTER_ERROR = re.compile(
+    r"frame #\d+: |Exception raised from "  # a stack of C++ (c10/util/Backtrace.cpp)
+    r"|(\[rank\d+\]:)?\[[WI]\d{4} \d\d:\d\d:\d\d"  # warnings, as of a process group that was not destroyed
+    r"|(\[rank\d+\]: *)?(CUDA kernel errors might be asynchronously reported|For debugging consider passing CUDA_LAUNCH"
+    r"|Compile with `\w+` to enable device-side|$)"  # advice
+)
+"""Lines that a library prints after the error that ends a process."""
 STARTS_WITHIN_S = 10.0
 """Maximum seconds between the starts of the launchers of one host."""
 
@@ -53,8 +58,7 @@ class JobResult:
     def of_script(cls, code: int, whose: str, tail: Sequence[str]) -> JobResult:
         """The result of a job that ends with a script. code: negative for a signal; whose: `train.py ended on algo-1,
         rank 0`; tail: the last lines of its log, without noise."""
-        words = (line.strip() for line in reversed(tail))  # after a traceback stands the error, before a stack of C++
-        last = next((line for line in words if line and not _FRAME.match(line)), "")
+        last = last_word(tail)
         last = last if len(last) <= 300 else f"{last[:220]} ... {last[-80:]}"  # what went wrong may stand at its end
         cause = f"{whose}: {describe_exit(code, tail)}{f': {last}' if last else ''}"
         return cls.of(_exit_code(code), cause, tail)
@@ -70,6 +74,11 @@ class JobResult:
     @property
     def log(self) -> list[str]:
         return self.cause.split("\n")[1:]
+
+
+def last_word(tail: Sequence[str]) -> str:
+    """Of the last lines of a script's log the one that says what ended it: after a traceback stands the error."""
+    return next((line for line in map(str.strip, reversed(tail)) if not _AFTER_ERROR.match(line)), "")
 
 
 def _exit_code(code: int) -> int:

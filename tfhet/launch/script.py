@@ -14,7 +14,7 @@ from typing import Any
 from tfhet.clock import SYSTEM, Clock
 from tfhet.errors import JobFailed
 from tfhet.launch.assignment import Assignment
-from tfhet.launch.job_result import JobResult
+from tfhet.launch.job_result import JobResult, last_word
 from tfhet.messages import Channel, MessageError, MetricLine, link, rank
 from tfhet.planes import LauncherSide
 from tfhet.process import Child
@@ -202,7 +202,7 @@ class Script:
         child = self._child
         if child is None or self._has_said or self._is_stopping or not child.code:
             return None
-        has_failed = child.code > 0 or is_error(next(iter(reversed(child.tail)), ""))
+        has_failed = child.code > 0 or is_error(last_word(list(child.tail)))
         return self._result(child, max(1, child.code)) if has_failed else None
 
     def _result(self, child: Child, code: int) -> JobResult:

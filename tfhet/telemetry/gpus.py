@@ -65,11 +65,19 @@ class GpuMonitor:
                 handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
                 while not self._ended.is_set():
                     rates = map(nvml.nvmlDeviceGetUtilizationRates, handles)
-                    memory = map(nvml.nvmlDeviceGetMemoryInfo, handles)
-                    self.latest = tuple((float(one.gpu), int(its.used)) for one, its in zip(rates, memory, strict=True))
+                    used = (_used(nvml, handle) for handle in handles)
+                    self.latest = tuple((float(one.gpu), each) for one, each in zip(rates, used, strict=True))
                     self._ended.wait(period_s)
             finally:
                 with contextlib.suppress(nvml.NVMLError):
                     nvml.nvmlShutdown()
         except nvml.NVMLError as error:
             self.latest, self.missing = (), f"NVML reports: {error}"
+
+
+def _used(nvml: Any, handle: Any) -> int:
+    """Bytes of memory in use, as nvidia-smi counts them: without what the driver keeps for itself, unless the library
+    or the driver is too old to tell that apart (before 510). Raises NVMLError."""
+    with contextlib.suppress(AttributeError, TypeError, nvml.NVMLError):
+        return int(nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2).used)
+    return int(nvml.nvmlDeviceGetMemoryInfo(handle).used)

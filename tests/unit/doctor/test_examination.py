@@ -79,7 +79,7 @@ def test_the_parts_of_an_examination_are_counted(here, capsys):
     here(GOOD)
     assert main(["doctor", "--brief"]) == 0
     assert capsys.readouterr().err.splitlines() == [
-        "[doctor] 0 of 3 parts: TensorFlow and Horovod",
+        "[doctor] 0 of 3 parts: TensorFlow, Horovod and PyTorch",
         "[doctor] 1 of 3 parts: the machine",
         "[doctor] 2 of 3 parts: the simulation",
     ]

@@ -7,7 +7,7 @@ from tfhet.units import GIB
 
 
 def test_this_machine_can_be_looked_at_and_every_rule_has_an_answer(tmp_path):
-    here = look({"https_proxy": "http://proxy:1", "HTTP_PROXY": "ignored"}, 0, tmp_path / "not" / "there")
+    here = look({"https_proxy": "http://proxy:1", "HTTP_PROXY": "ignored"}, {}, tmp_path / "not" / "there")
     assert isinstance(here, HostFacts) and here.cores >= here.cores_usable >= 1
     assert here.directory == str(tmp_path)
     assert here.proxies == ("https_proxy",)
@@ -28,6 +28,6 @@ def test_a_port_that_is_taken_is_named():
 
 def test_the_machine_without_a_proc_file_system_has_no_quota(tmp_path):
     (tmp_path / "proc").mkdir()
-    here = look({}, 0, tmp_path, root=tmp_path)
+    here = look({}, {}, tmp_path, root=tmp_path)
     assert (here.cpu_quota, here.shm_bytes) == (None, None)
     assert here.memory_bytes > GIB // 4

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tfhet.doctor import Status
+from tfhet.doctor import Status, software
 from tfhet.doctor.software import Loaded, checks, load
 
 pytestmark = pytest.mark.timeout(120)
@@ -44,6 +44,15 @@ def test_only_without_tensorflow_nothing_works():
     assert gone.is_fatal and gone.found == "not installed" and "pip install tensorflow" in gone.what_to_do
 
 
+def test_with_pytorch_scripts_do_without_tensorflow():
+    gone = Loaded(tensorflow_error="ModuleNotFoundError", torch_gpus=1)
+    made = found(gone, tensorflow=None, torch="2.13.0")
+    assert not any(check.is_fatal for check in made.values())
+    assert made["torch"].status is Status.OK and gone.gpus_seen == {"PyTorch": 1}
+    broken = found(torch="2.13.0")["torch"]
+    assert broken.status is Status.MISSING and broken.found == "2.13.0: it does not load"
+
+
 def test_a_horovod_that_does_not_load_says_why():
     made = found(Loaded(horovod_error="ImportError: libmpi.so.40"))
     assert made["horovod"].status is Status.MISSING
@@ -78,7 +87,7 @@ def test_a_tensorflow_that_does_not_load_is_a_finding(tmp_path: Path, module, er
     assert loaded.horovod_error
 
 
-def test_what_loads_is_asked_what_it_can(tmp_path: Path):
+def test_what_loads_is_asked_what_it_can(tmp_path: Path, monkeypatch):
     (tmp_path / "tensorflow.py").write_text(
         "import types\n"
         "print('hello')\n"
@@ -90,5 +99,12 @@ def test_what_loads_is_asked_what_it_can(tmp_path: Path):
     (tmp_path / "horovod" / "tensorflow.py").write_text(
         "gloo_built = lambda: True\nmpi_built = lambda: False\nnccl_built = lambda: 21100\n"
     )
+    (tmp_path / "torch.py").write_text(
+        "import types\nprint('hello')\ncuda = types.SimpleNamespace(device_count=lambda: 3)\n"
+    )
+    monkeypatch.setattr(software, "find_spec", lambda name: True)
     loaded = load({**os.environ, "PYTHONPATH": str(tmp_path)})
-    assert loaded == Loaded(gpus=2, horovod=frozenset({"gloo", "nccl"}))
+    assert loaded == Loaded(gpus=2, torch_gpus=3, horovod=frozenset({"gloo", "nccl"}))
+    assert loaded.gpus_seen == {"TensorFlow": 2, "PyTorch": 3}
+    (tmp_path / "torch.py").write_text("raise ImportError('no libcudart')")
+    assert load({**os.environ, "PYTHONPATH": str(tmp_path)}).torch_gpus is None

@@ -4,7 +4,7 @@ import pytest
 
 from tfhet import strategies
 from tfhet.errors import JobFailed, UsageError
-from tfhet.launch.job_result import LOG_LIMIT, JobResult
+from tfhet.launch.job_result import LOG_LIMIT, JobResult, last_word
 
 
 def test_the_cause_is_one_line_and_the_log_follows():
@@ -45,6 +45,45 @@ def test_before_a_stack_of_cpp_stands_the_last_word():
     result = JobResult.of_script(-6, "train.py ended", ["terminate called", what, *stack, ""])
     assert result.headline == f"train.py ended: SIGABRT: {what.strip()}"
     assert strategies.get("torch").is_consequence(result.headline)
+
+
+NOT_DESTROYED = (
+    "[rank0]:[W1127 19:02:18.527555661 ProcessGroupNCCL.cpp:1575] Warning: WARNING: destroy_process_group() was not "
+    "called before program exit, which can leak resources. (function operator())"
+)
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (
+            [
+                "[rank0]: torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3690",
+                "[rank0]: Last error:",
+                "[rank0]: Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 60",
+            ],
+            "[rank0]: Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 60",
+        ),
+        (
+            [
+                "[rank1]: torch.AcceleratorError: CUDA error: an illegal memory access was encountered",
+                "[rank1]: CUDA kernel errors might be asynchronously reported at some other API call.",
+                "[rank1]: For debugging consider passing CUDA_LAUNCH_BLOCKING=1",
+                "[rank1]: Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.",
+                "[rank1]:",
+                "",
+            ],
+            "[rank1]: torch.AcceleratorError: CUDA error: an illegal memory access was encountered",
+        ),
+    ],
+    ids=["NCCL", "CUDA"],
+)
+def test_warnings_and_advice_of_pytorch_after_an_error_are_not_the_cause(lines, said):
+    assert (
+        JobResult.of_script(1, "train.py ended", [*lines, NOT_DESTROYED]).headline
+        == f"train.py ended: exit code 1: {said}"
+    )
+    assert last_word([NOT_DESTROYED]) == "" and last_word([]) == ""
 
 
 def test_of_a_long_last_word_the_beginning_and_the_end_are_told():

@@ -9,19 +9,24 @@ from tfhet.telemetry.gpus import GpuMonitor, gpu_count
 
 
 class FakeNvml:
-    """The module of nvidia-ml-py with two GPUs; stops its reader after so many rounds, or refuses."""
+    """The module of nvidia-ml-py with two GPUs; stops its reader after so many rounds, or refuses. is_old: whether its
+    driver counts what it keeps for itself as memory in use."""
 
     class NVMLError(Exception):
         pass
 
-    def __init__(self, rounds: int = 1, refuses: str = ""):
+    nvmlMemory_v2 = 0x2000028
+
+    def __init__(self, rounds: int = 1, refuses: str = "", is_old: bool = False):
         self.calls: list[str] = []
         self.gpus: GpuMonitor | None = None
-        self._rounds, self._refuses = rounds, refuses
+        self._rounds, self._refuses, self._is_old = rounds, refuses, is_old
 
     def __getattr__(self, name: str) -> Any:
-        def call(*arguments: Any) -> Any:
+        def call(*arguments: Any, version: int | None = None) -> Any:
             self.calls.append(name)
+            if version and self._is_old:
+                raise self.NVMLError("version mismatch")
             if name == self._refuses:
                 raise self.NVMLError(f"{name} failed")
             if name == "nvmlDeviceGetCount":
@@ -34,7 +39,7 @@ class FakeNvml:
                     self.gpus.stop()
                 return SimpleNamespace(gpu=10 * (arguments[0] + 1))
             if name == "nvmlDeviceGetMemoryInfo":
-                return SimpleNamespace(used=1000 + arguments[0])
+                return SimpleNamespace(used=1000 + arguments[0] + (0 if version == self.nvmlMemory_v2 else 500))
             return None
 
         return call
@@ -52,6 +57,12 @@ def test_every_gpu_is_read_until_the_reader_is_stopped():
     assert gpus.latest == ((10.0, 1000), (20.0, 1001))
     assert (gpus.missing, nvml.calls.count("nvmlDeviceGetMemoryInfo")) == ("", 6)
     assert nvml.calls[0] == "nvmlInit" and nvml.calls[-1] == "nvmlShutdown"
+
+
+def test_an_old_driver_counts_its_own_memory_too():
+    gpus = gpus_of(FakeNvml(rounds=1, is_old=True))
+    gpus.run(period_s=0.0)
+    assert (gpus.latest, gpus.missing) == (((10.0, 1500), (20.0, 1501)), "")
 
 
 def test_a_driver_that_refuses_is_named_and_nothing_old_is_told():
