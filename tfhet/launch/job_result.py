@@ -15,6 +15,7 @@ from tfhet.cluster import HostPaths
 from tfhet.errors import JobFailed, TfhetError
 from tfhet.process import describe_exit
 from tfhet.record import TIMELINE_FOLDER, RunFolder
+from tfhet.report import is_error
 
 STOPPED_CODES = frozenset({0, *(128 + number for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM))})
 """Exit codes of a script that ended in order when it was asked to stop."""
@@ -28,6 +29,8 @@ _AFTER_ERROR = re.compile(
     r"|Compile with `\w+` to enable device-side|$)"  # advice
 )
 """Lines that a library prints after the error that ends a process."""
+_THREADS_LEFT = "terminate called without an active exception"
+"""The last words of C++ where threads still run when Python ends, be it by an error."""
 STARTS_WITHIN_S = 10.0
 """Maximum seconds between the starts of the launchers of one host."""
 
@@ -78,7 +81,10 @@ class JobResult:
 
 def last_word(tail: Sequence[str]) -> str:
     """Of the last lines of a script's log the one that says what ended it: after a traceback stands the error."""
-    return next((line for line in map(str.strip, reversed(tail)) if not _AFTER_ERROR.match(line)), "")
+    words = [line for line in map(str.strip, tail) if not _AFTER_ERROR.match(line)]
+    if words[-1:] == [_THREADS_LEFT] and is_error("".join(words[-2:-1])):
+        words.pop()
+    return words[-1] if words else ""
 
 
 def _exit_code(code: int) -> int:

@@ -75,8 +75,12 @@ NOT_DESTROYED = (
             ],
             "[rank1]: torch.AcceleratorError: CUDA error: an illegal memory access was encountered",
         ),
+        (
+            ["[rank1]: RuntimeError: the loss is not a number", "terminate called without an active exception"],
+            "[rank1]: RuntimeError: the loss is not a number",
+        ),
     ],
-    ids=["NCCL", "CUDA"],
+    ids=["NCCL", "CUDA", "threads"],
 )
 def test_warnings_and_advice_of_pytorch_after_an_error_are_not_the_cause(lines, said):
     assert (
