@@ -27,6 +27,7 @@ from tfhet.container import kernel
 from tfhet.container.cgroup import Cgroup, Limits
 from tfhet.errors import JobFailed, UsageError
 from tfhet.events import Observer
+from tfhet.planes import with_malloc_tunables
 from tfhet.record import Figure, Record, RunSummary
 from tfhet.simulate import ClusterFile, GroupFile
 
@@ -123,9 +124,14 @@ def _measured(name: str, case: Case, place: Path, seconds: float, index: int) ->
     return BATCH_SIZE / summary.examples_per_s
 
 
+def _maker() -> AnsweringProcess:
+    """A process that makes batches, with the allocator of the processes of a feed."""
+    return AnsweringProcess.of_module(MAKER, env=with_malloc_tunables(child_environment()))
+
+
 def batch_cpu_s() -> float:
     """CPU seconds of making a batch, in a process that does nothing else."""
-    with AnsweringProcess.of_module(MAKER, env=child_environment()) as maker:
+    with _maker() as maker:
         maker.ask({"prepare": [BATCH_SIZE, BLURS]}, LIMIT_S)
         taken = maker.ask({"make": ALONE_S}, LIMIT_S)
     return float(taken["cpu_s"] / taken["batches"])
@@ -142,7 +148,7 @@ def _allowed_s(case: Case, seconds: float, index: int) -> float:
             if refused := cgroup.limit(Limits(cpus)):
                 raise UsageError(f"this machine cannot limit: {', '.join(refused)}; see tfhet doctor")
             for _ in range(processes):
-                maker = stack.enter_context(AnsweringProcess.of_module(MAKER, env=child_environment()))
+                maker = stack.enter_context(_maker())
                 maker.ask({"prepare": [BATCH_SIZE, BLURS]}, LIMIT_S)
                 cgroup.add(maker.pid)
                 makers.append(maker)
