@@ -124,7 +124,7 @@ def _measured(name: str, case: Case, place: Path, seconds: float, index: int) ->
     return BATCH_SIZE / summary.examples_per_s
 
 
-def _maker() -> AnsweringProcess:
+def _maker() -> contextlib.AbstractContextManager[AnsweringProcess]:
     """A process that makes batches, with the allocator of the processes of a feed."""
     return AnsweringProcess.of_module(MAKER, env=with_malloc_tunables(child_environment()))
 
