@@ -54,7 +54,7 @@ def by_pillow(batch_size: int) -> Iterator[np.ndarray]:
 
 
 def measured(asked: Mapping[str, Any]) -> dict[str, float]:
-    """What a batch costs, after as many that do not count."""
+    """The cost of a batch, in the second of two rounds: the first one does not count."""
     is_pillow = asked["chain"] == PILLOW
     batches = by_pillow(asked["batch_size"]) if is_pillow else batch_cpu.whole(batch_cpu.pipeline_of(asked))
     for _ in range(batch_cpu.FIRST_BATCHES):

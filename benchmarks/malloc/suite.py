@@ -27,7 +27,7 @@ WAYS: Mapping[str, str] = {
     "huge_pages": "glibc.malloc.hugetlb=1",
     JOBS: with_malloc_tunables({})[TUNABLES],
 }
-"""What a process is started with, by name."""
+"""Value of `TUNABLES` that a process is started with, by name."""
 AGAINST = "the C library's allocator as it is"
 LOADS = tuple(
     PlanLoad(chain, batch_size)
@@ -74,7 +74,7 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
 
 
 def _measured(load: PlanLoad, channel: Path, tunables: str, index: int) -> dict[str, float]:
-    """What a batch costs a new process."""
+    """The cost of a batch in a new process."""
     env = {**child_environment(), TUNABLES: tunables}
     with AnsweringProcess.of_module("benchmarks.malloc.maker", env=env) as maker:
         asked = {"chain": load.chain, "batch_size": load.batch_size, "channel": str(channel)}

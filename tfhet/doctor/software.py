@@ -76,8 +76,8 @@ class Loaded:
 def load(env: Mapping[str, str]) -> Loaded:
     """Loads them in child processes, since a crash is a finding too. Takes some seconds."""
     output, crash = _run(_LOAD, env)
-    told, _ = _run(_LOAD_TORCH, env) if find_spec("torch") else ("", "")
-    words = told.split()
+    count, _ = _run(_LOAD_TORCH, env) if find_spec("torch") else ("", "")
+    words = count.split()
     torch_gpus = int(words[-1]) if words and words[-1].isdecimal() else None
     try:
         found: dict[str, Any] = json.loads(output.strip().splitlines()[-1])

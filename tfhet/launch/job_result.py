@@ -80,7 +80,7 @@ class JobResult:
 
 
 def last_word(tail: Sequence[str]) -> str:
-    """Of the last lines of a script's log the one that says what ended it: after a traceback stands the error."""
+    """The line, among the last ones of a script's log, that says what ended it: after a traceback stands the error."""
     words = [line for line in map(str.strip, tail) if not _AFTER_ERROR.match(line)]
     if words[-1:] == [_THREADS_LEFT] and is_error("".join(words[-2:-1])):
         words.pop()

@@ -32,6 +32,7 @@ import ctypes, resource
 libc = ctypes.CDLL(None)
 libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
 libc.free.argtypes = [ctypes.c_void_p]
+assert libc.prctl(41, 1, 0, 0, 0) == 0  # PR_SET_THP_DISABLE: pages of 4 kB, whatever the kernel gives by itself
 def batch():  # of photos, each smaller than what is memory of its own from the start
     photos = [libc.malloc(100 << 10) for _ in range(100)]
     for photo in photos:
