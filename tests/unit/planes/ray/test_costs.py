@@ -58,7 +58,7 @@ def fitted(record: Record, group: str, s_per_gb: float | None) -> list[Interval]
     ],
 )
 def test_what_is_assumed_is_what_one_record_says_and_holds_what_the_others_do(read, group, s_per_gb, known):
-    records = [read(name) for name in ("planes-other-day", "planes", "planes-one-run")]
+    records = [read(name) for name in ("planes-other-day", "planes", "planes-other-machine", "planes-one-run")]
     assert all(len(runs) > 1 for runs in records[0].details["runs"].values()), "else nothing says how far to trust them"
     for assumed, *found in zip(known, *(fitted(record, group, s_per_gb) for record in records), strict=True):
         assert assumed.value == pytest.approx(found[0].value, rel=0.01)
