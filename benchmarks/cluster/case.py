@@ -12,7 +12,7 @@ from tfhet.catalogue import shipped
 from tfhet.simulate import ClusterFile, GroupFile
 
 LEAST_SKIPPED, LEAST_MEASURED = 16, 24
-"""Steps of a run whose step nobody knows yet."""
+"""Steps of a run whose step is not known yet."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class ClusterCase:
         return Course.of(variant.data_hosts + 1, self.least_s(variant, first_s, step_s), seconds)
 
     def batches(self) -> int:
-        """As many as any run takes, and workers take that nobody asks for any more."""
+        """As many as any run takes, and workers take that are not asked for any more."""
         longest = Course.of(self.most_data_hosts + 1, 1.0, 1e6)
         return longest.steps + 8 * (self.most_data_hosts + 1)
 

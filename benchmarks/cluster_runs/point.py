@@ -23,7 +23,7 @@ LINES = 32
 WINDOWS = 4
 """Into so many parts the measured steps of a run are divided: the mean of each is a sample."""
 MODE: Mapping[str, Any] = {"hosts": "namespace", "start": "alone", "limits_from": "reading", "code": SOURCE_DIR}
-"""How hosts are simulated. Nobody starts ranks by MPI, whose own processes would take part of the CPU."""
+"""How hosts are simulated. MPI, whose own processes would take part of the CPU, starts no ranks."""
 
 
 @dataclass(frozen=True)

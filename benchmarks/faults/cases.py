@@ -64,7 +64,7 @@ _SILENCES = (
     ),
 )
 
-# What else a machine does: full and failing disks, clocks that jump, names that are slow, logs that nobody reads.
+# What else a machine does: full and failing disks, clocks that jump, names that are slow, logs that are not read.
 _MACHINES = (
     _goes_on("stall:data-1:after=0.5:for=8"),
     _goes_on("stall:dnn-1:after=0.5:for=8", arguments=_TALKS),

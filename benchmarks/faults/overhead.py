@@ -1,4 +1,4 @@
-"""`benchmarks.faults --overhead`: what supervision and leases cost a job that nobody disturbs.
+"""`benchmarks.faults --overhead`: what supervision and leases cost a job that is left alone.
 
 CPU seconds of the launchers, which hold the links and watch the processes, as a share of all CPU seconds of the job;
 over its whole life, and from the first steps on, without what all processes load before.

@@ -214,7 +214,7 @@ def _points(text: str) -> list[int]:
 def _write(load: ScalingLoad, channel: Path, points: Sequence[int], options: argparse.Namespace) -> None:
     """The load's data. Raises TfhetError."""
     most = max(Course.of(point + load.ranks, 1e-9, options.seconds, LINES).steps for point in points)
-    # What workers have taken, and nobody asks for any more, has to be there too.
+    # What workers have taken, and no one asks for any more, has to be there too.
     batches = load.ranks * most + 8 * (max(points) + load.ranks)
     job_data.write_apart(channel, load.chain, load.batch_size, batches)
 
@@ -276,7 +276,7 @@ def points_of(taken: Sequence[Taken]) -> list[dict[str, object]]:
 
 def rows(taken: Taken) -> list[dict[str, object]]:
     """The printed table. `dnn host`: what a trainer's own CPU time takes there, which no data host can take over: no
-    step is shorter. The last columns: CPU time that is not the pipeline's or the wire's, or that nobody used, as
+    step is shorter. The last columns: CPU time that is not the pipeline's or the wire's, or that was not used, as
     a percentage of what a batch costs apart; where the dnn host is the bound, some has to be left."""
     found = []
     for data_hosts in taken.data_hosts:
