@@ -18,7 +18,7 @@ from tfhet.planes import carrier
 from tfhet.planes.costs import PlaneCosts, WireCost
 from tfhet.record import Interval, Record
 
-READER_BATCH_S, READER_S_PER_GB = Interval(0.00279, 0.00207, 0.00409), Interval(0.278, 0.265, 0.328)
+READER_BATCH_S, READER_S_PER_GB = Interval(0.00279, 0.00207, 0.00409), Interval(0.278, 0.229, 0.328)
 SERVER_BATCH_S, SERVER_S_PER_GB = Interval(0.000173, 0.0, 0.00136), Interval(2.31, 0.325, 2.8)
 LEADER_CPUS, HOST_CPUS = Interval(0.282, 0.126, 0.39), Interval(0.0866, 0.0, 0.18)
 """CPUs that are taken all the time: by the head, the rank's scheduling and a node, and by a node."""

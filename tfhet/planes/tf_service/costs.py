@@ -60,12 +60,13 @@ class Moved:
 
 
 _ASSUMED_WIRE = {
-    ("uint8", PLAIN): WireCost.one_in_flight(Interval(0.30, 0.23, 1.4), Interval(0.22, 0.19, 0.51)),
-    ("float32", PLAIN): WireCost.one_in_flight(Interval(0.25, 0.25, 1.2), Interval(0.20, 0.20, 0.48)),
-    ("float32", "snappy"): WireCost.one_in_flight(Interval(5.0, 4.8, 5.9), Interval(2.8, 2.8, 4.0)),
+    ("uint8", PLAIN): WireCost.one_in_flight(Interval(0.30, 0.16, 1.37), Interval(0.22, 0.16, 0.511)),
+    ("float32", PLAIN): WireCost.one_in_flight(Interval(0.25, 0.161, 1.15), Interval(0.20, 0.156, 0.475)),
+    ("float32", "snappy"): WireCost.one_in_flight(Interval(5.0, 2.2, 5.87), Interval(2.8, 1.74, 3.96)),
 }
-"""Costs by dtype and compression, of batches of 19 MB; ends: the least and the most of 150 kB, 1.6 MB and 77 MB. From
-`results/transport.json` (loopback between two cores of an AMD EPYC, TensorFlow 2.15.1)."""
+"""Costs by dtype and compression, of batches of 19 MB: those of `results/transport-other-day.json`. The ends are the
+least and the most of 150 kB to 77 MB there, in `transport.json` and in `transport-other-machine.json` (loopback between
+two cores of two AMD EPYCs and an Intel Xeon, TensorFlow 2.15.1)."""
 
 
 def _assumed_wire(dtype: str, batch_bytes: int, compression: str) -> WireCost:

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from tfhet.errors import UsageError
 from tfhet.planes import WireCost
+from tfhet.planes.carrier import SIZES
 from tfhet.planes.tf_service.costs import (
+    _ASSUMED_WIRE,
     ASSUMED,
     CLIENT,
     PREFIX,
@@ -97,6 +99,18 @@ def test_names_leave_out_what_is_plain_and_sizes_are_whole():
     for wrong in ("1.6MB", "0kB", "19", "19mb", "MB", "-1MB"):
         with pytest.raises(UsageError, match="give a whole number of kB or MB"):
             _ = Moved("uint8", wrong, "none").bytes
+
+
+@pytest.mark.parametrize(("dtype", "compression"), _ASSUMED_WIRE)
+def test_the_assumed_wire_is_that_of_one_record_and_holds_what_all_found(repository, dtype, compression):
+    names = ("transport-other-day", "transport", "transport-other-machine")
+    records = [Record.read(repository / "results" / f"{name}.json").figures for name in names]
+    assumed = _ASSUMED_WIRE[dtype, compression]
+    for what, cost in {CLIENT: assumed.reader_s_per_gb, WORKER: assumed.server_s_per_gb}.items():
+        keys = [f"{PREFIX}.{dtype}.{size}.{compression}.{what}" for size in SIZES]
+        found = [figures[key].value for figures in records for key in keys if key in figures]
+        assert cost.value == pytest.approx(records[0][f"{PREFIX}.{dtype}.19MB.{compression}.{what}"].value, rel=0.03)
+        assert (cost.low, cost.high) == pytest.approx((min(found), max(found)), rel=0.01)
 
 
 def test_the_assumed_wire_tells_uint8_from_the_rest_and_knows_no_compression():
