@@ -1,5 +1,5 @@
 # PYTHON_ARGCOMPLETE_OK
-"""The command line: each room adds its commands; parse, call one function."""
+"""The command `tfhet`: parses the command line and calls the module of `tfhet.cli` that has the command."""
 
 from __future__ import annotations
 
@@ -8,21 +8,12 @@ import sys
 from collections.abc import Sequence
 
 from tfhet import __version__
-from tfhet.catalogue import command as catalogue
+from tfhet.cli import catalogue, doctor, follow, launch, plan, profile, report, simulate, source, submit
+from tfhet.cli.parser import Parser, add_examples, json_for_pipe
 from tfhet.cluster import environment
-from tfhet.command_line import Parser, add_examples, json_for_pipe
-from tfhet.doctor import command as doctor
 from tfhet.errors import TfhetError
-from tfhet.follow import command as follow
-from tfhet.launch import command as launch
-from tfhet.plan import command as plan
-from tfhet.profile import command as profile
-from tfhet.report import command as report
-from tfhet.simulate import command as simulate
-from tfhet.source import command as source
-from tfhet.submit import command as submit
 
-ROOMS = (simulate, report, doctor, source, catalogue, profile, plan, submit, follow, launch)
+COMMANDS = (simulate, report, doctor, source, catalogue, profile, plan, submit, follow, launch)
 """In the order of the help."""
 
 
@@ -31,8 +22,8 @@ def _parser() -> Parser:
     add_examples(parser, "tfhet init", "tfhet simulate demo -- --train_script train.py", "tfhet report --help")
     parser.add_argument("--version", action="version", version=f"tfhet {__version__}")
     commands = parser.add_subparsers(dest="name", required=True, metavar="COMMAND", title="commands")
-    for room in ROOMS:
-        room.add(commands)
+    for module in COMMANDS:
+        module.add(commands)
     commands.add_parser("bench", help="measure: tfhet bench SUITE ...", add_help=False)
     for listed in commands._choices_actions:
         commands.choices[listed.dest].description = commands.choices[listed.dest].description or listed.help
@@ -67,7 +58,7 @@ def _run(words: list[str], *, own_process: bool) -> int:
         _parser().print_help(sys.stderr)
         return 2
     if words[0] == "bench":
-        from tfhet import bench
+        from tfhet.cli import bench
 
         return bench.run(words[1:])
     if words[0] == "launch" and words[1:] not in (["-h"], ["--help"]):

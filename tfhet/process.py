@@ -22,8 +22,6 @@ from typing import Any, Protocol
 
 import psutil
 
-from tfhet.deadline import Deadline
-
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _PR_SET_NAME = 15
 _LINE_LIMIT_BYTES = 1 << 20
@@ -217,9 +215,9 @@ class Child:
         self.read_output()
         if not self._reaped:  # later its number may be that of another process
             self._signal(signal.SIGKILL)
-        with contextlib.suppress(asyncio.TimeoutError):
+        with contextlib.suppress(TimeoutError):
             # A process in another session may hold the pipe; the child's own lines are there within moments.
-            async with Deadline(_DRAIN_S):
+            async with asyncio.timeout(_DRAIN_S):
                 await self._output.closed.wait()
         if self._channel is not None:
             await self._channel.ended()
@@ -234,9 +232,9 @@ class Child:
         if self.code is None:
             self._signal(by)
             try:
-                async with Deadline(grace_s):
+                async with asyncio.timeout(grace_s):
                     await self._output.ended.wait()
-            except asyncio.TimeoutError:
+            except TimeoutError:
                 self._signal(signal.SIGKILL)
         return await self.wait()
 

@@ -33,7 +33,7 @@ from benchmarks.faults.case import EPOCHS, LEASE_S, READY_S, WITNESS
 from benchmarks.judge.judge import Verdict
 from benchmarks.judge.runs_of_a_job import verdict, verdict_together
 from tfhet.bench.harness import report
-from tfhet.bench.suite import JOB, Suite
+from tfhet.bench.suite import Suite
 from tfhet.errors import UsageError
 from tfhet.events import Observer
 from tfhet.launch.settings import LaunchSettings
@@ -333,7 +333,6 @@ def _is_kept(record: Record) -> bool:
 SUITE = Suite(
     name="chaos",
     does="jobs to which faults are done at random: whether each ended as it should, and lost nothing in silence",
-    measures=(*JOB, "benchmarks/chaos", "benchmarks/judge"),
     options=_options,
     run=_run,
     notes=_notes,

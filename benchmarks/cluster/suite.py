@@ -26,7 +26,7 @@ from benchmarks.cluster_runs.observed_job import new_place
 from benchmarks.cluster_runs.point import Point
 from benchmarks.cluster_runs.stopped import Stopped
 from tfhet.bench.harness import in_rounds, report
-from tfhet.bench.suite import JOB, Suite
+from tfhet.bench.suite import Suite
 from tfhet.container import kernel
 from tfhet.errors import JobFailed, UsageError
 from tfhet.events import Observer
@@ -212,7 +212,6 @@ SUITE = drawn(
     Suite(
         name="cluster",
         does="training without data hosts, with them, and from memory, on scaled instances, and its price (root)",
-        measures=(*JOB, "benchmarks/cluster", "benchmarks/cluster_runs", "benchmarks/job_scripts"),
         options=_options,
         run=_run,
         notes=_notes,

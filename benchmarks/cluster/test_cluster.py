@@ -10,11 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
-from benchmarks.cluster import suite as cluster
-from benchmarks.cluster import table as cluster_table
+from benchmarks.cluster import suite as cluster, table as cluster_table
 from benchmarks.cluster.case import CASES, ClusterCase, Variant
 from benchmarks.cluster.chart import draw
 from benchmarks.cluster.run import point_from_json

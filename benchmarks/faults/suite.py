@@ -12,9 +12,8 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.faults import endurance, overhead
-from benchmarks.faults import table as fault_table
-from tfhet.bench.suite import JOB, Suite
+from benchmarks.faults import endurance, overhead, table as fault_table
+from tfhet.bench.suite import Suite
 from tfhet.errors import UsageError
 from tfhet.events import Observer
 from tfhet.record import Figure, Record
@@ -80,7 +79,6 @@ def _is_kept(record: Record) -> bool:
 SUITE = Suite(
     name="faults",
     does="what a job does when something is done to it: ended, how soon, which codes and cause, what was lost",
-    measures=(*JOB, "benchmarks/faults", "benchmarks/judge"),
     options=_options,
     run=_run,
     notes=_notes,

@@ -13,9 +13,7 @@ import pytest
 
 from benchmarks.cluster_runs import leftovers
 from benchmarks.cluster_runs.observed_job import ObservedJob
-from benchmarks.faults import sabotage
-from benchmarks.faults import suite as faults
-from benchmarks.faults import table as fault_table
+from benchmarks.faults import sabotage, suite as faults, table as fault_table
 from benchmarks.faults.case import DAMAGES, FaultCase
 from tfhet.cluster import HostPaths, Ports
 from tfhet.container.cgroup import Cgroup

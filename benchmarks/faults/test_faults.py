@@ -9,17 +9,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tfhet.bench.code import ROOT
 
 from benchmarks.cluster_runs.clusters import CLUSTERS
 from benchmarks.cluster_runs.second_jobs import not_refused
-from benchmarks.faults import suite as faults
-from benchmarks.faults import table as fault_table
+from benchmarks.faults import suite as faults, table as fault_table
 from benchmarks.faults.case import BUSY, DAMAGES, EPOCHS, LIMITS_S, FaultCase
 from benchmarks.faults.cases import CASES
 from benchmarks.faults.outcome import FaultOutcome
 from benchmarks.judge.judge import Verdict
-from tfhet.bench import run_suite
-from tfhet.bench.code import ROOT
+from tfhet.cli.bench import run_suite
 from tfhet.record import Record, RunSummary
 from tfhet.simulate import Fault, presets
 from tfhet.simulate.fault import KINDS, NETWORK

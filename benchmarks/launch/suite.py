@@ -18,7 +18,7 @@ from benchmarks.cluster_runs.job_data import write_apart
 from benchmarks.cluster_runs.observed_job import new_place
 from benchmarks.launch.flow_run import FLOWS, Flow, FlowRun, Load, flow_run
 from tfhet.bench.harness import in_rounds
-from tfhet.bench.suite import JOB, Suite
+from tfhet.bench.suite import Suite
 from tfhet.errors import UsageError
 from tfhet.events import Observer
 from tfhet.record import Figure, Record
@@ -207,7 +207,6 @@ SUITE = drawn_bars(
     Suite(
         name="launch",
         does="this launcher and that of AWS's example on one cluster: step, start to first batch, last step to end",
-        measures=(*JOB, "benchmarks/launch", "benchmarks/job_scripts"),
         options=_options,
         run=_run,
         notes=_notes,

@@ -12,8 +12,7 @@ import pytest
 from fake_clock import FakeClock
 
 from benchmarks.job_scripts import SOURCE_DIR, stamp
-from benchmarks.launch import flow_run
-from benchmarks.launch import suite as launch
+from benchmarks.launch import flow_run, suite as launch
 from benchmarks.launch.flow_run import FLOWS, Flow, FlowRun, Load, times
 from benchmarks.launch.listener import JobListener
 from tfhet.errors import JobFailed, UsageError

@@ -18,10 +18,10 @@ from tfhet.plan import (
     PipelineCost,
     Prediction,
     Trainer,
+    Where as Place,
     Workload,
     predict,
 )
-from tfhet.plan import Where as Place
 from tfhet.plan.ceiling import Resource
 from tfhet.planes import PlaneCosts, WireCost
 from tfhet.planes.tf_service import TF_SERVICE

@@ -17,10 +17,9 @@ from benchmarks.plan.phase import DRAWN
 from tfhet.bench.harness import report
 from tfhet.clock import SYSTEM
 from tfhet.events import Observer
-from tfhet.plan import Interval
 from tfhet.plan import Where as Place
 from tfhet.plan.ceiling import Resource
-from tfhet.record import median
+from tfhet.record import Interval, median
 
 LAYOUTS = (
     (Place.TRAINER, 0.5, 0.2, 0),

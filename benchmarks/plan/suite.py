@@ -27,7 +27,7 @@ from benchmarks.plan.measured import measured
 from benchmarks.plan.outcome import PlanOutcome, figures_of
 from benchmarks.plan.phase import AGAIN, DRAWN
 from tfhet.bench.harness import report
-from tfhet.bench.suite import JOB, PLAN, Suite
+from tfhet.bench.suite import Suite
 from tfhet.container import kernel
 from tfhet.errors import JobFailed, TfhetError, UsageError
 from tfhet.events import Observer
@@ -188,7 +188,6 @@ SUITE = drawn(
     Suite(
         name="plan",
         does="the step that the plan's model predicts, against that of simulated clusters drawn by seed (root)",
-        measures=(*JOB, *PLAN, "benchmarks/plan", "benchmarks/cluster_runs"),
         options=_options,
         run=_run,
         notes=_notes,

@@ -15,10 +15,7 @@ import pytest
 from benchmarks.cluster_runs.cold_loads import Calm
 from benchmarks.cluster_runs.pace import pace
 from benchmarks.cluster_runs.stopped import Stopped
-from benchmarks.plan import draw as plan_draw
-from benchmarks.plan import freeze as plan_freeze
-from benchmarks.plan import run as plan_run
-from benchmarks.plan import suite as plan
+from benchmarks.plan import draw as plan_draw, freeze as plan_freeze, run as plan_run, suite as plan
 from benchmarks.plan.case import CPUS, FIELDS, HELD_OUT, LOADS, MORE, TRIED, Frozen, Measured, PlanCase, PlanLoad
 from benchmarks.plan.draw import KINDS, draw, fits
 from benchmarks.plan.gauge import COSTS_CPUS
@@ -28,11 +25,10 @@ from benchmarks.plan.published import predictions
 from benchmarks.plan.run import Ran
 from tfhet.errors import JobFailed, TfhetError, UsageError
 from tfhet.launch.settings import LaunchSettings
-from tfhet.plan import Interval
 from tfhet.plan import Where as Place
 from tfhet.plan.ceiling import Resource
 from tfhet.planes.tf_service import ServiceSettings
-from tfhet.record import Figure, Record, RunSummary
+from tfhet.record import Figure, Interval, Record, RunSummary
 from tfhet.simulate.simulation import STOPPED_ON_REQUEST
 from tfhet.trainer.settings import Settings
 

@@ -65,8 +65,7 @@ def _run(pipeline: Pipeline, steps: Sequence[Step], images: tf.Tensor, ids: tf.T
 
 
 def _parts(step: Step) -> Iterator[Step]:
-    from tfhet.stages.fusion import Sampling
-    from tfhet.stages.fusion import Step as Alone
+    from tfhet.stages.fusion import Sampling, Step as Alone
 
     if isinstance(step, Sampling):
         yield step

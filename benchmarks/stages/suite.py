@@ -19,7 +19,6 @@ from benchmarks.stages.forms import WAYS, Form
 from benchmarks.stages.peer_cases import Entry
 from tfhet.bench import Measurement, Suite, chain, harness, stages
 from tfhet.bench.chain import Course
-from tfhet.bench.suite import CHAIN
 from tfhet.events import Observer
 from tfhet.record import Figure, Record
 
@@ -169,7 +168,6 @@ SUITE = drawn_bars(
     Suite(
         name="stages",
         does="CPU per image of a chain of stages, against other libraries, and of each stage",
-        measures=(*CHAIN, "benchmarks/stages", "benchmarks/peers", "benchmarks/job_scripts/plain.py"),
         options=_options,
         run=_run,
         notes=_notes,

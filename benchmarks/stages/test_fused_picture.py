@@ -14,9 +14,11 @@ tf = pytest.importorskip("tensorflow")
 pytest.importorskip("sklearn")
 
 from tfhet.placement import Pipeline  # noqa: E402
-from tfhet.source import TFRecordSource  # noqa: E402
-from tfhet.source import digits as digit_data  # noqa: E402
-from tfhet.source import photos as photo_data  # noqa: E402
+from tfhet.source import (
+    TFRecordSource,
+    digits as digit_data,
+    photos as photo_data,
+)
 from tfhet.stages import CHAINS  # noqa: E402
 from tfhet.stages.fusion import Decoding  # noqa: E402
 

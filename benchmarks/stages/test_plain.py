@@ -13,8 +13,7 @@ pytest.importorskip("sklearn")
 from benchmarks.job_scripts import plain
 from tfhet import stages as stage_room
 from tfhet.placement import Pipeline
-from tfhet.source import TFRecordSource
-from tfhet.source import digits as digit_data
+from tfhet.source import TFRecordSource, digits as digit_data
 
 EXAMPLES = 37
 SHAPE = (32, 32, 3)

@@ -10,8 +10,7 @@ import pytest
 from benchmarks import peers
 from benchmarks.peers.job import ANTIALIAS, AS_WRITTEN, COMPOSED, LINEAR, REDUCED, Job
 from benchmarks.peers.place import Place
-from benchmarks.stages import forms as shapes
-from benchmarks.stages import peer_cases
+from benchmarks.stages import forms as shapes, peer_cases
 from benchmarks.stages.forms import Form, forms, shaped
 from benchmarks.stages.suite import SUITE, as_files, figures_of
 from tfhet.bench import Case, Measurement, Sample, chain, run_suite
@@ -23,9 +22,7 @@ pytest.importorskip("tensorflow")
 pytest.importorskip("sklearn")
 
 from tfhet.placement import Pipeline
-from tfhet.source import TFRecordSource
-from tfhet.source import digits as digit_data
-from tfhet.source import photos as photo_data
+from tfhet.source import TFRecordSource, digits as digit_data, photos as photo_data
 
 EXAMPLES = 37
 SHAPE = (32, 32, 3)

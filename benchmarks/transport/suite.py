@@ -16,8 +16,7 @@ from benchmarks.transport.ways import FEED, RAW_SOCKET, SERVICE, SERVICE_OPEN, P
 from tfhet.bench import Suite, transport
 from tfhet.bench.transport import costs_of, figures_of, times
 from tfhet.bench.wire.lane import Turn
-from tfhet.bench.wire.load import DTYPES, SIZES, Load
-from tfhet.bench.wire.load import SELECTION as PLAIN_SELECTION
+from tfhet.bench.wire.load import DTYPES, SELECTION as PLAIN_SELECTION, SIZES, Load
 from tfhet.clock import SYSTEM
 from tfhet.cluster import environment
 from tfhet.errors import UsageError, unknown
@@ -136,7 +135,6 @@ SUITE = drawn_bars(
     Suite(
         name=PREFIX,
         does="tf.data service's CPU per GB, and GB/s, against a socket, gRPC and other loaders, by allocator",
-        measures=("tfhet/native", "tfhet/planes", "tfhet/bench", "benchmarks/transport"),
         options=_options,
         run=_run,
         notes=_notes,

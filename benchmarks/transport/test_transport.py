@@ -9,7 +9,7 @@ import pytest
 from benchmarks.peers.place import Place
 from benchmarks.transport import allocator, suite, ways
 from benchmarks.transport.suite import SELECTION, SUITE, loads_of
-from tfhet.bench import command
+from tfhet.cli import bench as command
 from tfhet.errors import UsageError
 from tfhet.record import Figure, Record
 

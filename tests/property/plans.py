@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, settings, strategies as st
 
 from tfhet.plan import (
     ClusterShape,
     CutCost,
     HostType,
-    Interval,
     Layout,
     PipelineCost,
     Resource,
@@ -21,6 +19,7 @@ from tfhet.plan import (
 )
 from tfhet.plan.ceiling import Demand, Supply
 from tfhet.planes import PlaneCosts, WireCost
+from tfhet.record import Interval
 
 RELAXED = {
     Resource.DNN_CPUS: ("dnn_cpus",),

@@ -15,8 +15,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
 FULL = os.environ.get("TFHET_FUZZ") == "full"
 TIMES = 20 if FULL else 1

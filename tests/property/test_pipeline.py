@@ -6,8 +6,7 @@ import functools
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from tfhet.placement import Cut, Pipeline, one_epoch, remote_part
 from tfhet.source import SyntheticSource

@@ -6,15 +6,14 @@ from dataclasses import replace
 
 import plans
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 
 from tfhet import planes
-from tfhet.plan import ClusterShape, Interval, Layout, Resource, Space, Where, make_plan, predict
+from tfhet.plan import ClusterShape, Layout, Resource, Space, Where, make_plan, predict
 from tfhet.plan.candidate import candidates, ranking
 from tfhet.plan.ceiling import ceilings
 from tfhet.plan.prediction import best_layout, demand, supply
-from tfhet.record import View
+from tfhet.record import Interval, View
 
 SETUPS = (plans.workloads(), plans.mixed_clusters(), plans.LAYOUTS)
 MORE = plans.numbers(1.0, 4.0)

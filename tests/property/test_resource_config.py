@@ -6,8 +6,7 @@ import contextlib
 import json
 from typing import Any
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tfhet.cluster import Ports, identify, resolve, roles
 from tfhet.cluster.environment import parse_json

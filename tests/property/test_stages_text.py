@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tfhet import stages
 from tfhet.errors import UsageError

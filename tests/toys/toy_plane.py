@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tfhet.cluster import DATA, Place, PortRange, Role, Roles, check_free
-from tfhet.deadline import Deadline
 from tfhet.errors import ClusterError, JobFailed, NotReady, shown
 from tfhet.messages import link
 from tfhet.planes import DataPlane, LauncherSide, Outlets, with_malloc_tunables
@@ -64,9 +63,9 @@ class ToyLauncherSide(LauncherSide):
         self._child = child = await Child.start(SERVER, command, env=env, on_line=hear)
         tasks = {asyncio.create_task(ready.wait()), asyncio.create_task(child.wait())}
         try:
-            async with Deadline(self._outlets.ready_timeout_s):
+            async with asyncio.timeout(self._outlets.ready_timeout_s):
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             raise NotReady(f"the toy server on {place.host} is not ready") from None
         finally:
             for task in tasks:

@@ -10,16 +10,6 @@
 `of_pipeline`, `of_plan`, `of_run` and `of_training_job` make findings; `sentence` and `paragraph` put them in words.
 """
 
-from typing import TYPE_CHECKING
+import lazy_loader
 
-from tfhet import lazy
-
-if TYPE_CHECKING:
-    from tfhet.advice.finding import Finding, sentence, sentences
-    from tfhet.advice.input_bound import Diagnosis, InputState, of_run, paragraph, peaks, state_by_wait
-    from tfhet.advice.next_command import next_commands, profile_command
-    from tfhet.advice.pipeline import of_pipeline
-    from tfhet.advice.plan import of_plan
-    from tfhet.advice.training_job import HostUtilisation, ObservedJob, of_training_job
-
-lazy.names_on_demand(__name__)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from tfhet.advice.finding import Finding
 from tfhet.advice.input_bound import InputState, state_by_wait
-from tfhet.plan import Candidate, Interval, Plan, Resource
+from tfhet.plan import Candidate, Plan, Resource
+from tfhet.record import Interval
 
 LEAST_BREAK_EVEN_USD = 0.001
 """USD per hour: a data host whose break-even price is lower pays at no price."""

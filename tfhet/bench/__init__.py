@@ -6,15 +6,6 @@ taken = measure([Case("sum", lambda _: sum(range(100_000))), Case("max", lambda 
 print(taken["sum"].cheaper_than(taken["max"], against="max"))
 """
 
-from typing import TYPE_CHECKING
+import lazy_loader
 
-from tfhet import lazy
-
-if TYPE_CHECKING:
-    from tfhet.bench.case import Case, Measurement
-    from tfhet.bench.command import run, run_suite
-    from tfhet.bench.harness import in_rounds, measure
-    from tfhet.bench.meter import ProcessMeter, Sample
-    from tfhet.bench.suite import Suite
-
-lazy.names_on_demand(__name__)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,10 +1,12 @@
-"""Conditions of a measurement: the load of the machine before it, the CPU that the hypervisor gave to others
-meanwhile, and variables of the process that change what memory costs."""
+"""Conditions of a measurement: the commit, the load of the machine before it, the CPU time that the hypervisor gave to
+other virtual machines during it, and environment variables that change the cost of memory."""
 
 from __future__ import annotations
 
 import os
+import subprocess
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -12,6 +14,7 @@ import psutil
 from tfhet.cluster import environment
 
 VARIABLES = ("GLIBC_TUNABLES", "LD_PRELOAD", "MALLOC_ARENA_MAX", "TFHET_NATIVE", "OMP_NUM_THREADS")
+_GIT_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -39,3 +42,19 @@ class Conditions:
             "stolen_pct": round(100.0 * (end.stolen_s - self.stolen_s) / whole_s, 2) if whole_s > 0 else 0.0,
             "variables": {name: env[name] for name in VARIABLES if name in env},
         }
+
+
+def code() -> dict[str, Any]:
+    """Returns the `commit` of the checkout and `is_clean`: whether all files are as committed. Empty without one."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():
+        return {}
+    try:
+        return {"commit": _git(root, "rev-parse", "HEAD"), "is_clean": not _git(root, "status", "--porcelain")}
+    except (OSError, subprocess.SubprocessError):
+        return {}
+
+
+def _git(root: Path, *words: str) -> str:
+    command = ["git", "-C", str(root), *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=_GIT_S, check=True).stdout.strip()

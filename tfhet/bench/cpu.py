@@ -126,7 +126,6 @@ def _notes(record: Record) -> list[str]:
 SUITE = Suite(
     name="cpu",
     does="how fast a vCPU of this machine is against the reference, alone and with all of them busy",
-    measures=("tfhet/bench/cpu.py", "tfhet/bench/cpu_work.py"),
     options=_options,
     run=_run,
     notes=_notes,

@@ -19,7 +19,7 @@ from tfhet.arguments import check_positive
 from tfhet.bench import chain
 from tfhet.bench.case import Case, Measurement
 from tfhet.bench.harness import measure
-from tfhet.bench.suite import CHAIN, Suite
+from tfhet.bench.suite import Suite
 from tfhet.events import Observer
 from tfhet.record import Record
 
@@ -73,8 +73,7 @@ def options_of_a_chain(parser: argparse.ArgumentParser) -> None:
 def prepared(options: argparse.Namespace) -> Iterator[Prepared]:
     """Yields the chain that the options name, on records in a folder that goes with the context. Raises UsageError."""
     check_positive(options, "examples", "batch_size", "threads")
-    from tfhet import source as source_room
-    from tfhet import stages as stage_room
+    from tfhet import source as source_room, stages as stage_room
     from tfhet.placement import Pipeline
 
     without_gpu()
@@ -114,7 +113,6 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
 SUITE = Suite(
     name="stages",
     does="CPU per image of a chain of stages, and of each stage",
-    measures=CHAIN,
     options=options_of_a_chain,
     run=_run,
 )

@@ -12,20 +12,7 @@ from tfhet.events import Observer
 from tfhet.record import Record
 
 NAMES = ("stages", "transport", "cpu")
-"""Suites of `tfhet bench`, each a module of this room."""
-CHAIN = tuple(f"tfhet/{room}" for room in ("native", "source", "stages", "placement"))
-"""The code that makes batches of files: `Suite.measures` of what runs chains of stages."""
-JOB = (
-    *CHAIN,
-    *(f"tfhet/{room}" for room in ("cluster", "control", "messages", "strategies", "steps", "planes", "trainer")),
-    *(f"tfhet/{room}" for room in ("launch", "container", "simulate")),
-)
-"""The code of a whole job on a simulated cluster."""
-PLAN = (
-    "tfhet/plan",
-    *(f"tfhet/planes/{file}" for file in ("carrier.py", "ray/costs.py", "tf_service/costs.py")),
-)
-"""The code that predicts one, with the costs that it assumes."""
+"""Suites of `tfhet bench`, each a module of `tfhet.bench`."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +30,6 @@ class Suite:
     """Lines below the printed table, such as what could not be measured."""
     is_kept: Callable[[Record], bool] = lambda record: True
     """Whether the promise that the suite tests is kept; the command fails otherwise."""
-    measures: Sequence[str] = ()
-    """Folders and files whose code the figures depend on, by path below `tfhet.bench.code.ROOT`: a record is old once
-    they have changed."""
 
 
 def suite_named(name: str) -> Suite:

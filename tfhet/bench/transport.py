@@ -151,7 +151,6 @@ def notes(record: Record) -> list[str]:
 SUITE = Suite(
     name=PREFIX,
     does="CPU per GB, and GB/s, of moving batches from workers to ranks",
-    measures=("tfhet/native", "tfhet/planes", "tfhet/bench"),
     options=options_of_loads,
     run=_run,
     notes=notes,

@@ -8,15 +8,6 @@ known.price("c5.18xlarge", "us-east-1")                 # a Price, or None where
 known.common_market(["ml.g5.xlarge", "ml.c5.large"])
 """
 
-from typing import TYPE_CHECKING
+import lazy_loader
 
-from tfhet import lazy
-
-if TYPE_CHECKING:
-    from tfhet.catalogue.catalogue import AWS_POST, REGION, Catalogue, default, shipped
-    from tfhet.catalogue.instance_type import EC2, MARKETS, TRAINING, Instance, InstanceGroup, Price
-    from tfhet.catalogue.price_list import refresh
-    from tfhet.catalogue.training_rate import TrainingRate, training_rates
-
-
-lazy.names_on_demand(__name__)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

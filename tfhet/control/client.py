@@ -16,7 +16,6 @@ from tfhet.control.lease import beats
 from tfhet.control.message import MAX_NUMBER, Message, ProtocolError, valid_code
 from tfhet.control.outbox import Outbox
 from tfhet.control.secret import Secret
-from tfhet.deadline import Deadline
 from tfhet.errors import ClusterError, NotReady, UsageError
 
 logger = logging.getLogger(__name__)
@@ -113,11 +112,11 @@ class LinkClient:
         while (remaining_s := until_s - self._clock.monotonic()) > 0:
             found: list[str] = []
             try:
-                async with Deadline(remaining_s):
+                async with asyncio.timeout(remaining_s):
                     found = await addresses_of(self._address)  # however long it takes: the next try begins anew
-                    async with Deadline(self._handshake_s):
+                    async with asyncio.timeout(self._handshake_s):
                         return await self._dial_once(found[tries % len(found)])
-            except asyncio.TimeoutError:
+            except TimeoutError:
                 if not found:
                     why = "the name service does not answer"
                 elif remaining_s > self._handshake_s:  # a last try cut short hides no better reason

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfhet.control.message import MAX_LINE_BYTES, Message, ProtocolError, decode, encode
-from tfhet.deadline import Deadline, in_thread
+from tfhet.coroutines import in_thread
 from tfhet.units import MIB
 
 MAX_UNSENT_BYTES = 8 * MIB
@@ -107,8 +107,8 @@ class Connection:
     async def close(self, flush_s: float = 0.5) -> None:
         """Sends the unsent messages, for at most `flush_s` seconds, and ends the connection."""
         self._writer.close()
-        with contextlib.suppress(OSError, asyncio.TimeoutError):
-            async with Deadline(flush_s):
+        with contextlib.suppress(OSError, TimeoutError):
+            async with asyncio.timeout(flush_s):
                 await self._writer.wait_closed()
         self.abort()
 

@@ -14,7 +14,6 @@ from tfhet.control.connection import Connection
 from tfhet.control.handshake import JoinRequest, Refused, Unauthenticated, admit
 from tfhet.control.message import ProtocolError
 from tfhet.control.secret import Secret
-from tfhet.deadline import Deadline
 from tfhet.errors import UsageError
 
 logger = logging.getLogger(__name__)
@@ -112,12 +111,12 @@ class Listener:
     async def _serve(self, connection: Connection) -> None:
         try:
             try:
-                async with Deadline(self._handshake_s):
+                async with asyncio.timeout(self._handshake_s):
                     request = await admit(connection, self._secret, self._objection)
             finally:
                 self._unproved.pop(connection, None)
             await self._serve_member(request, connection)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             self._drop(connection.peer, f"no handshake within {self._handshake_s:g} s")
         except (Unauthenticated, Refused, ProtocolError, OSError) as error:
             self._drop(connection.peer, self._dropped_for.get(connection, str(error)))

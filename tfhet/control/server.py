@@ -18,7 +18,6 @@ from tfhet.control.lease import Session, beats
 from tfhet.control.listener import Listener
 from tfhet.control.message import Message, ProtocolError, valid_code
 from tfhet.control.secret import Secret
-from tfhet.deadline import Deadline
 from tfhet.errors import NotReady, UsageError
 from tfhet.events import Event, Observer, ignore
 
@@ -164,8 +163,8 @@ class LinkServer:
         self._inbox.close()
 
     async def _until(self, predicate: Callable[[], bool], limit_s: float) -> None:
-        with contextlib.suppress(asyncio.TimeoutError):
-            async with Deadline(limit_s):
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(limit_s):
                 while not predicate():
                     self._changed.clear()
                     await self._changed.wait()

@@ -6,13 +6,6 @@ from tfhet.doctor import examine
 print(examine(environment(), cluster_file="demo").verdict)
 """
 
-from typing import TYPE_CHECKING
+import lazy_loader
 
-from tfhet import lazy
-
-if TYPE_CHECKING:
-    from tfhet.doctor.examination import SUBJECTS, Examination, examine
-    from tfhet.doctor.rule import Check, Rule, Status
-
-
-lazy.names_on_demand(__name__)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

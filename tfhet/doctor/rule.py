@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from typing import Generic, TypeVar
 
 
-class Status(str, Enum):
+class Status(StrEnum):
     OK = "ok"
     LIMITED = "limited"
     """Works, with a limitation."""

@@ -9,12 +9,6 @@
 The command `tfhet diagnose` is `examine` of this room.
 """
 
-from typing import TYPE_CHECKING
+import lazy_loader
 
-from tfhet import lazy
-
-if TYPE_CHECKING:
-    from tfhet.follow.examination import Examined, examine
-    from tfhet.follow.following import Followed, follow
-
-lazy.names_on_demand(__name__)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

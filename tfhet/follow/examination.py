@@ -10,11 +10,10 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any
 
-from tfhet import catalogue
-from tfhet import clock as clocks
+from tfhet import catalogue, clock as clocks
 from tfhet.advice import Diagnosis, HostUtilisation, ObservedJob, of_training_job, sentence, sentences
 from tfhet.aws import Patient
 from tfhet.follow.heard import Heard, placed
@@ -164,8 +163,8 @@ def _samples(
         numbered = list(enumerate(names))[start : start + _QUERIES]
         request: dict[str, Any] = {
             "MetricDataQueries": [_query(f"q{number}", job, *name, period_s) for number, name in numbered],
-            "StartTime": datetime.fromtimestamp(begin, timezone.utc),
-            "EndTime": datetime.fromtimestamp(max(end, begin + period_s), timezone.utc),
+            "StartTime": datetime.fromtimestamp(begin, UTC),
+            "EndTime": datetime.fromtimestamp(max(end, begin + period_s), UTC),
             "ScanBy": "TimestampAscending",
         }
         while True:

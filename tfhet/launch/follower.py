@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 from tfhet.control import LinkClient, Message
-from tfhet.deadline import Deadline
 from tfhet.errors import ClusterError, NotReady
 from tfhet.launch.assignment import Assignment
 from tfhet.launch.job_result import JobResult
@@ -50,9 +49,9 @@ class Follower:
         """The leader's order to start. Raises NotReady when it does not come; the leader ends the job before that."""
         limit_s = self._settings.ready_timeout_s + 2 * self._settings.lease_s
         try:
-            async with Deadline(limit_s):
+            async with asyncio.timeout(limit_s):
                 return await asyncio.shield(self._start)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             raise NotReady(f"{self._place.label}: no order to start within {limit_s:g} s") from None
 
     def report(self, report: link.Report) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from tfhet.clock import SYSTEM
 from tfhet.cluster import DATA, LISTEN_VARIABLE
-from tfhet.deadline import Deadline, in_thread
+from tfhet.coroutines import in_thread
 from tfhet.errors import TfhetError, UsageError, shown
 from tfhet.events import Event, Observer, ignore
 from tfhet.launch.assignment import Assignment
@@ -23,8 +23,7 @@ from tfhet.launch.job_result import JobResult, forget_earlier_job, write_failure
 from tfhet.launch.leader import LINGER_S, STOP_S, Leader
 from tfhet.launch.output import Log, labels, load_page, metrics_of, write_outcome, write_page
 from tfhet.launch.script import Hearing, Script, environment_of
-from tfhet.messages import HostLine, JobResultLine, rank
-from tfhet.messages import link as reports
+from tfhet.messages import HostLine, JobResultLine, link as reports, rank
 from tfhet.planes import Outlets
 from tfhet.record import TIMELINE_FOLDER, RunFolder, TimelineFile
 from tfhet.telemetry import GpuMonitor, Metric, Sampler, gpu_count, host_counters, serve_metrics
@@ -251,9 +250,9 @@ class Launcher:
             own = stopped.result()
             try:
                 link.report(reports.StopWish(own.code, own.cause))
-                async with Deadline(STOP_S + LINGER_S):
+                async with asyncio.timeout(STOP_S + LINGER_S):
                     return await asyncio.shield(ended)
-            except (TfhetError, asyncio.TimeoutError):
+            except (TfhetError, TimeoutError):
                 return own
         return ended.result()
 

@@ -10,7 +10,7 @@ from typing import Any
 from tfhet.clock import SYSTEM
 from tfhet.cluster import job_name
 from tfhet.control import LinkServer, Message
-from tfhet.deadline import Deadline, in_thread, later
+from tfhet.coroutines import in_thread, later
 from tfhet.errors import NotReady, shown
 from tfhet.events import Event, Observer
 from tfhet.launch.account import Account
@@ -93,7 +93,7 @@ class Leader:
         limit_s, meeting = self._settings.ready_timeout_s, self._meeting
         where = self.place.link_address, self.place.identity.cluster.network_interface, self._listens_at
         try:
-            async with Deadline(limit_s):
+            async with asyncio.timeout(limit_s):
                 if meeting is not None:
                     await in_thread(meeting.load)  # in a thread, so that leases are renewed meanwhile
                 await self._server.wait_joined(limit_s)
@@ -104,7 +104,7 @@ class Leader:
                 opened = {} if meeting is None else await in_thread(meeting.open, *where, peers)  # it may look names up
                 facts = {**self._server.facts, self.place.member: self._assignment.facts}
                 order = await in_thread(self._assignment.strategy.order, opened, Claim.of_all(facts), self.place)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             raise NotReady(f"not ready after {limit_s:g} s: {self._missing()}") from None
         start = link.Start(self.job_id, dict(self._side.order()), dict(order))
         self._server.broadcast(link.to_json(start))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from tfhet.clock import SYSTEM
 from tfhet.cluster import DATA, Place, environment, job_name
-from tfhet.deadline import Deadline, in_thread
+from tfhet.coroutines import in_thread
 from tfhet.errors import TfhetError
 from tfhet.launch.assignment import Assignment, known_roles
 from tfhet.launch.job_result import STOPPED_CODES, JobResult
@@ -96,9 +96,9 @@ async def load_page() -> None:
 async def write_page(folder: RunFolder, say: Callable[[str], None]) -> None:
     """Writes the page of the run into its record. Says in one line why it cannot; raises nothing."""
     try:
-        async with Deadline(PAGE_S):
+        async with asyncio.timeout(PAGE_S):
             await in_thread(_draw, folder)
-    except asyncio.TimeoutError:
+    except TimeoutError:
         say(f"the page of the run was not made within {PAGE_S:g} s: `tfhet report` on its record makes it")
     except Exception as error:  # noqa: BLE001  the exit code must not be lost over it
         say(f"the page of the run cannot be written: {' '.join(str(error).split())}")

@@ -8,24 +8,6 @@
 `names`, `permitted` and `built` need no TensorFlow: a launcher asks them which libraries its host has.
 """
 
-from typing import TYPE_CHECKING
+import lazy_loader
 
-from tfhet import lazy
-from tfhet.native.compiled import compiled
-from tfhet.native.kernels import (
-    SWITCH,
-    WIRE,
-    BuildError,
-    built,
-    compile_into,
-    compiler,
-    names,
-    of_here,
-    permitted,
-    ready,
-)
-
-if TYPE_CHECKING:
-    from tfhet.native.library import available, load_all, ops, shaped, wire_library
-
-lazy.names_on_demand(__name__)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

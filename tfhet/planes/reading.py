@@ -15,9 +15,9 @@ import numpy as np
 
 from tfhet.cluster import environment
 from tfhet.errors import UsageError
+from tfhet.planes.feed.loader import Loader
 from tfhet.planes.feed.work import MAKE_LIMIT_S
 from tfhet.planes.handed_over import hand_over
-from tfhet.planes.loader import Loader
 from tfhet.strategies import JobContext
 
 

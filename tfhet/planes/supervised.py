@@ -16,8 +16,7 @@ import psutil
 
 from tfhet.clock import SYSTEM
 from tfhet.errors import JobFailed, NotReady
-from tfhet.messages import Channel, MessageError, rank
-from tfhet.messages import server as messages
+from tfhet.messages import Channel, MessageError, rank, server as messages
 from tfhet.process import Child, OnLine, describe_exit
 
 

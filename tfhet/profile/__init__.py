@@ -10,17 +10,6 @@
 `parts_of_dataset` takes any tf.data.Dataset instead. `tfhet profile` is the same on the command line.
 """
 
-from typing import TYPE_CHECKING
+import lazy_loader
 
-from tfhet import lazy
-
-if TYPE_CHECKING:
-    from tfhet.profile.anatomy import Anatomy, anatomy_of
-    from tfhet.profile.handed_over import measure_target
-    from tfhet.profile.parts import PipelinePart, parts_of_dataset, parts_of_pipeline
-    from tfhet.profile.result import PYTHON, RAY, Cost, Profile
-    from tfhet.profile.rounds import Effort, measure
-    from tfhet.profile.script import measure_script
-    from tfhet.profile.target import load, makes_ray
-
-lazy.names_on_demand(__name__)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tfhet.cluster import environment
-from tfhet.deadline import Deadline
 from tfhet.errors import DataError, NotReady, UsageError
 from tfhet.events import Event, Observer, ignore
 from tfhet.planes import with_malloc_tunables
@@ -60,8 +59,8 @@ async def measure_script(
             limit_s = deadline_s + BUDGETS * effort.budget_s
             late = f"the data of {script} were not measured within {limit_s:g} s: give a smaller --budget_s"
             await _until([folder / RECORD, folder / FAILURE], child, limit_s, late, look)
-            with contextlib.suppress(asyncio.TimeoutError):
-                async with Deadline(GRACE_S):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(GRACE_S):
                     await child.wait()
         finally:
             code = await child.stop(GRACE_S)
@@ -82,12 +81,12 @@ async def _until(
     """Waits for one of some files of the child, or its end, and calls `look` meanwhile and then. Raises NotReady with
     `late` when none comes in time."""
     try:
-        async with Deadline(limit_s):
+        async with asyncio.timeout(limit_s):
             while child.code is None and not any(path.exists() for path in paths):
                 look()
                 await asyncio.sleep(LOOK_S)
             look()
-    except asyncio.TimeoutError:
+    except TimeoutError:
         raise NotReady(late) from None
 
 

@@ -7,7 +7,7 @@ import os
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +57,7 @@ class Record:
         clock: clocks.Clock = clocks.SYSTEM,
     ) -> Record:
         """A record that is made now, on this machine."""
-        created = datetime.fromtimestamp(clock.wall(), timezone.utc).isoformat(timespec="seconds")
+        created = datetime.fromtimestamp(clock.wall(), UTC).isoformat(timespec="seconds")
         facts = dict(figures), dict(details or {}), tuple(command), machine(), versions()
         return cls(name, *facts, created=created)
 

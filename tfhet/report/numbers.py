@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 from tfhet.record import Figure, Spread
 from tfhet.units import GIB, KIB, MIB
@@ -71,7 +71,7 @@ def moment(wall_s: float | None) -> str:
     if wall_s is None:
         return MISSING
     try:
-        return datetime.fromtimestamp(wall_s, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
+        return datetime.fromtimestamp(wall_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (OverflowError, OSError, ValueError):  # no year of the calendar
         return number(wall_s, unit="s")
 

@@ -18,7 +18,6 @@ from tfhet import container
 from tfhet.clock import SYSTEM
 from tfhet.container import Bridge, Cgroup, Limits, Owner
 from tfhet.control import new_secret
-from tfhet.deadline import Deadline
 from tfhet.errors import JobFailed, TfhetError, UsageError
 from tfhet.messages import ContainerFailureLine, parse_line
 from tfhet.process import Child, describe_exit
@@ -97,7 +96,7 @@ class NamespaceHosts(HostBackend):
                 cgroup.limit(Limits(cpu_set=self.limits[host.name].cpu_set))
             self.network.attach(host.name, child.pid, host.address)
         except (TfhetError, psutil.Error, OSError) as error:
-            async with Deadline(_NAMESPACE_S):  # if it has ended, it has printed why
+            async with asyncio.timeout(_NAMESPACE_S):  # if it has ended, it has printed why
                 await child.stop(0.5)
             raise JobFailed(f"{_not_made(child)} ({error})", log_tail=child.tail) from error
         self._attached.append(host.name)

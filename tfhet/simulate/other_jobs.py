@@ -11,7 +11,6 @@ from pathlib import Path
 
 from tfhet.clock import SYSTEM
 from tfhet.cluster import DNN, HostPaths, Ports, free_ports
-from tfhet.deadline import Deadline
 from tfhet.process import Child, describe_exit
 from tfhet.record import RunFolder, RunSummary
 from tfhet.simulate.cluster_file import GroupFile
@@ -70,9 +69,9 @@ async def run_second_job(backend: HostBackend, host: SimulatedHost) -> str:
     started = [*before, sys.executable, *command]
     child = await Child.start("second", started, env=env, on_line=lambda line: None, cwd=job.code)
     try:
-        async with Deadline(LIMIT_S):
+        async with asyncio.timeout(LIMIT_S):
             code = await child.wait()
-    except asyncio.TimeoutError:
+    except TimeoutError:
         return f"the second job found no port in use, and was ended after {LIMIT_S:g} s"
     finally:
         await child.stop(GRACE_S)

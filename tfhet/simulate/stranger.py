@@ -8,8 +8,6 @@ import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from tfhet.deadline import Deadline
-
 Connect = Callable[[str, int], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 SILENT = 270
 """Connections that say nothing, all at once: more than a server of ours lets wait for a proof."""
@@ -47,8 +45,8 @@ async def visit(connect: Connect, address: str, port: int, seed: int = 0) -> Vis
     held: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
 
     async def one(text: bytes, is_slow: bool) -> None:
-        with contextlib.suppress(OSError, asyncio.TimeoutError):
-            async with Deadline(_DIAL_S):
+        with contextlib.suppress(OSError, TimeoutError):
+            async with asyncio.timeout(_DIAL_S):
                 reader, writer = await connect(address, port)
             held.append((reader, writer))
             for part in (text[at : at + 1] for at in range(20)) if is_slow else (text,):
@@ -58,16 +56,16 @@ async def visit(connect: Connect, address: str, port: int, seed: int = 0) -> Vis
 
     async def received(reader: asyncio.StreamReader) -> int:
         got = 0
-        with contextlib.suppress(OSError, asyncio.TimeoutError):
-            async with Deadline(_LAST_S):
+        with contextlib.suppress(OSError, TimeoutError):
+            async with asyncio.timeout(_LAST_S):
                 while more := await reader.read(1 << 16):
                     got += len(more)
         return got
 
     try:
         for _ in range(SCANS):
-            with contextlib.suppress(OSError, asyncio.TimeoutError):
-                async with Deadline(_DIAL_S):
+            with contextlib.suppress(OSError, TimeoutError):
+                async with asyncio.timeout(_DIAL_S):
                     (await connect(address, port))[1].close()
         await asyncio.gather(*(one(text, index in slow) for index, text in enumerate(said)))
         most = max(await asyncio.gather(*(received(reader) for reader, _ in held)), default=0)

@@ -6,9 +6,7 @@ import importlib.metadata
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
-
-from typing_extensions import dataclass_transform
+from typing import TypeVar, dataclass_transform
 
 from tfhet.errors import UsageError, check_known
 from tfhet.stages.stage import Stage

@@ -6,15 +6,6 @@ with steps.step() as step:      # optional, in a script that reads by tfhet.dist
     step.loss = train(batch)
 """
 
-from typing import TYPE_CHECKING
+import lazy_loader
 
-from tfhet import lazy
-
-if TYPE_CHECKING:
-    from tfhet.steps.callback import StepCallback
-    from tfhet.steps.declared import facts
-    from tfhet.steps.meter import Journal, Meter
-    from tfhet.steps.note import Note, NotedLoader
-    from tfhet.steps.script_steps import ScriptSteps, step
-
-lazy.names_on_demand(__name__)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
-
-from typing_extensions import Self
+from typing import Annotated, ClassVar, Self
 
 from tfhet.cluster import Rank
 from tfhet.errors import ClusterError, DataError

@@ -9,17 +9,6 @@
 Sending is `submission.send(sagemaker, s3)`, with boto3's clients.
 """
 
-from typing import TYPE_CHECKING
+import lazy_loader
 
-from tfhet import lazy
-
-if TYPE_CHECKING:
-    from tfhet.submit.job import ALONE, PIPE, Channel, Code, Job
-    from tfhet.submit.job_file import parse, read
-    from tfhet.submit.planned import with_plan, write_plan
-    from tfhet.submit.request import DEFINITIONS, MPI_OPTIONS, create_request
-    from tfhet.submit.rules import check_code
-    from tfhet.submit.source_dir import LAUNCHER
-    from tfhet.submit.submission import Archive, JobSubmission
-
-lazy.names_on_demand(__name__)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

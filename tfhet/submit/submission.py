@@ -9,7 +9,7 @@ import os
 import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +94,7 @@ class JobSubmission:
         """Makes a training job with a fresh secret; its name is by default the job's name and the time (UTC). Raises
         UsageError for a name that SageMaker would refuse, and for code that cannot be packed or would not start."""
         if name is None:
-            name = f"{job.name}-{datetime.fromtimestamp(clock.wall(), timezone.utc):%Y%m%d-%H%M%S}"
+            name = f"{job.name}-{datetime.fromtimestamp(clock.wall(), UTC):%Y%m%d-%H%M%S}"
         try:
             values.TRAINING_JOB_NAME.of(name)
         except ValueError:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from tfhet.cluster import busy
-from tfhet.deadline import in_thread
+from tfhet.coroutines import in_thread
 from tfhet.telemetry.metric import Metric
 
 READ_S = 5.0

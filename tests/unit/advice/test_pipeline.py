@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from tfhet.advice import of_pipeline
-from tfhet.advice import pipeline as rules
+from tfhet.advice import of_pipeline, pipeline as rules
 from tfhet.profile import Cost, Profile
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tfhet.advice import InputState, of_run, paragraph
 from tfhet.advice.input_bound import INPUT_BOUND_PCT, INPUT_KEEPS_UP_PCT, SHORTEN_STEP

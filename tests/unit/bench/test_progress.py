@@ -6,7 +6,7 @@ import pytest
 from fake_clock import FakeClock
 
 from tfhet.bench import Case, ProcessMeter, measure
-from tfhet.bench.command import show_progress
+from tfhet.cli.bench import show_progress
 from tfhet.events import Event
 
 

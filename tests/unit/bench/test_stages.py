@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tfhet.bench import chain, run
+from tfhet.bench import chain
+from tfhet.cli.bench import run
 from tfhet.record import Record
 
 tf = pytest.importorskip("tensorflow")

@@ -9,10 +9,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tfhet.bench import command, transport
+from tfhet.bench import transport
 from tfhet.bench.suite import suite_named
 from tfhet.bench.transport import SUITE, loads_of
 from tfhet.bench.wire.load import SELECTION, Load
+from tfhet.cli import bench as command
 from tfhet.errors import UsageError
 from tfhet.planes.tf_service import CLIENT, PREFIX, RATE, RATIO, WORKER, Moved
 from tfhet.record import Record

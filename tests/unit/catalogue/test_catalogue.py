@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tfhet import catalogue
 from tfhet.catalogue import AWS_POST, EC2, MARKETS, TRAINING, Catalogue, shipped

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tfhet.catalogue.catalogue_file import CatalogueFile
 from tfhet.catalogue.instance_type import MARKETS, Instance, Price

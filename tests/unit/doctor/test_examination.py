@@ -146,7 +146,7 @@ def test_a_data_set_is_judged_for_the_workers_of_the_cluster(here, monkeypatch, 
 
 def test_stages_without_a_pipeline_are_wrong_use():
     with pytest.raises(UsageError, match="--stages is for --pipeline"):
-        from tfhet.doctor import command
+        from tfhet.cli import doctor as command
 
         command.run(examination_words(stages="rescale()"))
 

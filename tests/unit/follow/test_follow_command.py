@@ -16,9 +16,9 @@ boto3 = pytest.importorskip("boto3")
 from fake_clock import FakeClock  # noqa: E402
 
 from tfhet import aws, catalogue  # noqa: E402
-from tfhet.command_line import Parser  # noqa: E402
+from tfhet.cli.follow import add  # noqa: E402
+from tfhet.cli.parser import Parser  # noqa: E402
 from tfhet.errors import UsageError  # noqa: E402
-from tfhet.follow.command import add  # noqa: E402
 from tfhet.follow.examination import examine  # noqa: E402
 from tfhet.messages import MetricLine  # noqa: E402
 from tfhet.record import RunFolder  # noqa: E402
@@ -69,7 +69,7 @@ class Cloud:
 
 
 def moment(at_s: float) -> datetime.datetime:
-    return datetime.datetime.fromtimestamp(at_s, datetime.timezone.utc)
+    return datetime.datetime.fromtimestamp(at_s, datetime.UTC)
 
 
 def parsed(*words: str) -> argparse.Namespace:

@@ -135,7 +135,7 @@ DESCRIBED: dict[str, Any] = {
 
 
 def moment(at_s: float) -> datetime.datetime:
-    return datetime.datetime.fromtimestamp(at_s, datetime.timezone.utc)
+    return datetime.datetime.fromtimestamp(at_s, datetime.UTC)
 
 
 def price(name: str) -> Price:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from fake_clock import FakeClock
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tfhet.follow.log_line import LogLine, LogWindow
 

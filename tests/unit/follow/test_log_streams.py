@@ -11,8 +11,11 @@ boto3 = pytest.importorskip("boto3")
 
 from botocore.stub import Stubber  # noqa: E402
 from fake_clock import FakeClock  # noqa: E402
-from hypothesis import given, settings  # noqa: E402
-from hypothesis import strategies as st  # noqa: E402
+from hypothesis import (  # noqa: E402
+    given,
+    settings,
+    strategies as st,
+)
 
 from tfhet.aws import AwsRefused, Patient  # noqa: E402
 from tfhet.errors import UsageError  # noqa: E402

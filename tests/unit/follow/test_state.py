@@ -12,7 +12,7 @@ from tfhet.follow.state import USUAL_LIMIT_S, InstanceGroup, JobState
 
 
 def moment(at_s: float) -> datetime.datetime:
-    return datetime.datetime.fromtimestamp(at_s, datetime.timezone.utc)
+    return datetime.datetime.fromtimestamp(at_s, datetime.UTC)
 
 
 def state(**told: Any) -> JobState:

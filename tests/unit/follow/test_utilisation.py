@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -118,7 +118,7 @@ def test_many_hosts_are_asked_for_in_several_calls_of_several_pages() -> None:
 def test_the_requests_are_what_cloudwatch_takes() -> None:
     cloudwatch = boto3.client("cloudwatch", region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x")
     asked = {"MetricDataQueries": ANY, "StartTime": ANY, "EndTime": ANY, "ScanBy": "TimestampAscending"}
-    at = datetime.fromtimestamp(NOW_S, timezone.utc)
+    at = datetime.fromtimestamp(NOW_S, UTC)
     with Stubber(cloudwatch) as stub:
         result = {"Id": "q2", "Label": "memory", "Timestamps": [at], "Values": [12.5], "StatusCode": "PartialData"}
         stub.add_response("get_metric_data", {"MetricDataResults": [result], "NextToken": "more"}, asked)

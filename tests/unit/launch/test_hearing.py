@@ -4,8 +4,7 @@ import asyncio
 from typing import Any
 
 from fake_clock import FakeClock
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tfhet.launch.script import Hearing
 from tfhet.messages import MetricLine, rank

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tfhet.messages import MessageError, MetricLine, UnknownKind, link, rank, server
 from tfhet.messages.channel import MAX_BYTES

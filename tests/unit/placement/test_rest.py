@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tfhet.placement import Cut, Pipeline, Rest, local_part, one_epoch, remote_part
 from tfhet.source import IdSet, Raw, Scalar, SyntheticSource, TFRecordSource, example_id, write_tfrecords

@@ -10,10 +10,10 @@ import pytest
 
 from tfhet import catalogue, planes
 from tfhet.errors import DataError, UsageError
-from tfhet.plan import ClusterShape, HostType, Interval, Layout, PipelineCost, Resource, Where, best_layout, predict
+from tfhet.plan import ClusterShape, HostType, Layout, PipelineCost, Resource, Where, best_layout, predict
 from tfhet.plan.prediction import demand
 from tfhet.profile import Cost, Profile
-from tfhet.record import Record
+from tfhet.record import Interval, Record
 
 MIXED = ClusterShape(plans.GPU, 1, plans.CPU, 1)
 

@@ -3,8 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tfhet.record import ClockOffset, Entry, HostUsage, Pause, StepTime, UsageSample
 from tfhet.record.entry import entry_line, parse_entry

@@ -6,8 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tfhet.errors import UsageError
 from tfhet.record.statistics import median, median_interval, percentile, ratios, share_interval

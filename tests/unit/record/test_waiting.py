@@ -5,8 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tfhet.record import RunSummary, Spread, StepTime, Waiting
 from tfhet.record.waiting import LEAST_STEPS, STALL_STEPS

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tfhet.record import Figure
 from tfhet.report.bars import BarChart, bar_chart, ends, in_words

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tfhet.report.chart import BUCKETS, LINES, Axis, LineChart, Points, line_chart, nice_ticks
 

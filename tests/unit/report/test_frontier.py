@@ -9,8 +9,7 @@ from typing import Any
 
 import plans
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tfhet import planes
 from tfhet.advice import of_plan, sentence

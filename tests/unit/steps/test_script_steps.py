@@ -16,8 +16,7 @@ from tfhet.placement import Pipeline
 from tfhet.planes import distribute
 from tfhet.record import RunFolder, Timeline
 from tfhet.source import SyntheticSource
-from tfhet.steps import ScriptSteps, StepCallback, step
-from tfhet.steps import script_steps as room
+from tfhet.steps import ScriptSteps, StepCallback, script_steps as room, step
 from tfhet.steps.noted import Note
 from tfhet.strategies import JobContext
 

@@ -6,8 +6,7 @@ import math
 import re
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tfhet.messages import MetricLine
 from tfhet.submit import DEFINITIONS

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
+from tfhet.cli import plan as plan_command, submit as command
 from tfhet.errors import UsageError
-from tfhet.plan import command as plan_command
-from tfhet.submit import command, job_file, planned
+from tfhet.submit import job_file, planned
 
 
 def run(*words: object) -> int:

@@ -4,8 +4,7 @@ import json
 from collections import defaultdict
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tfhet.record import HostUsage, Pause, StepTime, Timeline, UsageSample
 from tfhet.telemetry import chrome_trace, write_chrome_trace

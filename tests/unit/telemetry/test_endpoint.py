@@ -11,8 +11,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_text import read
 from siege import run

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tfhet.clock import SYSTEM
 from tfhet.errors import UsageError
-from tfhet.planes.loader import Loader
+from tfhet.planes.feed.loader import Loader
 
 CALM_S = 0.05
 """Seconds without a call after which the data sets' threads are taken to call no more: their buffers are full."""

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from tfhet.cluster import Place, claim, is_address, without_secrets
-from tfhet.deadline import in_thread
+from tfhet.coroutines import in_thread
 from tfhet.errors import shown
 from tfhet.messages import RestartLine, link, rank
 from tfhet.planes.feed.settings import FeedSettings

@@ -22,8 +22,7 @@ from typing import Any, NoReturn
 
 from tfhet.cluster import environment
 from tfhet.errors import DataError, TfhetError
-from tfhet.messages import inherited
-from tfhet.messages import server as messages
+from tfhet.messages import inherited, server as messages
 from tfhet.planes.cpus import in_batches
 from tfhet.planes.feed.connection import FeedConnection
 from tfhet.planes.feed.frame import ENCODER, MOST_REQUEST, Message, packed

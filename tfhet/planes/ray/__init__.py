@@ -3,16 +3,6 @@
 planes.get("ray").launcher_side(settings, place, outlets)     # starts the node of one host
 """
 
-from typing import TYPE_CHECKING
+import lazy_loader
 
-from tfhet import lazy
-from tfhet.planes.ray.plane import RAY
-
-if TYPE_CHECKING:
-    from tfhet.planes.ray.driver import alone, alone_variables
-    from tfhet.planes.ray.execution import Execution, executed
-    from tfhet.planes.ray.leftovers import end_marked
-    from tfhet.planes.ray.private import is_dataset, prefixes
-
-# A launcher loads the plane alone.
-lazy.names_on_demand(__name__)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from tfhet.cluster import DNN, LISTEN_VARIABLE, Place, claim, without_secrets
-from tfhet.deadline import in_thread
+from tfhet.coroutines import in_thread
 from tfhet.errors import NotReady, UsageError, shown
-from tfhet.messages import RestartLine, link
-from tfhet.messages import server as messages
+from tfhet.messages import RestartLine, link, server as messages
 from tfhet.planes.plane import LauncherSide, Outlets
 from tfhet.planes.privileges import give_up_capabilities
 from tfhet.planes.ray.capacity import Capacity

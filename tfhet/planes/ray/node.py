@@ -17,8 +17,7 @@ from pathlib import Path
 
 from tfhet.clock import SYSTEM
 from tfhet.cluster import environment
-from tfhet.messages import inherited
-from tfhet.messages import server as messages
+from tfhet.messages import inherited, server as messages
 
 REPORT_S = 1.0
 _LOOK_S = 0.2

@@ -13,11 +13,10 @@ from typing import Any
 
 from tfhet.clock import SYSTEM
 from tfhet.cluster import Place
-from tfhet.deadline import in_thread
+from tfhet.coroutines import in_thread
 from tfhet.errors import shown
 from tfhet.events import Event
-from tfhet.messages import RestartLine, link, rank
-from tfhet.messages import server as messages
+from tfhet.messages import RestartLine, link, rank, server as messages
 from tfhet.native import SWITCH
 from tfhet.planes.cpus import Reserve, usable
 from tfhet.planes.plane import LauncherSide, Outlets

@@ -18,8 +18,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from tfhet.cluster import environment
-from tfhet.messages import inherited
-from tfhet.messages import server as messages
+from tfhet.messages import inherited, server as messages
 from tfhet.planes.cpus import confine, give_way, in_batches
 from tfhet.planes.tf_service.engine import Engine, lean_engine, whole_engine
 from tfhet.planes.tf_service.fleet import SERVER

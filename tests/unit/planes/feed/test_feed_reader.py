@@ -21,8 +21,7 @@ from own_key import KEY
 
 from tfhet.errors import NotReady, UsageError
 from tfhet.messages import ProcessChannel, rank
-from tfhet.planes.feed import reader as reader_module
-from tfhet.planes.feed import work
+from tfhet.planes.feed import reader as reader_module, work
 from tfhet.planes.feed.connection import FeedConnection
 from tfhet.planes.feed.credit import LEAST, MOST
 from tfhet.planes.feed.frame import Message

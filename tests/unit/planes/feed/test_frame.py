@@ -7,8 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as some
+from hypothesis import given, settings, strategies as some
 
 from tfhet.errors import DataError
 from tfhet.planes.feed.frame import ALIGNMENT, LENGTHS, BatchLayout, FrameError, examples_in, headers_of, joined, packed

@@ -9,14 +9,14 @@ import pytest
 
 from tfhet.cluster import DATA, DNN
 from tfhet.errors import UsageError
-from tfhet.plan import ClusterShape, CutCost, HostType, Interval, Layout, PipelineCost, Trainer, Where, Workload
+from tfhet.plan import ClusterShape, CutCost, HostType, Layout, PipelineCost, Trainer, Where, Workload
 from tfhet.plan.measured_run import MeasuredRun
 from tfhet.plan.prediction import best_layout, layouts, predict, supply
 from tfhet.planes import get
 from tfhet.planes.carrier import RAY
 from tfhet.planes.ray import costs
 from tfhet.planes.ray.settings import RaySettings
-from tfhet.record import Record, RunFolder, RunSummary, Timeline
+from tfhet.record import Interval, Record, RunFolder, RunSummary, Timeline
 from tfhet.units import GB
 
 G5, C5 = HostType("ml.g5.xlarge", 4, 1, "A10G"), HostType("ml.c5.xlarge", 4)

@@ -1,1 +1,0 @@
-"""What workers on a host cost the training on it."""

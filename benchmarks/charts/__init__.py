@@ -1,1 +1,0 @@
-"""Pictures of records, through matplotlib (extra `demo`)."""

@@ -1,1 +1,0 @@
-"""The cost of many files, of large files, and of the gap between epochs."""

@@ -1,1 +1,0 @@
-"""The first batch of a host that has no compiler and an empty cache, and of one with a warm cache."""

@@ -1,1 +1,0 @@
-"""Which instance type is best for a job, by what binds it."""

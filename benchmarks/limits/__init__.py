@@ -1,1 +1,0 @@
-"""Whether simulated hosts get the CPU and bandwidth that they are said to have."""

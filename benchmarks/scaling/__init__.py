@@ -1,1 +1,0 @@
-"""Step time over the number of data hosts, against the ideal."""

@@ -1,1 +1,0 @@
-"""The steps that are found in a training script: what that costs, and whether they are its steps."""

@@ -1,1 +1,0 @@
-"""The cost of recording where the time goes."""

@@ -1,9 +1,0 @@
-"""`python -m benchmarks.timeline`."""
-
-import sys
-
-from benchmarks.timeline.suite import SUITE
-from tfhet.bench import run_suite
-
-if __name__ == "__main__":
-    sys.exit(run_suite(SUITE, sys.argv[1:], "python -m benchmarks.timeline"))

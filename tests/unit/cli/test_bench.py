@@ -1,0 +1,98 @@
+"""bench/command.py and suite.py: the command `tfhet bench`, on a suite that measures nothing."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tfhet.__main__ import main
+from tfhet.bench import Suite
+from tfhet.bench.suite import NAMES, suite_named
+from tfhet.cli import bench as command
+from tfhet.cli.bench import run, run_suite
+from tfhet.errors import DataError, UsageError
+from tfhet.events import Observer
+from tfhet.record import Figure, Record
+
+
+def _measured(options: argparse.Namespace, observer: Observer, command: Sequence[str]) -> Record:
+    if options.fail:
+        raise DataError("record 3 is corrupt")
+    figures = {"toy.us": Figure.of([float(options.repeats)] * options.repeats, unit="us")}
+    return Record.of("toy", figures, command=command)
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--fail", action="store_true")
+
+
+TOY = Suite(
+    name="toy",
+    does="nothing, quickly",
+    options=_options,
+    run=_measured,
+)
+
+
+@pytest.fixture
+def toy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "suite_named", lambda name: TOY)
+
+
+@pytest.mark.usefixtures("toy")
+def test_the_table_is_printed_and_the_record_written_with_its_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "results" / "toy.json"
+    assert run(["toy", "--repeats", "3", "--json", str(path)]) == 0
+    record = Record.read(path)
+    assert record.command == ("tfhet", "bench", "toy", "--repeats", "3", "--json", str(path))
+    assert record.figures["toy.us"].n == 3
+    told = capsys.readouterr().out
+    assert "toy.us" in told
+
+
+@pytest.mark.usefixtures("toy")
+@pytest.mark.parametrize(
+    "wrong", [["--repeats", "0"], ["--repeats", "x"], ["--nonsense"], ["--json", "."], ["--plot", "a.png"]]
+)
+def test_wrong_options_end_with_2_before_anything_is_measured(
+    wrong: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["toy", *wrong]) == 2
+    assert "tfhet bench toy" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_suite_that_fails_ends_with_its_errors_code(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["toy", "--fail"]) == 1
+    assert capsys.readouterr().err == "tfhet bench toy: record 3 is corrupt\n"
+
+
+def test_an_unknown_suite_lists_the_known(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "speed"]) == 2
+    known = ", ".join(sorted(NAMES))
+    assert capsys.readouterr().err == f"tfhet: error: unknown bench suite 'speed'; known: {known}\n"
+    with pytest.raises(UsageError, match="did you mean stages"):
+        suite_named("stage")
+
+
+def test_no_suite_is_wrong_use_and_help_is_not(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([]) == 2
+    assert run(["--help"]) == 0
+    assert "stages" in capsys.readouterr().out
+    assert run(["stages", "--help"]) == 0
+    assert "--batch_size" in capsys.readouterr().out
+
+
+def test_every_listed_suite_is_there_under_its_name() -> None:
+    assert [suite_named(name).name for name in NAMES] == list(NAMES)
+
+
+@pytest.mark.parametrize(("kept", "code"), [(True, 0), (False, 1)])
+def test_a_suite_that_does_not_find_what_it_looks_for_fails(kept: bool, code: int) -> None:
+    assert run_suite(dataclasses.replace(TOY, is_kept=lambda record: kept), [], "toy") == code

@@ -1,0 +1,11 @@
+__version__: str
+
+from . import stages as stages, torch as torch
+from .errors import TfhetError as TfhetError, UsageError as UsageError
+from .placement import Cut as Cut, Pipeline as Pipeline
+from .planes import batches as batches, distribute as distribute
+from .record import Figure as Figure, Record as Record, RunFolder as RunFolder, RunSummary as RunSummary
+from .source import SyntheticSource as SyntheticSource, TFRecordSource as TFRecordSource
+from .stages import ImageSpec as ImageSpec, Stage as Stage
+from .steps import StepCallback as StepCallback, step as step
+from .strategies import JobContext as JobContext

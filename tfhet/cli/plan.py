@@ -1,0 +1,90 @@
+"""`tfhet plan`: the cheapest cluster, and the cut."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tfhet.cli.parser import add_examples, add_output, number
+from tfhet.errors import UsageError
+from tfhet.record import RUNS, latest_in
+
+if TYPE_CHECKING:
+    from tfhet.plan import Plan
+
+DATA_FAMILIES = "ml.c5,ml.c6i,ml.c7i"
+"""Families of data hosts that a plan compares unless others are named."""
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    plan = commands.add_parser("plan", help="the cheapest cluster and the cut, from a profile and prices")
+    add_examples(plan, "tfhet plan --run", "tfhet plan --profile p.json --cluster ml.g5.xlarge --accelerator_ms 80..92")
+    plan.set_defaults(run=run)
+    whole, least_0, above_0 = number(int, 1), number(float, 0), number(float, above=0)
+
+    def flag(name: str, to: argparse._ActionsContainer = plan, **more: Any) -> None:
+        to.add_argument(f"--{name}", **more)
+
+    words = "folder of a run, without one the latest in runs/: gives what the next five do not"
+    flag("run", nargs="?", type=Path, const=RUNS, dest="run_dir", metavar="RUN_DIR", help=words)
+    flag("profile", type=Path, metavar="FILE", help="record of: tfhet profile ... --json FILE (RUN_DIR/profile.json)")
+    flag("cluster", metavar="TEXT", help="today's: ml.g5.xlarge, or 1*ml.p4d.24xlarge+2*ml.c5.18xlarge")
+    step = plan.add_mutually_exclusive_group()
+    flag("accelerator_ms", step, metavar="X", help="the step of one rank, with data at hand: 86, or 80..92")
+    flag("accelerator_examples_per_s", step, metavar="X", help="or the throughput of one accelerator: 86, or 80..92")
+    flag("batch_size", type=whole, metavar="N", help="batch size of one rank (default: that of run or profile)")
+    flag("trainer_cpu_ms", type=least_0, metavar="X", help="CPU of a rank's process per step (default 0 without a run)")
+    flag("transport", type=Path, metavar="FILE", help="a record of tfhet bench transport, for the CPU of the wire")
+    flag("source_mb_per_s", type=above_0, metavar="X", help="MB per second that one host can read (default: no limit)")
+    flag("vcpu_speed", default="", metavar="TEXT", help="relative to the profiled CPU: ml.c5=1.1,ml.g5=0.9 (default 1)")
+    flag("dnn", metavar="TYPES", help="types or families that may train (default: today's family)")
+    flag("data", default=DATA_FAMILIES, metavar="TYPES", help="types or families for data (%(default)s)")
+    flag("max_hosts", type=whole, default=8, metavar="N", help="maximum number of hosts of both groups (%(default)s)")
+    flag("examples", type=above_0, metavar="N", help="examples of the whole training, for a deadline or a budget")
+    flag("deadline_h", type=above_0, metavar="X", help="maximum number of hours; more ranks are considered then")
+    flag("budget_usd", type=above_0, metavar="X", help="maximum cost")
+    flag("region", default="us-east-1", metavar="NAME", help="region of the prices (default %(default)s)")
+    flag("market", metavar="NAME", help="`sagemaker training` or `ec2` (default: a market that has all types)")
+    flag("instances", type=Path, metavar="FILE", help="types and prices of your own, in YAML")
+    add_output(plan, "the plan")
+    flag("write", type=Path, metavar="JOB.yaml", help="put the cluster and the cut into a job file")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the plan, writes it where options say so, and returns 0, or 1 when no cluster keeps the limits."""
+    plan = show(args)
+    if plan.chosen is None:
+        return 1
+    if args.write:
+        from tfhet.submit import write_plan
+
+        print(f"job file: {write_plan(args.write, plan)}")
+    return 0
+
+
+def show(args: argparse.Namespace) -> Plan:
+    """Prints the plan that the options ask for, and writes it where they say so."""
+    from tfhet import advice, planes, report
+    from tfhet.plan import MeasuredRun, plan_of
+    from tfhet.profile import Profile
+    from tfhet.record import Record, write_json
+
+    measured = MeasuredRun.read(latest_in(args.run_dir)) if args.run_dir else None
+    path = args.profile or (measured.folder.profile_path if measured else None)
+    if path is None or not path.is_file():
+        hint = advice.profile_command(measured.folder, measured.run) if measured else advice.profile_command()
+        raise UsageError(f"no profile of the pipeline{f' at {path}' if path else ''}; make one with: {hint}")
+    profile = Profile.of(Record.read(path))
+    plane = planes.get(profile.plane)
+    cheaper = advice.of_pipeline(profile)
+    plan = plan_of(args, profile, plane, max((finding.saves_us for finding in cheaper), default=0.0), measured)
+    findings = advice.of_plan(plan, cheaper)
+    decision = advice.sentences(findings)
+    columns, rows = plan.table()
+    report.show(report.table(rows, columns=columns, extras=6), wide=args.wide)
+    print(*decision, *(f"- {note}" for note in plan.notes), sep="\n")
+    if args.json:
+        written = plan.to_json() | {"decision": decision, "findings": [finding.to_json() for finding in findings]}
+        write_json(args.json, written)
+    return plan

@@ -1,0 +1,133 @@
+"""`tfhet report`, `tfhet timeline`, `tfhet top` and `tfhet runs`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from tfhet.cli.parser import add_examples, add_output, number
+from tfhet.errors import UsageError
+from tfhet.record import RUNS, RunFolder, latest_in, write_text
+
+_LATEST = "; a folder of runs stands for its latest one (default: runs)"
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds `tfhet report`, `tfhet timeline`, `tfhet top` and `tfhet runs`."""
+    report = commands.add_parser("report", help="the HTML page of runs and records, and a table of them")
+    add_examples(report, "tfhet report", "tfhet report runs/a runs/b --html page.html")
+    words = f"folder of a run, summary, or bench record{_LATEST}"
+    report.add_argument("paths", nargs="*", type=Path, default=[RUNS], metavar="PATH", help=words)
+    report.add_argument("--profile", type=Path, metavar="FILE", help="what `tfhet profile --json` wrote: stage costs")
+    report.add_argument("--plan", type=Path, metavar="FILE", help="what `tfhet plan --json` wrote: its frontier")
+    report.add_argument("--region", default="us-east-1", help="whose prices the table takes (default %(default)s)")
+    report.add_argument("--html", type=Path, metavar="FILE", help="the page of all that is given (report.html)")
+    add_output(report, "the summaries")
+    report.set_defaults(run=run_report)
+
+    timeline = commands.add_parser("timeline", help="where the time of a run went: by rank, process and host")
+    add_examples(timeline, "tfhet timeline", "tfhet timeline runs/a --chrome trace.json")
+    timeline.add_argument("--chrome", type=Path, metavar="FILE", help="write a trace that Perfetto opens")
+    timeline.add_argument("--tensorboard", type=Path, metavar="DIR", help="write scalars for TensorBoard")
+    add_output(timeline, "the tables")
+    timeline.set_defaults(run=run_timeline)
+
+    top = commands.add_parser("top", help="a run as it goes on: steps, hosts, restarts, faults")
+    add_examples(top, "tfhet top", "tfhet top runs/a --once")
+    top.add_argument("--once", action="store_true", help="one picture, and end")
+    again = "look again after this time (default %(default)g)"
+    top.add_argument("--every_s", type=number(float, above=0), default=1.0, metavar="S", help=again)
+    top.set_defaults(run=run_top)
+    for command in (timeline, top):
+        words = f"its folder{_LATEST}"
+        command.add_argument("run_dir", nargs="?", type=Path, default=RUNS, metavar="RUN_DIR", help=words)
+
+    runs = commands.add_parser("runs", help="the runs of a folder, the latest first: status, step time, waiting")
+    add_examples(runs, "tfhet runs", "tfhet runs --json - | jq '.[0].path'")
+    runs.add_argument("folder", nargs="?", type=Path, default=RUNS, metavar="DIR", help="default: %(default)s")
+    add_output(runs, "the list", has_tables=False)
+    runs.set_defaults(run=run_runs)
+
+
+def run_report(args: argparse.Namespace) -> int:
+    """Writes report.html into the folder of each run, and the page of all that was given; prints the tables. The page
+    of all goes to --html; without it, where there is more than one folder of a run to show, to report.html here. The
+    exit code is 0. Raises UsageError or DataError for what cannot be read, UsageError for an unknown region."""
+    from tfhet import report
+    from tfhet.report import prices_in
+
+    args.paths = [_latest(path) for path in args.paths]
+    beside = RunFolder(args.paths[0])
+    if len(args.paths) == 1:  # what was measured for a run may lie in its folder
+        args.profile = args.profile or (beside.profile_path if beside.profile_path.is_file() else None)
+        args.plan = args.plan or (beside.plan_path if beside.plan_path.is_file() else None)
+    given = report.read_given(args.paths, profile=args.profile, plan=args.plan)
+    given = replace(given, price_of=prices_in(args.region, [view.run for view in given.runs]))
+    folders = [view.folder for view in given.runs if view.folder]
+    for folder in folders:
+        print(report.write_html(folder, given))
+    if args.html or len(folders) != 1 or len(args.paths) != 1:
+        print(write_text(args.html or Path("report.html"), report.page(given)))
+    if len(given.runs) == 1:
+        (view,) = given.runs
+        report.show(report.run_table(view.run, view.folder.path if view.folder else None), wide=args.wide)
+    elif given.runs:
+        report.show(report.compare({view.name: view.run for view in given.runs}), wide=args.wide)
+    for record in given.records:
+        report.show(report.figure_table(record.figures, title=record.name), wide=args.wide)
+    for view in given.runs:
+        report.show_next(view.run, view.folder)
+    if args.json:
+        written = [view.run.to_json() for view in given.runs] + [record.to_json() for record in given.records]
+        args.json.write_text(json.dumps(written, indent=1), encoding="utf-8")
+    return 0
+
+
+def run_timeline(args: argparse.Namespace) -> int:
+    """The tables of where the time went; the exit code is 0. Raises UsageError for a run without times."""
+    from tfhet import report
+    from tfhet.telemetry import timeline_json, timeline_tables, write_chrome_trace, write_scalars
+
+    folder = RunFolder(_latest(args.run_dir))
+    found = folder.timeline()
+    if found.is_empty:
+        raise UsageError(f"{folder.path} holds no times of hosts or steps: run the job with --timeline hosts or steps")
+    for title, columns, rows in timeline_tables(found):
+        report.show(report.table(rows, columns=columns, title=title, extras=3), wide=args.wide)
+    if args.chrome:
+        print(write_chrome_trace(found, folder.events(), args.chrome))
+    if args.tensorboard:
+        print("\n".join(map(str, write_scalars(found, args.tensorboard))))
+    if args.json:
+        args.json.write_text(json.dumps(timeline_json(found), indent=1), encoding="utf-8")
+    return 0
+
+
+def run_top(args: argparse.Namespace) -> int:
+    """Shows a run until it ends. Raises UsageError where there is no folder."""
+    from tfhet.report import top
+
+    return top(RunFolder(_latest(args.run_dir)), sys.stdout, once=args.once, every_s=args.every_s)
+
+
+def run_runs(args: argparse.Namespace) -> int:
+    """Prints a line for each run; the exit code is 0. Raises UsageError where there is none."""
+    from tfhet import report
+    from tfhet.report import COLUMNS, run_list, run_rows
+
+    found = run_list(args.folder)
+    report.show(report.table(run_rows(found), columns=COLUMNS))
+    if args.json:
+        args.json.write_text(json.dumps(found, indent=1), encoding="utf-8")
+    return 0
+
+
+def _latest(path: Path) -> Path:
+    """The run that a path names; says which one where the path is that of a folder of runs."""
+    found = latest_in(path)
+    if found != path:
+        print(f"the latest run in {path}: {found}", file=sys.stderr)
+    return found

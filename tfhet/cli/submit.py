@@ -1,0 +1,104 @@
+"""`tfhet init`, `tfhet package` and `tfhet submit`: from an empty directory to a training job."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tfhet.cli.parser import add_examples, add_output
+from tfhet.errors import Mistakes, UsageError
+
+if TYPE_CHECKING:
+    from tfhet.submit import Job
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    init = commands.add_parser("init", help="write the files of a first job: train.py, cluster.yaml, job.yaml")
+    add_examples(init, "tfhet init", "tfhet init first")
+    init.add_argument("directory", nargs="?", type=Path, default=Path(), help="default: this one")
+    init.set_defaults(run=run_init)
+    package = commands.add_parser("package", help="make the code directory of a job (source_dir), with tfhet in it")
+    add_examples(package, "tfhet package src --script train.py")
+    package.add_argument("directory", type=Path, help="to make, or to make anew; other files in it stay")
+    package.add_argument("--script", type=Path, metavar="FILE", help="the training script; else the built-in trainer")
+    package.add_argument("--requirements", type=Path, metavar="FILE", help="lines for requirements.txt")
+    package.set_defaults(run=run_package)
+    submit = commands.add_parser("submit", help="create the training job of a job file on SageMaker")
+    add_examples(submit, "tfhet submit --dry_run job.yaml", "tfhet submit job.yaml --wait")
+    submit.add_argument("job", type=Path, metavar="JOB.yaml", help="the job file")
+    how = submit.add_mutually_exclusive_group()
+    how.add_argument("--dry_run", action="store_true", help="print the request, and send nothing")
+    how.add_argument("--wait", action="store_true", help="follow the job to its end")
+    submit.add_argument("--name", help="of the training job (default: the job's name and the time)")
+    submit.add_argument("--instances", type=Path, metavar="FILE", help="a catalogue file with types of yours")
+    add_output(submit, "the request, without the secret,", has_tables=False)
+    submit.set_defaults(run=run)
+
+
+def run_init(args: argparse.Namespace) -> int:
+    """Writes the files and prints what to type next; returns 0. Raises UsageError where one of them is there."""
+    from tfhet.submit import TEMPLATES
+
+    names = ("train.py", "cluster.yaml", "job.yaml")
+    if there := [name for name in names if (args.directory / name).exists()]:
+        raise UsageError(f"{args.directory}: {', '.join(there)} is there already; give another directory, or move it")
+    args.directory.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        shutil.copyfile(TEMPLATES / name, args.directory / name)
+    print(f"{args.directory}: wrote {', '.join(names)}; there, type next:")
+    print("  tfhet simulate cluster.yaml -- --train_script train.py\n  tfhet package src --script train.py")
+    print("  tfhet submit --dry_run job.yaml")
+    return 0
+
+
+def run_package(args: argparse.Namespace) -> int:
+    """Makes the code directory and returns 0. Raises UsageError for one that would not start, or is somebody else's."""
+    from tfhet.submit import source_dir
+
+    source_dir.make(args.directory, args.script, args.requirements)
+    script = f", hyperparameter train_script={args.script.name}" if args.script else ""
+    print(f"{args.directory} is ready: entry point launcher.py{script}")
+    return 0
+
+
+def run(args: argparse.Namespace) -> int:
+    """Returns 0; with --wait 1 when the job failed. Raises UsageError for a job that SageMaker would refuse."""
+    from tfhet import catalogue
+    from tfhet.aws import client
+    from tfhet.submit import JobSubmission, job_file, rules
+
+    job = job_file.read(args.job, catalogue.default(args.instances))
+    check_arguments(job)
+    submission = JobSubmission.of(job, args.name)
+    for note in rules.notes(job):
+        print(f"[submit] {note}", file=sys.stderr)
+    shown = json.dumps(submission.shown, indent=2, ensure_ascii=False)
+    if args.json:
+        args.json.write_text(shown + "\n", encoding="utf-8")
+    if args.dry_run:
+        print(shown)
+        return 0
+    sagemaker = client("sagemaker", job.region)
+    arn = submission.send(sagemaker, client("s3", job.region))
+    print(f"{submission.name}: {arn}", flush=True)
+    if not args.wait:
+        return 0
+    from tfhet.follow import follow
+
+    return follow(submission.name, sagemaker, client("logs", job.region)).exit_code
+
+
+def check_arguments(job: Job) -> None:
+    """Raises UsageError, with the field and its line, for hyperparameters that the launcher would refuse."""
+    from tfhet.launch import LaunchSettings
+
+    with Mistakes() as mistakes:
+        for name, value in job.parameters.items():
+            try:
+                LaunchSettings.parse([f"--{name}", str(value)])
+            except UsageError as error:
+                mistakes.add(job.mistake(f"hyperparameters: {name}", f"must be what the launcher takes: {error}"))

@@ -1,0 +1,2 @@
+from .examination import COLUMNS as COLUMNS, Examined as Examined, examine as examine
+from .following import Followed as Followed, follow as follow

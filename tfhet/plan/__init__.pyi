@@ -1,0 +1,8 @@
+from .asked import plan_of as plan_of
+from .candidate import Candidate as Candidate, PlanLimits as PlanLimits, Space as Space
+from .ceiling import Resource as Resource, Where as Where
+from .decision import Plan as Plan, make_plan as make_plan
+from .host import ClusterShape as ClusterShape, HostType as HostType
+from .measured_run import MeasuredRun as MeasuredRun
+from .prediction import Layout as Layout, Prediction as Prediction, best_layout as best_layout, predict as predict
+from .workload import CutCost as CutCost, PipelineCost as PipelineCost, Trainer as Trainer, Workload as Workload

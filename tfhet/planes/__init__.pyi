@@ -1,0 +1,20 @@
+from . import cpus as cpus
+from .costs import PlaneCosts as PlaneCosts, WireCost as WireCost
+from .distribution import distribute as distribute
+from .feed.loader import Loader as Loader
+from .handed_over import hand_over_to as hand_over_to
+from .malloc import with_malloc_tunables as with_malloc_tunables
+from .plane import DataPlane as DataPlane, LauncherSide as LauncherSide, Outlets as Outlets
+from .reader import Delivery as Delivery, RankSide as RankSide, Reader as Reader
+from .reading import batches as batches
+from .registry import (
+    AUTO as AUTO,
+    PREFERRED as PREFERRED,
+    candidates as candidates,
+    chosen as chosen,
+    get as get,
+    kind_of as kind_of,
+    kinds as kinds,
+    names as names,
+)
+from .tensorflow_noise import is_noise as is_noise, noise_left_out as noise_left_out

@@ -1,0 +1,24 @@
+from .cost import PriceOf as PriceOf, bill as bill, prices_in as prices_in
+from .html import Given as Given, page as page, read_given as read_given, write_html as write_html
+from .live import Screen as Screen, screen as screen, top as top
+from .log_lines import (
+    gathered as gathered,
+    has_colours as has_colours,
+    is_error as is_error,
+    painted as painted,
+    place_of as place_of,
+)
+from .numbers import duration as duration, number as number, usd as usd
+from .picture import Picture as Picture
+from .progress import Step as Step, progress_of as progress_of
+from .run_list import COLUMNS as COLUMNS, run_list as run_list, run_rows as run_rows
+from .run_view import RunView as RunView
+from .tables import (
+    compare as compare,
+    figure_table as figure_table,
+    run_table as run_table,
+    show as show,
+    show_next as show_next,
+    table as table,
+    text as text,
+)

@@ -1,0 +1,24 @@
+from . import digits as digits, photos as photos
+from .damage import (
+    RECORD_ERRORS as RECORD_ERRORS,
+    Prepare as Prepare,
+    diagnose as diagnose,
+    error_text as error_text,
+    find as find,
+)
+from .feature import Encoded as Encoded, Feature as Feature, Fixed as Fixed, Raw as Raw, Scalar as Scalar
+from .folder import from_image_folder as from_image_folder
+from .id_set import IdCount as IdCount, IdSet as IdSet
+from .source import (
+    BadRecord as BadRecord,
+    BlockSource as BlockSource,
+    SeekingSource as SeekingSource,
+    Source as Source,
+    example_id as example_id,
+    position_of as position_of,
+    split_of as split_of,
+)
+from .synthetic import GAMMA as GAMMA, SyntheticSource as SyntheticSource, mix as mix
+from .tar import tar_samples as tar_samples
+from .tfrecord import TFRecordSource as TFRecordSource
+from .writing import Sidecar as Sidecar, write_tfrecords as write_tfrecords

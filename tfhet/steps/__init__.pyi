@@ -1,0 +1,5 @@
+from .callback import StepCallback as StepCallback
+from .declared import facts as facts
+from .meter import Journal as Journal, Meter as Meter
+from .note import Note as Note, NotedLoader as NotedLoader
+from .script_steps import ScriptSteps as ScriptSteps, step as step
