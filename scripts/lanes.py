@@ -1,0 +1,253 @@
+"""Runs the tests in lanes, for scripts/test: a lane is a selection of tests in one Python environment.
+
+Without a lane, scripts/test runs `tests`: everything that is not marked slow, plain or matrix. Paths (tests/...,
+benchmarks/...) replace the selection of the lane `tests`; unknown arguments go to pytest (-m, -k, -x, --cov, -n 0).
+
+  scripts/test                          what a developer waits for
+  scripts/test -m slow                  the tests marked slow
+  scripts/test tests/unit/plan -k cut   some tests
+  scripts/test --torch --ray            two other lanes
+
+TFHET_TEST_TURN=2/4 runs the second quarter of the tests marked slow, plain or matrix.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+ROOT = Path(__file__).resolve().parents[1]
+CPUS = os.cpu_count() or 1
+LIMIT_S = 3600.0
+"""Deadline of one command, in seconds."""
+SKIPPED, NO_TESTS = 77, 5
+"""Exit codes: this machine cannot run the lane, and says why; pytest selected no test."""
+UNMARKED = "not slow and not plain and not matrix"
+NEWEST = [
+    *("tests/unit/source", "tests/unit/trainer", "tests/unit/steps", "tests/unit/stages/test_fusion.py"),
+    *(f"tests/unit/placement/test_{name}.py" for name in ("cut", "declared_flow", "labels", "lowering")),
+    *(f"tests/unit/profile/test_{name}.py" for name in ("anatomy", "profile")),
+    *(f"tests/unit/planes/tf_service/test_{name}.py" for name in ("distribution", "engine", "wire")),
+    "tests/integration/test_one_rank.py",
+]
+TORCH = [
+    "tests/contract/test_collective.py",
+    *(f"tests/integration/test_{name}.py" for name in ("torch", "strategies_alike")),
+]
+RAY = [
+    "tests/contract/test_planes.py",
+    *(f"tests/integration/test_{name}.py" for name in ("ray", "ray_profile")),
+    "tests/faults",
+]
+"""Tests of the lanes of these names."""
+
+
+@dataclass
+class Result:
+    """The outcome of one lane; `seconds` is its wall time."""
+
+    name: str
+    seconds: float
+    code: int
+    passed: int = 0
+    failed: int = 0
+    errors: int = 0
+    skipped: int = 0
+
+    @classmethod
+    def of(cls, name: str, seconds: float, code: int, junit: Path) -> Result:
+        """Counts the tests of a JUnit file; a lane without one counts as one test."""
+        if code == SKIPPED:
+            return cls(name, seconds, 0, skipped=1)
+        if code == NO_TESTS:
+            return cls(name, seconds, 0)
+        if not junit.exists():
+            return cls(name, seconds, code, passed=int(code == 0), errors=int(code != 0))
+        suites = list(ElementTree.parse(junit).getroot().iter("testsuite"))
+        counts = {
+            key: sum(int(suite.get(key, 0)) for suite in suites) for key in ("tests", "failures", "errors", "skipped")
+        }
+        failed, errors, skipped = counts["failures"], counts["errors"], counts["skipped"]
+        passed = counts["tests"] - failed - errors - skipped
+        if code and not failed and not errors:  # a worker crashed, or a test left something behind
+            errors = 1
+        return cls(name, seconds, code, passed, failed, errors, skipped)
+
+    def __str__(self) -> str:
+        state = f"FAILED ({self.code})" if self.code else "ok"
+        counts = f"{self.passed} passed, {self.failed} failed, {self.errors} errors, {self.skipped} skipped"
+        return f"{self.name:<12} {self.seconds:5.0f} s  {state:<12} {counts}"
+
+
+class Unavailable(Exception):
+    """This machine cannot run a lane; the text says why."""
+
+
+class Lanes:
+    """Runs lanes and keeps their results; every public method is a lane.
+
+    scratch: temporary folder. arguments: for pytest, in every lane.
+    """
+
+    def __init__(self, scratch: Path, paths: Sequence[str], arguments: Sequence[str]):
+        self.results: list[Result] = []
+        self._scratch, self._paths, self._arguments = scratch, list(paths), list(arguments)
+        self._env = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "2")}
+        self._env["PATH"] = f"{ROOT / '.venv/bin'}:{os.environ.get('PATH', '')}"
+        # A process that may not write .pyc files imports TensorFlow in 6 to 10 s of CPU time instead of 3.
+        self._env.pop("PYTHONDONTWRITEBYTECODE", None)
+
+    def run(self, name: str) -> None:
+        """Runs a lane and records its result."""
+        print(f"=== {name}", flush=True)
+        begun = time.monotonic()
+        self._junit = self._scratch / f"{name}.xml"
+        try:
+            code = getattr(self, name)()
+        except subprocess.CalledProcessError as error:
+            print(f"test: {error}", file=sys.stderr)
+            code = error.returncode
+        except Unavailable as reason:
+            print(f"test: {name} cannot run here: {reason}", file=sys.stderr)
+            code = SKIPPED
+        self.results.append(Result.of(name, time.monotonic() - begun, code, self._junit))
+
+    def tests(self) -> int:
+        """the tests that need only .venv (the default)"""
+        return self._pytest(self._paths or ["tests", "--ignore=tests/browser"])
+
+    def benchmarks(self) -> int:
+        """the tests of the benchmarks"""
+        return self._pytest(["benchmarks"])
+
+    def fuzz(self) -> int:
+        """the fuzz tests with 20 times as many inputs, more than 50,000"""
+        files = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("tests/property/test_fuzz_*.py"))
+        return self._pytest(["--dist", "load", *files], env={"TFHET_FUZZ": "full"})
+
+    def notebook(self) -> int:
+        """executes the notebooks"""
+        return self._pytest(["--nbmake", "--nbmake-timeout=600", "--timeout=900", "notebooks"], at_once=0)
+
+    def browser(self) -> int:
+        """looks at the pages of reports in Chromium"""
+        if not any(shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome")):
+            raise Unavailable("Chromium is not installed")
+        return self._pytest(["tests/browser"], at_once=0)
+
+    def base(self) -> int:
+        """checks the wheel without extras, without a compiler, in an environment of its own"""
+        lock = self._scratch / "base.lock"
+        self._call("uv", "pip", "compile", "-q", "pyproject.toml", "-c", "requirements.lock", "-o", lock)
+        python = self._environment("base", lock)
+        self._call("scripts/wheel", self._scratch / "dist")
+        (wheel,) = (self._scratch / "dist").glob("tfhet-*manylinux*.whl")
+        self._call("uv", "pip", "install", "-q", "--no-deps", "--python", python, wheel)
+        env = {name: value for name, value in self._env.items() if name != "PYTHONPATH"}
+        for file in ("base_install.py", "wheel_install.py"):
+            subprocess.run([python, ROOT / "tests" / file], cwd=self._scratch, env=env, check=True, timeout=LIMIT_S)
+        return 0
+
+    def newest(self) -> int:
+        """one rank on the newest TensorFlow with Keras 3; NEWEST_PYTHON names another Python, 3.11 to 3.12"""
+        python = self._environment("newest", ROOT / "tests/environments/newest.lock", os.environ.get("NEWEST_PYTHON"))
+        return self._pytest(NEWEST, python)
+
+    def torch(self) -> int:
+        """the tests that need PyTorch, in an environment of its own"""
+        return self._pytest(["-m", "torch and not slow", *TORCH], self._with_torch("torch"))
+
+    def ray(self) -> int:
+        """the tests that need Ray, in an environment of its own"""
+        # Two Ray clusters on one machine could choose the same ports.
+        return self._pytest(["-m", "ray and not slow", *RAY], self._with_torch("ray"), at_once=0)
+
+    def _pytest(
+        self,
+        words: Sequence[str],
+        python: Path | str = sys.executable,
+        *,
+        at_once: int | None = None,
+        env: Mapping[str, str] = MappingProxyType({}),
+    ) -> int:
+        """Runs pytest and returns its exit code. at_once: processes; by default one more than CPUs, at most 5."""
+        at_once = min(CPUS + 1, 5) if at_once is None else at_once  # a third of a test's time is waiting
+        words = [*self._arguments, *words]
+        command = [str(python), "-m", "pytest", f"--junitxml={self._junit}", "-n", str(at_once)]
+        command += ["--dist", "loadfile", "--no-loadscope-reorder"] if at_once else []
+        if any(word == "-x" or word.startswith(("--exitfirst", "--maxfail")) for word in words):
+            command += ["--max-worker-restart", "0"]  # else pytest-xdist waits for the successor of a crashed worker
+        if "-m" not in words:
+            command += ["-m", UNMARKED]
+        env = {**self._env, **env}
+        if python != sys.executable:
+            path = f"{Path(python).parent}:{env['PATH']}"
+            env = {**env, "TFHET_TEST_TURN": "", "PYTHONPATH": str(ROOT), "PATH": path}
+        return subprocess.run([*command, *words], cwd=ROOT, env=env, check=False, timeout=LIMIT_S).returncode
+
+    def _call(self, *words: object) -> None:
+        subprocess.run([str(word) for word in words], cwd=ROOT, env=self._env, check=True, timeout=LIMIT_S)
+
+    def _environment(self, name: str, lock: Path, python: str | None = None) -> Path:
+        """Makes a virtual environment with the versions of a lock file and returns its Python."""
+        venv = self._scratch / name
+        self._call("uv", "venv", "-q", "--python", python or sys.executable, venv)
+        # Not in the checkout, whose pyproject.toml overrides versions.
+        command = ["uv", "pip", "install", "-q", "--no-deps", "--python", str(venv / "bin/python"), "-r", str(lock)]
+        subprocess.run(command, cwd=self._scratch, env=self._env, check=True, timeout=LIMIT_S)
+        return venv / "bin/python"
+
+    def _with_torch(self, name: str) -> Path:
+        """An environment with PyTorch's CPU wheel, which pip finds and uv may not."""
+        lines = (ROOT / f"tests/environments/{name}.lock").read_text().splitlines()
+        (pinned,) = (line for line in lines if line.startswith("torch=="))
+        lock = self._scratch / f"{name}.lock"
+        lock.write_text("\n".join(line for line in lines if line != pinned))
+        python = self._environment(name, lock)
+        command = [sys.executable, "-m", "pip", "--python", str(python), "install", "-q", "--no-deps", pinned]
+        if subprocess.run(command, cwd=self._scratch, check=False, timeout=LIMIT_S).returncode:
+            raise Unavailable(f"pip does not find {pinned}; PIP_FIND_LINKS or PIP_EXTRA_INDEX_URL names its index")
+        return python
+
+
+LANES = [name for name in vars(Lanes) if not name.startswith("_") and name != "run"]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="scripts/test",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    for name in LANES:
+        parser.add_argument(f"--{name}", action="store_true", help=getattr(Lanes, name).__doc__)
+    parser.add_argument("--all", action="store_true", help="all lanes")
+    parser.add_argument("--report", type=Path, metavar="FILE", help="write the results of the lanes as JSON")
+    options, rest = parser.parse_known_args()
+    paths = [word for word in rest if word.split("/")[0] in ("tests", "benchmarks")]
+    wanted = [name for name in LANES if options.all or getattr(options, name)] or ["tests"]
+    with tempfile.TemporaryDirectory(prefix="lanes-") as scratch:
+        lanes = Lanes(Path(scratch), paths, [word for word in rest if word not in paths])
+        for name in wanted:
+            lanes.run(name)
+    if options.report:
+        options.report.write_text(json.dumps([asdict(result) for result in lanes.results]), encoding="utf-8")
+    if len(wanted) > 1:
+        print("=== lanes", *map(str, lanes.results), sep="\n")
+    return 1 if any(result.code for result in lanes.results) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
