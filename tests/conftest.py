@@ -208,8 +208,20 @@ def in_turn(names: list[str], turn: str) -> set[str]:
     return set(sorted(names)[int(first) - 1 :: int(of)])
 
 
+def load_hypothesis_profile() -> None:
+    """Makes Hypothesis draw the same examples in every run, except in the fuzz lane, at any speed of the machine."""
+    if importlib.util.find_spec("hypothesis"):
+        from hypothesis import HealthCheck, settings
+
+        is_fuzz = os.environ.get("TFHET_FUZZ") == "full"
+        slow = [HealthCheck.too_slow]
+        settings.register_profile("tfhet", deadline=None, derandomize=not is_fuzz, suppress_health_check=slow)
+        settings.load_profile("tfhet")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     global _mark
+    load_hypothesis_profile()
     _mark = os.environ[MARK] = f"{os.environ.get(MARK, '')}{os.getpid()}-{uuid.uuid4().hex[:8]}/"
     outer = tempfile.gettempdir()
     os.environ.setdefault(

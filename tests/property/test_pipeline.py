@@ -6,7 +6,7 @@ import functools
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tfhet.placement import Cut, Pipeline, one_epoch, remote_part
 from tfhet.source import SyntheticSource
@@ -43,7 +43,7 @@ def expected() -> dict[int, tuple]:
     return examples(declared(batch_size=23))
 
 
-@settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=12)
 @given(
     batch_size=st.integers(1, 30),
     shuffle=st.sampled_from([0, 1, 4, 50]),
@@ -64,7 +64,7 @@ def test_an_example_has_the_same_pixels_and_parameters_however_it_is_batched_shu
             np.testing.assert_array_equal(value, known, err_msg=f"{name} of {key}")
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(st.lists(st.sampled_from(["dilate(2)", "rescale(0.5)", "random_flip()", "random_zoom(0.1)"]), max_size=6))
 def test_the_stages_run_in_an_order_that_only_moves_rescales_back_and_never_makes_the_wire_wider(calls: list[str]):
     pipeline = Pipeline(SOURCE, "; ".join(calls))

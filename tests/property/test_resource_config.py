@@ -6,7 +6,7 @@ import contextlib
 import json
 from typing import Any
 
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from tfhet.cluster import Ports, identify, resolve, roles
 from tfhet.cluster.environment import parse_json
@@ -72,21 +72,18 @@ def _is_sound(identity: Any) -> None:
     assert identity.current_host in hosts[identity.current_group]
 
 
-@settings(deadline=None)
 @given(ALMOST | ANYTHING)
 def test_any_json_value_is_sound_or_a_cluster_error(document: object) -> None:
     with contextlib.suppress(ClusterError):
         _is_sound(describe(json.loads(json.dumps(document)), "here"))
 
 
-@settings(deadline=None)
 @given(st.text(max_size=60) | st.binary(max_size=60))
 def test_any_text_is_json_or_a_cluster_error(text: str | bytes) -> None:
     with contextlib.suppress(ClusterError):
         parse_json(text, "here")
 
 
-@settings(deadline=None)
 @given(
     st.dictionaries(
         st.sampled_from(["SM_CURRENT_HOST", "SM_RESOURCE_CONFIG"]),
@@ -98,7 +95,6 @@ def test_any_variables_are_sound_or_a_cluster_error(env: dict[str, str]) -> None
         _is_sound(identify({**NOWHERE, **env}))
 
 
-@settings(deadline=None)
 @given(sound())
 def test_a_sound_description_is_read_and_its_roles_found(document: dict[str, Any]) -> None:
     identity = identify({**NOWHERE, "SM_RESOURCE_CONFIG": json.dumps(document)})
@@ -109,7 +105,6 @@ def test_a_sound_description_is_read_and_its_roles_found(document: dict[str, Any
     assert (identity.current_host in found.dnn_hosts) == (found.current.name == "dnn")
 
 
-@settings(deadline=None)
 @given(st.text(max_size=60) | (ANYTHING | ALMOST).map(json.dumps))
 def test_any_variable_of_ours_is_read_or_a_usage_error(text: str) -> None:
     env = {"TFHET_PORTS": text, "TFHET_ADDRESSES": text, "TFHET_JOB": text, "OMPI_COMM_WORLD_RANK": text}

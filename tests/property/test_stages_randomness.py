@@ -19,7 +19,7 @@ def drawn(stage, seed: int, epoch: int, numbers: list[int]) -> dict[str, np.ndar
     return {name: value.numpy() for name, value in stage.parameters(keys, SPEC).items()}
 
 
-@settings(deadline=None, derandomize=True, max_examples=40)
+@settings(max_examples=40)
 @given(st.sampled_from(RANDOM), st.integers(0, 2**62), st.integers(0, 1000), ids, st.randoms(use_true_random=False))
 def test_an_example_draws_the_same_in_whatever_batch_it_is_met(stage, seed, epoch, numbers, random):
     whole = drawn(stage, seed, epoch, numbers)
@@ -29,7 +29,7 @@ def test_an_example_draws_the_same_in_whatever_batch_it_is_met(stage, seed, epoc
         assert (values[order] == part[name]).all()
 
 
-@settings(deadline=None, derandomize=True, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(-(2**63), 2**63), st.integers(0, 2**31), ids)
 def test_examples_with_different_ids_never_have_one_key(seed, epoch, numbers):
     keys = randomness.keys(seed, "any", 0, epoch, tf.constant(numbers, tf.int64)).numpy()

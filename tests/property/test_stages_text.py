@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from tfhet import stages
 from tfhet.errors import UsageError
@@ -42,19 +42,16 @@ def _holding(inner):
 nested_stage = st.recursive(any_stage, _holding, max_leaves=8)
 
 
-@settings(deadline=None, derandomize=True)
 @given(st.lists(nested_stage, max_size=3).map(tuple))
 def test_stages_that_hold_stages_read_back_from_their_text_exactly(chain):
     assert stages.parse(stages.text(chain)) == chain
 
 
-@settings(deadline=None, derandomize=True)
 @given(st.lists(any_stage, max_size=6).map(tuple))
 def test_any_chain_reads_back_from_its_text_exactly(chain):
     assert stages.parse(stages.text(chain)) == chain
 
 
-@settings(deadline=None, derandomize=True)
 @given(st.text(max_size=40))
 def test_any_text_is_read_or_refused_with_a_usage_error(text):
     with contextlib.suppress(UsageError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from tfhet import catalogue
 from tfhet.catalogue import AWS_POST, EC2, MARKETS, TRAINING, Catalogue, shipped
@@ -183,7 +183,6 @@ def test_the_posts_prices_give_the_posts_saving():
     assert 1 - (gpu + 2 * cpu) / gpu * 86 / 192 == pytest.approx(0.46, abs=0.01)
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from([TRAINING, EC2]), st.dates(), st.floats(0.01, 100)), max_size=6))
 def test_the_price_is_that_of_the_last_file_that_has_one(files):
     made = with_prices(*(prices_of(value, market=market, date=str(day)) for market, day, value in files))

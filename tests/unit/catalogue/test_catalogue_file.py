@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from tfhet.catalogue.catalogue_file import CatalogueFile
 from tfhet.catalogue.instance_type import MARKETS, Instance, Price
@@ -134,7 +134,6 @@ VALUES = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(VALUES)
 def test_any_yaml_is_either_read_or_refused_with_the_files_name(value):
     text = yaml.safe_dump(value)

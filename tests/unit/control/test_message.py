@@ -4,7 +4,7 @@ import contextlib
 import json
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from tfhet.control.message import MAX_LINE_BYTES, ProtocolError, check, decode, encode, valid_code
 
@@ -84,7 +84,6 @@ def test_the_longest_line_is_taken() -> None:
     assert decode(encode(message)) == message
 
 
-@settings(deadline=None)
 @given(
     st.binary(max_size=200) | st.dictionaries(st.text(max_size=5), st.integers()).map(lambda d: json.dumps(d).encode())
 )
@@ -93,7 +92,6 @@ def test_any_bytes_are_a_message_or_a_protocol_error(line: bytes) -> None:
         check(decode(line))
 
 
-@settings(deadline=None)
 @given(
     st.sampled_from(EXAMPLES),
     st.dictionaries(

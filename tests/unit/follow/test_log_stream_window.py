@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fake_clock import FakeClock
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from tfhet.follow.log_line import LogLine, LogWindow
 
@@ -60,7 +60,6 @@ def test_lines_of_one_time_keep_their_order() -> None:
     assert [each.text for each in window.rest()] == ["b", "a"]
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 6)), max_size=40))
 def test_every_line_comes_once_and_those_that_are_not_too_late_in_order(arrivals: list[tuple[int, int]]) -> None:
     """Each arrival: the line's time, and the pause behind it. Late is who comes long after a younger line."""

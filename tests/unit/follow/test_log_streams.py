@@ -138,7 +138,7 @@ EVENTS = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(EVENTS, st.integers(1, 4), st.integers(1, 2))
 def test_each_line_comes_exactly_once_however_late_within_the_horizon(
     events: list[tuple[str, int, str, bool]], per_page: int, names_per_page: int

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from fake_clock import FakeClock
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from tfhet.launch.script import Hearing
 from tfhet.messages import MetricLine, rank
@@ -66,7 +66,6 @@ def test_the_totals_of_the_trainer_are_kept():
 values = st.none() | st.integers() | st.floats() | st.text()
 
 
-@settings(deadline=None)
 @given(st.text(), st.dictionaries(st.text(max_size=6), values), st.sampled_from(sorted(rank.REPORTS.kinds)))
 def test_no_line_and_no_message_ends_the_hearing(line: str, odd: dict[str, Any], kind: str):
     heard = Heard()

@@ -57,14 +57,12 @@ grammars = st.sampled_from(sorted(MESSAGES, key=lambda grammar: sorted(grammar.k
 told = grammars.flatmap(lambda grammar: st.tuples(st.just(grammar), MESSAGES[grammar]))
 
 
-@settings(deadline=None)
 @given(told)
 def test_a_message_comes_back_as_it_was(case: tuple[Grammar, Any]) -> None:
     grammar, message = case
     assert grammar.parse(decode(encode(grammar.to_json(message)))) == message
 
 
-@settings(deadline=None)
 @given(told)
 def test_what_either_end_of_a_channel_writes_is_what_its_grammar_writes(case: tuple[Grammar, Any]) -> None:
     grammar, message = case
@@ -97,7 +95,6 @@ values = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(told, st.data())
 def test_a_message_with_something_else_in_a_field_is_a_message_or_the_field_is_named(
     case: tuple[Grammar, Any], data: st.DataObject
@@ -121,14 +118,12 @@ def test_a_message_with_something_else_in_a_field_is_a_message_or_the_field_is_n
         grammar.parse(json.loads(json.dumps(grammar.to_json(again))))
 
 
-@settings(deadline=None)
 @given(grammars, values)
 def test_any_value_is_a_message_or_a_message_error(grammar: Grammar, value: object) -> None:
     with pytest.raises(MessageError):
         grammar.parse(value)
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=40) | st.integers(1, 50_000).map(lambda n: b"[" * n))
 def test_any_bytes_are_values_or_a_message_error(data: bytes) -> None:
     with contextlib.suppress(MessageError):

@@ -3,7 +3,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from tfhet.messages import UNITS, MetricLine
 
@@ -33,7 +33,6 @@ def test_a_loss_that_is_no_number_is_read_as_that(loss):
     assert read is not None and str(read.loss) == str(loss)
 
 
-@settings(deadline=None)
 @given(st.builds(MetricLine, *[st.integers(0, 2**53)] * 2, *[st.floats(0, 1e15)] * 3, st.none() | st.floats()))
 def test_what_was_written_is_read_back_and_written_the_same(line):
     read = MetricLine.parse(str(line))
@@ -55,7 +54,6 @@ def test_a_line_that_is_torn_or_another_is_none(line):
     assert MetricLine.parse(line) is None
 
 
-@settings(deadline=None)
 @given(st.text())
 def test_any_text_can_be_asked(text):
     assert MetricLine.parse(text) is None

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from tfhet.messages import (
     ContainerFailureLine,
@@ -45,7 +45,6 @@ before = st.sampled_from(["", "[algo-1/0] ", "[1,mpirank:0,algo-1]<stdout>:[algo
 after = st.sampled_from(["", "\r\n", "  ", "[1,mpirank:1,algo-2]<stdout>:torn"])
 
 
-@settings(deadline=None)
 @given(lines, before, after)
 def test_a_line_is_read_as_it_was_written(line: Any, prefix: str, suffix: str) -> None:
     text = str(line)
@@ -97,14 +96,12 @@ def test_any_other_line_is_for_people(text: str) -> None:
     assert parse_line(text) is None
 
 
-@settings(deadline=None)
 @given(st.text(), st.sampled_from(["", "[tfhet] ", "[tfhet] host ", "[tfhet] end of ", '[tfhet] x a="']))
 def test_any_text_can_be_asked(text: str, begin: str) -> None:
     parse_line(begin + text)
     read(begin + text)
 
 
-@settings(deadline=None)
 @given(st.dictionaries(names, texts, min_size=1, max_size=5), st.sampled_from(["", "host", "end of"]))
 def test_any_fields_are_read_as_they_were_written(fields: dict[str, str], kind: str) -> None:
     assert read(f"[algo-1] {write(kind, fields)}") == (kind, fields)

@@ -36,7 +36,7 @@ def close(ours: tf.Tensor, plain: tf.Tensor) -> bool:
     return differences.max() <= 1e-5
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(SIZES, DTYPES, st.booleans(), st.sampled_from(["none", "one", "each"]))
 def test_mixes_and_turns_are_those_of_the_plain_operations(plainly, size, dtype, turned, mixing):
     batch, full = images(size, dtype), 255 if dtype == "uint8" else 1
@@ -47,7 +47,7 @@ def test_mixes_and_turns_are_those_of_the_plain_operations(plainly, size, dtype,
     assert close(mixed(batch, matrices, offsets, turns), plainly(mixed, batch, matrices, offsets, turns))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(SIZES, DTYPES)
 def test_saturation_and_grey_are_those_of_the_plain_operations(plainly, size, dtype):
     batch = images(size, dtype)
@@ -70,7 +70,7 @@ def test_powers_are_those_of_numpy(gamma, gain):
     assert ours.max() <= 1
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(SIZES, DTYPES, st.integers(1, 7))
 def test_statistics_are_those_of_numpy(size, dtype, channels):
     batch = images(size, dtype, channels)
@@ -86,7 +86,7 @@ def test_the_mean_of_a_large_plain_image_is_its_level(level):
     assert (Statistics.of(tf.fill([2, 301, 517, 3], level / 256)).mean.numpy() == level / 256).all()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(SIZES, st.integers(1, 4))
 def test_tables_that_equalize_are_those_of_the_plain_operations(plainly, size, channels):
     batch = images(size, "uint8", channels) // tf.constant(RNG.choice([1, 40]), tf.uint8)
@@ -97,7 +97,7 @@ def test_tables_that_equalize_are_those_of_the_plain_operations(plainly, size, c
     assert Equalize().apply(batch, {}).shape == batch.shape
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(SIZES, DTYPES, st.integers(1, 3))
 def test_noise_is_that_of_the_plain_operations(plainly, size, dtype, channels):
     batch = images(size, dtype, channels)
@@ -106,7 +106,7 @@ def test_noise_is_that_of_the_plain_operations(plainly, size, dtype, channels):
     assert close(GaussianNoise(0.2).apply(batch, drawn), plainly(GaussianNoise(0.2).apply, batch, drawn))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(SIZES, DTYPES, st.data())
 def test_rectangles_are_those_of_the_plain_operations_bit_for_bit(plainly, size, dtype, data):
     edge = st.one_of(st.floats(-40, 40, width=16), st.sampled_from([-np.inf, np.inf, np.nan, 1e30]))

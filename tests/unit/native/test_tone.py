@@ -13,7 +13,7 @@ RNG = np.random.default_rng(1)
 WHOLE = tf.constant([[1.0]])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.tuples(st.integers(0, 3), st.integers(1, 50), st.integers(1, 50), st.integers(1, 5)),
     st.booleans(),

@@ -149,7 +149,7 @@ def test_the_rest_of_a_file_is_read_from_the_first_example_that_was_not_seen(tmp
 
 
 @given(st.sets(st.sampled_from(ALL)), st.integers(1, 3), st.booleans(), st.booleans())
-@settings(max_examples=8, deadline=None, derandomize=True)
+@settings(max_examples=8)
 def test_what_was_seen_and_the_rest_are_the_epoch(seen: set[int], count: int, known: bool, shuffled: bool):
     declared = pipeline("", shuffle=5 if shuffled else 0)
     rest = after(seen, SIZES if known else None)

@@ -9,7 +9,7 @@ from typing import Any
 
 import plans
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from tfhet import planes
 from tfhet.advice import of_plan, sentence
@@ -136,7 +136,6 @@ def test_a_plan_of_another_version_is_refused() -> None:
 NUMBER = st.floats(min_value=0.0, max_value=1e299)
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(NUMBER, NUMBER, st.booleans()), min_size=1, max_size=6))
 def test_no_mark_lies_outside_the_plot(values) -> None:
     made = copy.deepcopy([candidate(speed, usd, on_frontier=edge) for speed, usd, edge in values])

@@ -302,7 +302,7 @@ SPREAD = st.lists(NUMBER, min_size=1, max_size=5).map(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.fixed_dictionaries(
         {},
@@ -331,7 +331,7 @@ def test_every_finite_run_has_a_page(parsed, values, price) -> None:
     parsed(page(Given(runs, price_of=lambda name: Price(price))).replace("http", ""))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.dictionaries(
         WORDS, st.tuples(NUMBER, NUMBER, NUMBER, st.sampled_from(["us", "x", ""]), st.none() | WORDS), max_size=6

@@ -91,7 +91,7 @@ LINES = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(LINES, min_size=2, max_size=4), st.lists(st.floats(-100, 100, width=16), min_size=1, max_size=9))
 def test_lines_in_a_row_are_one_line(lines, values):
     composed, exact = lines[0], np.reshape(np.float64(values), [-1, 1, 1, 1])

@@ -42,7 +42,7 @@ def test_a_pointwise_stage_is_the_table_that_it_makes_of_all_levels(stage, backe
 
 
 @pytest.mark.skipif(not native.available("tone"), reason="compiled ops cannot be built here")
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.tuples(st.integers(0, 3), st.integers(1, 40), st.integers(1, 40), st.integers(1, 4)),
     st.booleans(),

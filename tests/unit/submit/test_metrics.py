@@ -6,7 +6,7 @@ import math
 import re
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from tfhet.messages import MetricLine
 from tfhet.submit import DEFINITIONS
@@ -29,7 +29,6 @@ def found(line: str) -> dict[str, float]:
     return {name: float(hit.group(1)) for name, hit in hits.items() if hit is not None}
 
 
-@settings(deadline=None)
 @given(lines, st.sampled_from(["", "[algo-2/0] ", "[1,mpirank:0,algo-2]<stdout>:[algo-2/0] "]))
 def test_every_number_of_a_metric_line_is_found_as_it_is_printed(line, prefix):
     printed = MetricLine.parse(str(line))

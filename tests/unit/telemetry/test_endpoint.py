@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_text import read
 from siege import run
@@ -154,7 +154,6 @@ def test_training_metrics_are_the_totals_and_the_last_line_as_far_as_they_are_kn
     assert [metric.name for metric in training_metrics({}, MetricLine(7, 2, 200.0, 640.0, 12.5))] == ["tfhet_epoch"]
 
 
-@settings(deadline=None)
 @given(
     st.dictionaries(st.sampled_from(["host", "group", "rank"]), st.text(st.characters(exclude_categories=["Cs"]))),
     st.dictionaries(st.sampled_from(METRICS), st.floats() | st.integers(0, 2**70)),

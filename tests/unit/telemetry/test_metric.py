@@ -6,7 +6,7 @@ import json
 import math
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from tfhet.messages import MetricLine
 from tfhet.telemetry import emf_line
@@ -75,7 +75,6 @@ def test_a_loss_that_is_no_number_is_left_out(loss):
     assert "loss" not in text
 
 
-@settings(deadline=None)
 @given(
     st.dictionaries(st.sampled_from(["host", "group", "rank"]), st.text(min_size=1, max_size=20), min_size=1),
     st.builds(MetricLine, *[st.integers(0, 10**12)] * 2, *[st.floats(0, 1e300)] * 3, st.none() | st.floats()),

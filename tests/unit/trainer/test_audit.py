@@ -173,7 +173,7 @@ def epochs(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @given(epochs())
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_account_is_that_of_one_who_counts_all_ids(each_rank, epoch: dict[str, Any]):
     sizes, known, given = epoch["sizes"], epoch["known"], epoch["given"]
     before = None if epoch["before"] is None else left_after(epoch["before"], *sizes, known=known)

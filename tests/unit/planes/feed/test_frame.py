@@ -147,7 +147,7 @@ _JSON = some.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(some.dictionaries(some.sampled_from(["array", "shape", "dict", "list", "tuple", "bytes", "value"]), _JSON))
 def test_rubbish_is_refused_or_a_value_and_never_anything_else(tree):
     try:

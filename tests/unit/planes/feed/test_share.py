@@ -54,7 +54,7 @@ def read(shares: list[Share], lengths: list[int], draw: random.Random, losses: i
     raise AssertionError("the ranks do not come to an end")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     some.lists(some.integers(0, 13), min_size=1, max_size=5),
     some.integers(1, 5),
@@ -79,7 +79,7 @@ def test_every_batch_comes_once_and_all_ranks_get_as_many(lengths, size, is_map,
     assert {share.left for share in shares} == {left}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(some.integers(1, 3), some.integers(0, 9), some.integers(0, 10**6))
 def test_what_was_taken_before_is_not_asked_for_again_and_the_ends_stay_equal(size, steps, seed):
     lengths, draw = [7, 4, 9], random.Random(seed)
