@@ -1,9 +1,9 @@
-"""Writes docs/stages.md, one entry for each registered stage with a picture of what it does, and the pictures.
+"""Writes docs/stages.md, with an entry for each registered stage, and its example images.
 
     .venv/bin/python scripts/catalogue.py [--text-only]
 
-All words of an entry are those of the stage's own docstrings. Pictures are made from the two photographs that
-scikit-learn brings along: the photograph, then what the stage makes of it; four draws of a random one.
+The text of an entry is the stage's docstrings. Images show two photographs of scikit-learn: first the photograph, then
+the result of the stage; a random stage shows four draws.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import ast
 import dataclasses
 import inspect
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -117,44 +118,39 @@ def entry(name: str) -> str:
 
     kind = stages.get(name)
     lines = [f"### {name}", "", *inspect.cleandoc(kind.__doc__ or "").split("\n"), ""]
-    fields = [field for field in dataclasses.fields(kind) if field.init]
-    if fields:
-        words = field_words(kind)
-        lines += ["| argument | meaning | default |", "|---|---|---|"]
-        for field in fields:
-            default = "" if field.default is dataclasses.MISSING else f"`{field.default!r}`"
-            lines.append(f"| `{field.name}` | {words.get(field.name, '').replace('|', chr(92) + '|')} | {default} |")
+    words = field_words(kind)
+    for field in dataclasses.fields(kind):
+        if field.init:
+            default = "" if field.default is dataclasses.MISSING else f" (default `{field.default!r}`)"
+            lines.append(f"- `{field.name}`{default}: {words.get(field.name, '')}")
+    if lines[-1]:
         lines.append("")
-    lines += costs(name)
     if (chain := shown(name)) is not None:
-        lines += [f"![{chain}](images/stages/{name}.jpg)", "", f"`{chain}`", ""]
+        lines += [f"`{chain}`<br>", f"![{chain}](images/stages/{name}.jpg)", ""]
     return "\n".join(lines)
 
 
-def costs(name: str) -> list[str]:
-    """Returns the table of the stage's CPU times and of their ratios to another library, from a benchmark's record."""
+def costs(names: Iterable[str]) -> list[str]:
+    """Returns the table of the stages' CPU times and of their ratios to another library, from a benchmark's record."""
     from tfhet.record import Record
 
     figures = Record.read(COSTS).figures
-    cells = []
-    against = ""
-    for dtype in ("uint8", "float32"):
-        for side in (32, 224):
-            ratio = figures.get(f"stages.each.{name}.{dtype}.{side}")
-            us = figures.get(f"stages.each.{name}.{dtype}.{side}.us_per_image")
-            against = ratio.against or "" if ratio else against
-            times = f", {ratio.value:.3g}x" if ratio else ""
-            cells.append(f"{us.value:.3g} us{times}" if us else "")
-    if not any(cells):
-        return []
-    words = f", and the factor by which `{against}` takes more" if against else ""
+    rows = []
+    for name in names:
+        cells, against = [], ""
+        for dtype in ("uint8", "float32"):
+            for side in (32, 224):
+                ratio = figures.get(f"stages.each.{name}.{dtype}.{side}")
+                us = figures.get(f"stages.each.{name}.{dtype}.{side}.us_per_image")
+                against = ratio.against or "" if ratio else against
+                times = f", {ratio.value:.3g}x" if ratio else ""
+                cells.append(f"{us.value:.3g} us{times}" if us else "")
+        if any(cells):
+            rows.append(f"| [{name}](#{name}) | {' | '.join(cells)} | {against and f'`{against}`'} |")
     return [
-        f"CPU for an image{words}:",
-        "",
-        "| uint8 32x32 | uint8 224x224 | float32 32x32 | float32 224x224 |",
-        "|---|---|---|---|",
-        f"| {' | '.join(cells)} |",
-        "",
+        "| stage | uint8 32x32 | uint8 224x224 | float32 32x32 | float32 224x224 | compared with |",
+        "|---|---|---|---|---|---|",
+        *rows,
     ]
 
 
@@ -169,10 +165,10 @@ def page() -> str:
     lines = [
         "# The stages",
         "",
-        "`scripts/catalogue.py` writes this page from the code. [Pipelines and stages](pipelines-and-stages.md)",
-        "explains how to write chains of stages. In each picture the photograph comes first; a random stage draws new",
-        "numbers for every example. CPU times are those of RGB images in a batch in memory, from",
-        "[this record](../results/stages-each.json); `python -m benchmarks.stages --each` makes one of your machine.",
+        "This page lists each stage with its arguments, an example image and CPU cost. `scripts/catalogue.py` writes",
+        "it from the code. [Pipelines and stages](pipelines-and-stages.md) explains how to write chains of stages.",
+        "",
+        "In each image the photograph comes first; a random stage draws new numbers for every example.",
         "",
         "| | |",
         "|---|---|",
@@ -181,6 +177,15 @@ def page() -> str:
     ]
     for group, names in GROUPS.items():
         lines += [f"## {group}", "", *(entry(name) for name in names)]
+    lines += [
+        "## CPU per image",
+        "",
+        "CPU time per RGB image in a batch in memory. `2.36x` means that the operation in the last column needs 2.36",
+        "times as much ([record](../results/stages-each.json), [benchmarks](benchmarks.md)).",
+        "`python -m benchmarks.stages --each` measures your machine.",
+        "",
+        *costs(name for names in GROUPS.values() for name in names),
+    ]
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import json
 import os
 import platform
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,12 +18,16 @@ import psutil
 from tfhet import clock as clocks
 from tfhet.errors import DataError
 from tfhet.record.figure import Figure
-from tfhet.record.json_file import json_value, read_json, write_json
+from tfhet.record.json_file import json_value, read_json, write_text
 from tfhet.record.json_object import check_schema, from_json_object
 from tfhet.versions import versions
 
 SCHEMA = 1
 KIND = "benchmark record"
+DIGITS = 5
+"""Significant digits of the floats in a file."""
+ITEMIZED = ("figures", "details")
+"""Fields of which each item has a line of its own."""
 CPU_FEATURES = ("avx", "avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile", "asimd", "sve")
 
 
@@ -76,13 +82,37 @@ class Record:
         return replace(made, figures={name: figure.with_level() for name, figure in made.figures.items()})
 
     def write(self, path: Path | str) -> Path:
-        """Writes the record as JSON, whole or not at all; makes the folder."""
-        return write_json(Path(path), self.to_json())
+        """Writes the record as JSON, whole or not at all, and makes the folder.
+
+        Floats are rounded to 5 significant digits. Each figure and each detail is one line.
+        """
+        return write_text(Path(path), _compact_json(_rounded(self.to_json())))
 
     @classmethod
     def read(cls, path: Path | str) -> Record:
         """Reads what `write` wrote. Raises UsageError (no file, other schema) or DataError (not a record)."""
         return cls.from_json(read_json(Path(path), KIND), str(path))
+
+
+def _rounded(value: Any) -> Any:
+    match value:
+        case float():
+            return float(f"{value:.{DIGITS}g}")
+        case dict():
+            return {key: _rounded(item) for key, item in value.items()}
+        case list():
+            return [_rounded(item) for item in value]
+    return value
+
+
+def _compact_json(content: Mapping[str, Any]) -> str:
+    """The JSON text of `content`: one line for each field, and for each item of a field of `ITEMIZED`."""
+    text = functools.partial(json.dumps, ensure_ascii=False, allow_nan=False)
+    lines = []
+    for name, value in content.items():
+        items = ",\n".join(f"  {text(key)}: {text(item)}" for key, item in value.items()) if name in ITEMIZED else ""
+        lines.append(f" {text(name)}: " + (f"{{\n{items}\n }}" if items else text(value)))
+    return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def machine(proc: Path = Path("/proc")) -> dict[str, Any]:

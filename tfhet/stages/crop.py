@@ -41,7 +41,7 @@ class Bordered(Stage):
 
 @register("pad")
 class Pad(Bordered):
-    """Adds a number of pixels on each side or, along an axis whose size is given, as many as are missing."""
+    """Adds a number of pixels on each side or, if `height` or `width` is set, as many as are missing."""
 
     top: CountOrZero = 0
     """Rows added above."""
@@ -146,9 +146,9 @@ class RandomCrop(Bordered):
     """
 
     height: CountOrZero = 0
-    """Rows of the result; 0 for those of the image."""
+    """Rows of the result; 0: as many as the image has."""
     width: CountOrZero = 0
-    """Columns of the result; 0 for those of the image."""
+    """Columns of the result; 0: as many as the image has."""
     padding: CountOrZero = 0
     """Number of pixels that are first added on each side."""
     mode: Annotated[str, MODES] = "constant"

@@ -27,7 +27,7 @@ MARGIN = 8
 class Decode(Stage):
     """Decodes JPEG, PNG, BMP or GIF (first frame) to uint8, each image in its own size.
 
-    Values are those of `tf.io.decode_image`. `random_resized_crop`, `resize` or `resized_center_crop` has to follow,
+    Values equal `tf.io.decode_image`. `random_resized_crop`, `resize` or `resized_center_crop` has to follow,
     which brings the images to one size. Together with it, and with a `random_flip()` after it, only the part of each
     image that is used is decoded.
     """

@@ -107,7 +107,7 @@ class Mixup(WithPartner):
     arXiv:1710.09412).
 
     Images are uint8 (rounded) or float32 of any range; the dtype stays. Labels must be float: put `one_hot(classes)`
-    before. The result depends on the batch, as only that of `cutmix` does too; a batch of one image stays unchanged.
+    before. The result depends on the batch, unlike other stages except `cutmix`; a batch of one image stays unchanged.
     """
 
     alpha: Positive = 0.2
@@ -134,7 +134,7 @@ class Cutmix(WithPartner):
 
     The rectangle has the proportions of the image, a random area and any pixel as its centre; it is cut at the edges.
     Images are uint8 or float32 of any range; the dtype stays. Labels must be float: put `one_hot(classes)` before. The
-    result depends on the batch, as only that of `mixup` does too; a batch of one image stays unchanged.
+    result depends on the batch, unlike other stages except `mixup`; a batch of one image stays unchanged.
     """
 
     alpha: Positive = 1.0

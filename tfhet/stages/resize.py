@@ -139,7 +139,7 @@ class RandomResizedCrop(Window):
 
     The sampling is bilinear between centres of pixels, and the part repeats its own edge. uint8 results are rounded.
     Ten boxes are drawn at once and the first that fits is taken, so the result has the distribution of torchvision's
-    loop, which stops at the first that fits. Where none fits, it is the same central crop.
+    loop, which stops at the first that fits. If none fits, the crop is torchvision's central crop.
     """
 
     height: Count = 224

@@ -77,7 +77,7 @@ class Shuffle(Stream):
 class Repeat(Stream):
     """Reads all examples several times in one data set, each time in a new order and with new random numbers.
 
-    It gives the same as that number of epochs one after the other.
+    The result equals that number of epochs one after the other.
     """
 
     epochs: CountOrZero = 0

@@ -145,7 +145,7 @@ class _Stretching(FullRange):
 class Autocontrast(_Stretching):
     """Maps each channel's darkest value to 0 and its brightest to the full level; channels of one value stay.
 
-    Images are uint8 in 0..255 or float32 in 0..1; the dtype stays. Results are those of Pillow's
+    Images are uint8 in 0..255 or float32 in 0..1; the dtype stays. Results equal Pillow's
     `ImageOps.autocontrast`, except that uint8 results are rounded and not truncated.
     """
 

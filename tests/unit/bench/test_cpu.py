@@ -16,8 +16,6 @@ from tfhet.errors import TfhetError, UsageError
 from tfhet.events import Event
 from tfhet.record import Figure, Record
 
-ROOT = Path(__file__).resolve().parents[3]
-
 
 def options(**given: object) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
@@ -114,9 +112,3 @@ def test_a_record_of_another_suite_is_no_reference(tmp_path: Path):
     Record("limits", {}).write(tmp_path / "limits.json")
     with pytest.raises(UsageError, match="a record of limits, not of `tfhet bench cpu`"):
         cpu._run(options(reference=tmp_path / "limits.json"), lambda event: None, ("tfhet",))
-
-
-def test_the_packages_reference_is_the_record_that_is_committed():
-    committed = ROOT / "results" / "cpu.json"
-    assert cpu.REFERENCE.read_text() == committed.read_text(), "copy results/cpu.json"
-    assert cpu._reference(None) == Record.read(committed)

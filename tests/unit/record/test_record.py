@@ -22,7 +22,7 @@ def test_a_record_survives_its_file(tmp_path: Path) -> None:
     assert Record.read(path) == record()
 
 
-def test_the_file_is_the_flat_table_beside_machine_versions_and_details(tmp_path: Path) -> None:
+def test_the_file_has_all_fields(tmp_path: Path) -> None:
     held = json.loads(record().write(tmp_path / "r.json").read_text())
     assert list(held) == [
         *("schema", "name", "created", "machine", "versions", "code", "conditions", "command", "figures", "details")
@@ -31,6 +31,15 @@ def test_the_file_is_the_flat_table_beside_machine_versions_and_details(tmp_path
     assert held["created"] == "1970-01-01T00:01:00+00:00"
     assert held["figures"]["stages.x.vs_example"]["against"] == "the example as written"
     assert held["machine"]["cores"] >= 1 and "numpy" in held["versions"]
+
+
+def test_floats_have_five_digits_and_figures_one_line(tmp_path: Path) -> None:
+    made = Record.of("x", {"x.s": Figure.of([1 / 3, 200_000 / 3, 3.0], unit="s")}, details={"a": [1, [2 / 3]], "b": {}})
+    text = made.write(tmp_path / "r.json").read_text()
+    found = Record.from_json(json.loads(text))
+    assert found.figures["x.s"].samples == (0.33333, 66667.0, 3.0)
+    assert found.details == {"a": [1, [0.66667]], "b": {}}
+    assert sum('"x.s"' in line and '"samples"' in line for line in text.splitlines()) == 1
 
 
 def test_another_schema_is_refused_with_the_path(tmp_path: Path) -> None:
