@@ -46,7 +46,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         command.add_argument("run_dir", nargs="?", type=Path, default=RUNS, metavar="RUN_DIR", help=words)
 
     runs = commands.add_parser("runs", help="the runs of a folder, the latest first: status, step time, waiting")
-    add_examples(runs, "tfhet runs", "tfhet runs --json - | jq '.[0].path'")
+    add_examples(runs, "tfhet runs", "tfhet runs --json - | jq '.[0].run'")
     runs.add_argument("folder", nargs="?", type=Path, default=RUNS, metavar="DIR", help="default: %(default)s")
     add_output(runs, "the list", has_tables=False)
     runs.set_defaults(run=run_runs)

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import pytest
 
 from tfhet import catalogue
 from tfhet.advice import HostUtilisation, InputState, ObservedJob, of_training_job, sentence, sentences
-from tfhet.advice.input_bound import BUSY_PCT, IDLE_PCT, INPUT_BOUND_PCT, INPUT_KEEPS_UP_PCT
-from tfhet.advice.training_job import FULL_PCT, UNEVEN_PCT
 from tfhet.catalogue import InstanceGroup
 from tfhet.cluster import HOMOGENEOUS_GROUP
-from tfhet.follow.log_line import WINDOW_S
-from tfhet.follow.log_streams import HORIZON_S
 from tfhet.record import Spread, StepTime, Waiting
 
 INPUT, PARTLY, STEP, UNKNOWN = InputState.BOUND, InputState.HARDLY, InputState.NOT, InputState.UNKNOWN
@@ -183,19 +178,3 @@ def test_what_is_off_is_to_be_switched_on_for_the_next_run() -> None:
     assert judged([trains(30, 95)], 20.0, on).next_run == []
     off = replace(on, has_profiler=False)
     assert len(judged([trains(30, 95)], 20.0, off).next_run) == 1
-
-
-def test_the_guide_tells_the_limits_that_hold() -> None:
-    guide = (Path(__file__).parents[3] / "docs" / "follow-and-diagnose.md").read_text()
-    guide = " ".join(guide.split())
-    for limit in (
-        f"GPUs busy for {BUSY_PCT:g} % or more",
-        f"GPUs busy for {IDLE_PCT:g} % to {BUSY_PCT:g} %, CPUs below {BUSY_PCT:g} %",
-        f"waiting for {INPUT_BOUND_PCT:g} % of the step or more",
-        f"waiting for {INPUT_KEEPS_UP_PCT:g} % to {INPUT_BOUND_PCT:g} %",
-        f"full to {FULL_PCT:g} % or more",
-        f"differ by {UNEVEN_PCT:g} points",
-        f"They wait for {WINDOW_S:g} s",
-        f"more than {HORIZON_S:g} s behind",
-    ):
-        assert limit in guide, limit

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tfhet import catalogue
-from tfhet.catalogue import AWS_POST, EC2, MARKETS, TRAINING, Catalogue, shipped
+from tfhet.catalogue import AWS_POST, EC2, TRAINING, Catalogue, shipped
 from tfhet.catalogue.catalogue import own_path, refreshed_path
 from tfhet.catalogue.catalogue_file import CatalogueFile
 from tfhet.errors import UsageError
@@ -137,22 +137,6 @@ def test_all_prices_of_the_package_are_of_known_types_with_source_and_day():
         assert all(len(price.source) > 20 and price.date.year >= 2022 for _, price in file.prices)
     assert set(known.instances) - set(known.prices(market=EC2)) == {"ml.p5e.48xlarge"}
     assert known.regions() == ["eu-west-1", "us-east-1"]
-
-
-def test_the_guide_tells_which_prices_the_package_brings():
-    guide = (Path(__file__).resolve().parents[3] / "docs" / "prices.md").read_text()
-    for region in shipped().regions():
-        for market in MARKETS:
-            days = {price.date for price in shipped().prices(region, market).values()}
-            if not days:
-                continue
-            (row,) = [line for line in guide.splitlines() if line.startswith(f"| {region} | {market} |")]
-            missing = [
-                name.removeprefix("ml.") for name in shipped().instances.keys() - shipped().prices(region, market)
-            ]
-            told = f"all but `{missing[0]}`" if len(missing) == 1 else str(len(shipped().instances) - len(missing))
-            assert f"| {told} |" in row
-            assert all(f"{day:%B}" in row or f"{day}" in row for day in days) and str(max(days).year) in row
 
 
 @pytest.mark.parametrize("market", [TRAINING, EC2])

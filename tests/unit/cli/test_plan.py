@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
 import json
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from tfhet.__main__ import main
-from tfhet.cli.plan import add
 from tfhet.errors import UsageError
 from tfhet.plan.asked import _range, _speeds
 from tfhet.profile import Cost, Profile
@@ -78,18 +75,6 @@ def test_a_cluster_of_ones_own_types_is_ranked_by_time(profile, tmp_path, capsys
     said = capsys.readouterr().out
     assert "ranked by time" in said
     assert "5 ms" in said  # 500 examples at 100,000 a second
-
-
-def test_the_guide_tells_every_option():
-    guide = (Path(__file__).resolve().parents[3] / "docs" / "plan.md").read_text()
-    commands = argparse.ArgumentParser().add_subparsers()
-    add(commands)
-    names = {action.option_strings[0] for action in commands.choices["plan"]._actions} - {"-h"}
-    assert names == {
-        word
-        for row in re.findall(r"^\| `--.*$", guide, flags=re.M)
-        for word in re.findall(r"`(--\w+)", row.split(" | ")[0])
-    }
 
 
 def test_limits_that_nothing_keeps_end_the_command_with_1(profile, capsys):
