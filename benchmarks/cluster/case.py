@@ -36,7 +36,6 @@ class ClusterCase:
 
     name: str
     """Part of a figure's name, and the word on the command line."""
-    question: str
     batch_size: int
     dnn_type: str
     data_type: str
@@ -61,7 +60,7 @@ class ClusterCase:
     expected: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """Figures: their bounds, beyond which the suite fails."""
     packages: Sequence[str] = ()
-    """Modules that the jobs need besides tfhet's own dependencies."""
+    """Modules that the jobs need in addition to tfhet's own dependencies."""
 
     @property
     def inputs(self) -> list[str]:

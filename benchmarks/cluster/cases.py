@@ -32,7 +32,6 @@ CASES: Mapping[str, ClusterCase] = {
     for case in (
         ClusterCase(
             name="aws-post",
-            question="AWS's TensorFlow example: p4d.24xlarge, and with two c5.18xlarge, as in its post",
             batch_size=512,
             dnn_type=_P4D,
             data_type=_C5,
@@ -58,7 +57,6 @@ CASES: Mapping[str, ClusterCase] = {
         ),
         ClusterCase(
             name="aws-pytorch",
-            question="AWS's PyTorch example on the feed: p3.2xlarge, and with a c5.9xlarge",
             batch_size=32,
             dnn_type="ml.p3.2xlarge",
             data_type="ml.c5.9xlarge",
@@ -72,7 +70,6 @@ CASES: Mapping[str, ClusterCase] = {
         ),
         ClusterCase(
             name="ray-article",
-            question="an article's work on Ray: g5.xlarge, and with a c5.4xlarge",
             batch_size=128,
             dnn_type="ml.g5.xlarge",
             data_type="ml.c5.4xlarge",
@@ -88,7 +85,6 @@ CASES: Mapping[str, ClusterCase] = {
         ),
         ClusterCase(
             name="growth",
-            question="a job bound by its input, with more and more data hosts",
             batch_size=1024,
             dnn_type="ml.p3.2xlarge",
             data_type="ml.c5.2xlarge",

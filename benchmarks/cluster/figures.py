@@ -1,7 +1,7 @@
 """The figures of a case of `benchmarks.cluster`: step times, how far they are from the ideal, and what they cost.
 
-Prices are those of whole instances. A simulated host has a small part of its type's CPUs, so a whole instance needs as
-much less time for a step.
+Prices are prices of whole instances. A simulated host has a small part of its type's CPUs: a whole instance needs less
+time for a step by the same factor.
 """
 
 from __future__ import annotations

@@ -155,7 +155,7 @@ def _details(results: Results) -> dict[str, Any]:
         "accelerator_ms": 1e3 * results.step_s,
         "batch_cpu_s": results.batch_cpu_s,
         "variants": {each.key: {"words": each.words, "data_hosts": each.data_hosts} for each in case.variants},
-        "runs": {key: [run.to_json() for run in runs] for key, runs in results.runs.items()},
+        "runs": {key: [vars(run) for run in runs] for key, runs in results.runs.items()},
     }
 
 

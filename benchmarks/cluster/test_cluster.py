@@ -82,7 +82,7 @@ def run_of(step_ms: float) -> JobRun:
 
 
 def results_of(case: ClusterCase, steps_ms: dict[str, float]) -> Results:
-    """Three rounds, of which the first is faster by a tenth and the second slower by as much."""
+    """Three rounds: the first is faster by a tenth, the second slower by a tenth."""
     costs = {name: [0.06] * 3 for name in case.inputs}
     runs = {key: [run_of(factor * ms) for factor in (0.9, 1.1, 1.0)] for key, ms in steps_ms.items()}
     return Results(case, 0.1, costs, runs)

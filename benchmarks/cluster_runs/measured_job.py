@@ -6,7 +6,7 @@ import math
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -77,9 +77,6 @@ class JobRun:
     steps: int
     cpu_use: Mapping[str, float]
     """CPU time that the hosts of a group used over the CPU time of their quotas, by group."""
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 class Stopped(JobFailed):

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from benchmarks import child_environment
 from benchmarks.job_scripts import SOURCE_DIR
@@ -80,9 +79,6 @@ class FlowRun:
     def mean_step_ms(self) -> float:
         """The mean step. Batches arrive in bursts, so single steps differ."""
         return sum(self.step_ms) / len(self.step_ms)
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def flow_run(

@@ -76,7 +76,7 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
         "start": start,
         "cluster": {name: vars(group) for name, group in cluster.groups.items()},
         "load": vars(load),
-        "runs_measured": {name: [run.to_json() for run in some] for name, some in runs.items()},
+        "runs_measured": {name: [vars(run) for run in some] for name, some in runs.items()},
         "runs": str(place) if options.keep else None,
     }
     return Record.of("launch", figures_of(runs), details=details, command=command)

@@ -14,7 +14,7 @@ from benchmarks.job_scripts import SOURCE_DIR, stamp
 from benchmarks.launch import suite as launch
 from benchmarks.launch.flow_run import FLOWS, Flow, FlowRun, Load, flow_run, times
 from benchmarks.launch.job_times import JobTimes
-from tfhet.errors import JobFailed, UsageError
+from tfhet.errors import JobFailed
 from tfhet.events import Event
 from tfhet.launch.settings import LaunchSettings
 from tfhet.messages import FirstBatchLine
@@ -119,11 +119,6 @@ def test_late_launcher_fails_the_suite(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not launch.SUITE.is_kept(record) and len(launch.breaches(record)) == 1
     record.details["runs_measured"]["tfhet"] = []
     assert launch.SUITE.is_kept(record), "the example may be late"
-
-
-def test_unknown_flow_is_refused() -> None:
-    with pytest.raises(UsageError, match="mine"):
-        launch.SUITE.run(options_of("--flows", "example,mine"), lambda event: None, ())
 
 
 def test_launcher_and_trainer_accept_the_arguments() -> None:

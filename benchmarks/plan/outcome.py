@@ -72,12 +72,12 @@ class PlanOutcome:
 
     @property
     def bound(self) -> Resource:
-        """The resource that really bound: the one that was used most."""
+        """The resource that really bound: it was used most."""
         return max(self.use, key=lambda resource: self.use[resource])
 
     @property
     def is_clear(self) -> bool:
-        """Whether no other resource was used about as much as the one that bound."""
+        """Whether no other resource was used about as much as `bound`."""
         first, *others = sorted(self.use.values(), reverse=True)
         return all(first - other > CLEAR for other in others)
 
@@ -111,7 +111,7 @@ class PlanOutcome:
         return {
             "case": self.case.to_json(),
             "costs": self.costs,
-            "run": self.run.to_json(),
+            "run": vars(self.run),
             "step_ms": self.prediction.step_s.times(1e3).to_json(),
             "binding": self.prediction.binding.value,
             "use": {resource.value: share for resource, share in self.use.items()},

@@ -19,7 +19,7 @@ from benchmarks.plan.draw import draw
 from benchmarks.plan.outcome import PlanOutcome, figures_of
 from tfhet.bench import Suite, harness
 from tfhet.container import Limits, kernel
-from tfhet.errors import JobFailed, UsageError
+from tfhet.errors import JobFailed, TfhetError, UsageError
 from tfhet.events import Observer
 from tfhet.record import Record
 from tfhet.report import table, text
@@ -27,8 +27,8 @@ from tfhet.report import table, text
 CASES, SECONDS = 18, 8.0
 COSTS_CPUS, COSTS_LIMIT_S = 0.5, 300.0
 """Quota while the costs for the draw are measured, and the seconds for each measurement."""
-BATCHES = 600
-"""Batches in a channel."""
+BATCHES = 700
+"""Batches in a channel: more than the longest run reads."""
 MOST = {
     f"{prefix}.{name}": most
     for prefix in ("plan", "plan.cpu_bound")
@@ -67,7 +67,7 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
                 outcome = measured(case, channels[case.load], place / f"case-{number}", options.seconds)
             except Stopped:
                 raise
-            except JobFailed as failure:
+            except TfhetError as failure:
                 failed.append(f"case {number}: {failure}")
                 harness.report(observer, case.load.key, number + 1, options.cases, [f"failed: {failure}"])
             else:
