@@ -1,1 +1,1 @@
-"""AWS's comparison of clusters, and their price."""
+"""Training with and without data hosts, on scaled instances."""

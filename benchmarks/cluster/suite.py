@@ -1,221 +1,192 @@
-"""`benchmarks.cluster`: the same training without data hosts, with them, and from memory, in turns, and its price.
-
-The accelerator is emulated. Each host has its instance type's vCPUs, scaled down until all of them fit on this machine;
-so the hosts are to each other what they are at AWS. Runs that have ended are kept, for `--resume`.
-"""
+"""`benchmarks.cluster`: the same training without and with data hosts, on scaled instances, in turns."""
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import shutil
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from benchmarks import chosen
-from benchmarks.charts.plot import drawn
-from benchmarks.cluster.case import CASES, ClusterCase, Variant
-from benchmarks.cluster.chart import draw
-from benchmarks.cluster.run import measured
-from benchmarks.cluster.table import figures_of, price_of, rows
-from benchmarks.cluster.unfinished import Unfinished
-from benchmarks.cluster_runs import job_data
+from benchmarks.cluster.case import ClusterCase, Variant
+from benchmarks.cluster.cases import CASES
+from benchmarks.cluster.figures import Results, figures_of
+from benchmarks.cluster_runs import batch_cpu, job_data
 from benchmarks.cluster_runs.idle_loops import idle_loops
-from benchmarks.cluster_runs.load import Course
-from benchmarks.cluster_runs.observed_job import new_place
-from benchmarks.cluster_runs.point import Point
-from benchmarks.cluster_runs.stopped import Stopped
-from tfhet.bench.harness import in_rounds, report
-from tfhet.bench.suite import Suite
-from tfhet.container import kernel
-from tfhet.errors import JobFailed, UsageError
-from tfhet.events import Observer
-from tfhet.record import Record, machine, median, versions
-from tfhet.report import numbers, table, text
+from benchmarks.cluster_runs.limited_child import ask_limited
+from benchmarks.cluster_runs.measured_job import JobRun, MeasuredJob, Stopped
+from benchmarks.cluster_runs.run_folder import run_folder
+from benchmarks.job_scripts.inputs import Load
+from tfhet.bench import Suite, harness
+from tfhet.clock import SYSTEM
+from tfhet.container import Limits, kernel
+from tfhet.errors import JobFailed, TfhetError, UsageError
+from tfhet.events import Event, Observer
+from tfhet.record import Figure, Record, median
+from tfhet.report import numbers
 
-REPEATS = 5
-SECONDS = 8.0
+REPEATS, SECONDS = 5, 8.0
+BATCH_CPU_LIMIT_S = 300.0
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(repeats=REPEATS, warmup=0)
-    parser.add_argument(
-        "--case", default="aws-post", metavar="NAME", help=f"{' or '.join(CASES)} (default %(default)s)"
-    )
+    parser.add_argument("--case", default=",".join(CASES), metavar="NAMES", help="default %(default)s")
+    parser.add_argument("--variants", default="", metavar="NAMES", help="jobs of the cases (default: all)")
     parser.add_argument(
         "--seconds", type=float, default=SECONDS, metavar="N", help="measured in a run, about (default %(default)s)"
     )
-    parser.add_argument(
-        "--step_ms", type=float, metavar="X", help="of the accelerator (default: its share of the step without it)"
-    )
-    parser.add_argument("--resume", action="store_true", help="go on where a run with the same --json was interrupted")
-    parser.add_argument("--keep", action="store_true", help="keep the folders of the runs, and say where")
+    parser.add_argument("--keep", action="store_true", help="keep the folders of the runs, and print where they are")
 
 
 def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]) -> Record:
-    (case, *more) = chosen("--case", options.case, CASES)
-    if more or not options.seconds > 0 or not (options.step_ms is None or options.step_ms > 0):
-        raise UsageError("--case: give one; --seconds, --step_ms: give more than 0")
-    unfinished = Unfinished.at(options.json, _settings(case, options), resume=options.resume)
-    kernel.require("namespace")
-    with new_place("cluster", keep=options.keep) as place, idle_loops():
-        job_data.write_apart(place / "data", case.chain, case.batch_size, case.batches())
-        bench = Bench(case, place, options, observer, unfinished)
-        try:
-            step_s = bench.prepare()
-            points = bench.run(step_s)
-        except JobFailed as failure:
-            if unfinished.path is None or not unfinished.points:
+    cases = chosen("--case", options.case, CASES)
+    if not options.seconds > 0:
+        raise UsageError(f"--seconds {options.seconds:g}: give more than 0")
+    if options.variants:
+        cases = [case.only(options.variants.split(",")) for case in cases]
+    figures: dict[str, Figure] = {}
+    measured: dict[str, Any] = {}
+    missing: dict[str, str] = {}
+    failed: dict[str, str] = {}
+    with run_folder("cluster", keep=options.keep) as place, idle_loops():
+        for case in cases:
+            try:
+                require(case)
+                results = CaseRuns(case, place / case.name, options, observer).run()
+            except Stopped:
                 raise
-            kept = f"{len(unfinished.points)} runs are kept in {unfinished.path}: --resume goes on behind them"
-            raise type(failure)(f"{failure}; {kept}", log_tail=failure.log_tail) from failure
+            except TfhetError as error:
+                (missing if isinstance(error, UsageError) else failed)[case.name] = str(error)
+                observer(Event("case.missing", SYSTEM.wall(), {"case": case.name, "reason": str(error)}))
+            else:
+                figures |= figures_of(results)
+                measured[case.name] = _details(results)
+    if not measured:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in {**missing, **failed}.items())
+        raise JobFailed(reasons) if failed else UsageError(reasons)
     details = {
-        "case": {name: value for name, value in vars(case).items() if name != "variants"},
-        "variants": {variant.key: vars(variant) for variant in case.variants},
-        "hosts": {
-            "dnn": {"instance_type": case.dnn_type, "cpus": case.cpus(case.dnn_type)},
-            "data": {"instance_type": case.data_type, "cpus": case.cpus(case.data_type)},
-        },
-        "prices": {name: vars(found) for name in case.types if (found := price_of(name))},
-        "accelerator_ms": 1e3 * step_s,
-        "accelerator": _why(case, unfinished, options),
         "seconds": options.seconds,
-        "rows": rows(case, points),
-        "points": {key: [point.to_json() for point in some] for key, some in points.items()},
-        "failed": unfinished.failed,
-        "resumed": options.resume,
+        "cases": measured,
+        "missing": missing,
+        "failed": failed,
         "runs": str(place) if options.keep else None,
     }
-    record = Record.of(f"cluster.{case.name}", figures_of(case, points), details=details, command=command)
-    unfinished.remove()
-    return record
+    name = f"cluster.{cases[0].name}" if len(cases) == 1 else "cluster"
+    return Record.of(name, figures, details=details, command=command)
 
 
-def _settings(case: ClusterCase, options: argparse.Namespace) -> dict[str, object]:
-    """Settings that all runs of a record have to share, by name."""
-    here, packages = machine(), versions()
-    return {
-        "--case": case.name,
-        "--seconds": options.seconds,
-        "--step_ms": options.step_ms,
-        "--warmup": options.warmup,
-        "the machine": f"{here.get('cpu')}, {here.get('cores_usable')} cores",
-        "the versions": ", ".join(f"{name} {version}" for name, version in sorted(packages.items())),
-    }
+def require(case: ClusterCase) -> None:
+    """Raises UsageError if the kernel or the Python environment lacks something that the jobs of a case need."""
+    if lacking := [name for name in case.packages if importlib.util.find_spec(name) is None]:
+        raise UsageError(
+            f"{sys.executable} has no {', '.join(lacking)}: run the suite in an environment that has it (for Ray: "
+            "tests/environments/ray.lock)"
+        )
+    kernel.require("namespace")
 
 
-def _why(case: ClusterCase, unfinished: Unfinished, options: argparse.Namespace) -> str:
-    """How the accelerator's step was chosen."""
-    if options.step_ms is not None:
-        return "as --step_ms says"
-    first_ms = 1e3 * (unfinished.first_s or 0.0)
-    return (
-        f"{case.busy:g} of the step of {case.variants[0].words}, {first_ms:.1f} ms with an accelerator that takes no"
-        f" time ({case.why_busy})"
-    )
+class CaseRuns:
+    """The runs of one case in a new folder."""
 
-
-class Bench:
-    """The runs of one case."""
-
-    def __init__(
-        self,
-        case: ClusterCase,
-        place: Path,
-        options: argparse.Namespace,
-        observer: Observer,
-        unfinished: Unfinished,
-    ):
+    def __init__(self, case: ClusterCase, place: Path, options: argparse.Namespace, observer: Observer):
         self._case, self._place, self._options, self._observer = case, place, options, observer
-        self._unfinished = unfinished
+        self._channel = place / "data"
 
-    def prepare(self) -> float:
-        """Seconds of the accelerator's step. Measures the first variant without it, where that is not known yet."""
-        unfinished, first = self._unfinished, self._case.variants[0]
-        if unfinished.first_s is None:
-            point = self._measured(first, 0.0, self._case.course(first, None, 0.0, self._options.seconds), "first")
-            unfinished.first_s = 1e-3 * median(point.windows_ms)
-            unfinished.keep()
-            report(self._observer, f"{first.words}, an accelerator that takes no time", 1, 1, [_said(point)])
-        if self._options.step_ms is not None:
-            return 1e-3 * float(self._options.step_ms)
-        return self._case.busy * unfinished.first_s
-
-    def run(self, step_s: float) -> dict[str, list[Point]]:
-        """The runs of each variant, by its key. What has ended already is not run again. Raises JobFailed."""
-        found = in_rounds(
-            {one.words: partial(self._once, one, step_s) for one in self._case.variants},
-            lambda _, point: _said(point),
+    def run(self) -> Results:
+        """Measures all variants and inputs in turns. Raises TfhetError."""
+        case = self._case
+        self._place.mkdir()
+        if case.chain:
+            job_data.write_channel(self._channel, case.chain, case.batch_size, case.batches())
+        known_s = {name: self._batch_cpu_s(name, 0) for name in case.inputs}
+        step_s = 1e-3 * case.accelerator_ms
+        if case.busy is not None:
+            first = self._job(case.variants[0], 0.0, known_s, 0, "first")
+            harness.report(self._observer, "first, no accelerator", 1, 1, [_described(first)])
+            step_s = 1e-3 * case.busy * first.step_ms
+        alone = {name: partial(self._batch_cpu_s, name) for name in case.inputs}
+        jobs = {each.key: partial(self._job, each, step_s, known_s) for each in case.variants}
+        found: Mapping[str, Sequence[Any]] = harness.in_rounds(
+            {**alone, **jobs},
+            lambda name, result: _described(result),
             warmup=self._options.warmup,
             repeats=self._options.repeats,
             observer=self._observer,
         )
-        return {one.key: found[one.words] for one in self._case.variants}
+        return Results(case, step_s, {name: found[name] for name in alone}, {key: found[key] for key in jobs})
 
-    def _once(self, variant: Variant, step_s: float, index: int) -> Point:
-        """The run of one round. Raises JobFailed."""
-        key = f"{variant.key}-{index}"
-        if key not in self._unfinished.points:
-            course = self._case.course(variant, self._unfinished.first_s, step_s, self._options.seconds)
-            self._unfinished.points[key] = self._measured(variant, step_s, course, key)
-            self._unfinished.keep()
-        return self._unfinished.points[key]
+    def _batch_cpu_s(self, name: str, index: int) -> float:
+        """CPU seconds of a batch of an input outside any job, without a quota."""
+        case = self._case
+        load = Load(name, str(self._channel), case.chain, case.batch_size)
+        return median(ask_limited(batch_cpu.MODULE, {"load": vars(load)}, BATCH_CPU_LIMIT_S, Limits())["whole_s"])
 
-    def _measured(self, variant: Variant, step_s: float, course: Course, name: str) -> Point:
-        """One run, or a second one where the first fails, which the record tells. Raises JobFailed."""
-        what = (self._case, variant, step_s, course, self._place / "data")
-        folders = [self._place / name, self._place / f"{name}-again"]
+    def _job(self, variant: Variant, step_s: float, known_s: Mapping[str, float], index: int, name: str = "") -> JobRun:
+        case, folder = self._case, self._place / (name or f"{variant.key}-{index}")
+        ideal_s = case.ideal_s(variant.data_hosts, known_s[variant.input], step_s)
+        course = case.course(variant, ideal_s, self._options.seconds)
+        cluster = case.cluster(variant, self._channel)
+        job = MeasuredJob(cluster, case.arguments(variant, step_s, course.steps), folder, course)
         try:
-            return measured(*what, folders[0])
-        except Stopped:
-            raise
-        except JobFailed as failure:
-            self._unfinished.failed.append(f"{name}: {failure}")
-            return measured(*what, folders[1])
+            return job.measured()
         finally:
             if not self._options.keep:
-                for folder in folders:
-                    shutil.rmtree(folder, ignore_errors=True)
+                shutil.rmtree(folder, ignore_errors=True)
 
 
-def _said(point: Point) -> str:
-    return f"step {numbers.number(1e3 * point.step_s)} ms, waited for data {point.wait_pct:.0f} % of it"
+def _described(result: JobRun | float) -> str:
+    if isinstance(result, float):
+        return f"{numbers.number(1e3 * result)} ms of CPU a batch"
+    return f"step {numbers.number(result.step_ms)} ms, {result.wait_pct:.0f} % of it waiting for data"
+
+
+def _details(results: Results) -> dict[str, Any]:
+    case = results.case
+    return {
+        "batch_size": case.batch_size,
+        "hosts": {name: case.host_cpus(name) for name in (case.dnn_type, case.data_type)},
+        "cpus_per_vcpu": case.cpus_per_vcpu,
+        "prices": {name: vars(price) for name, price in case.prices().items()} if case.savings else {},
+        "accelerator_ms": 1e3 * results.step_s,
+        "batch_cpu_s": results.batch_cpu_s,
+        "variants": {each.key: {"words": each.words, "data_hosts": each.data_hosts} for each in case.variants},
+        "runs": {key: [vars(run) for run in runs] for key, runs in results.runs.items()},
+    }
 
 
 def breaches(record: Record) -> list[str]:
-    """The figures that do not lie where the case wants them, in words."""
+    """Returns a line for each figure that is not within the bounds of its case."""
     found = []
-    case = CASES[record.name.partition(".")[2]]
-    for name, (low, high) in case.kept.items():
-        figure = record.figures[f"cluster.{case.name}.{name}"]
-        if not low <= figure.value <= high:
-            found.append(f"{name} is {numbers.number(figure.value)}, not between {low:g} and {high:g}")
+    for name in record.details["cases"]:
+        for figure, (low, high) in CASES[name].expected.items():
+            measured = record.figures.get(f"cluster.{name}.{figure}")
+            if measured is not None and not low <= measured.value <= high:
+                value = numbers.number(measured.value)
+                found.append(f"{name}: {figure} is {value}, expected between {low:g} and {high:g}")
     return found
 
 
 def _notes(record: Record) -> list[str]:
-    details = record.details
-    lines = text(table(details["rows"]), encoding=None).splitlines()
-    scale = 1.0 / float(details["case"]["cpus_per_vcpu"])
-    lines.append(
-        f"steps: of {details['case']['batch_size']} examples, on hosts with 1/{scale:.0f} of their vCPUs; money: whole"
-        f" instances, which are {scale:.0f} times as fast"
-    )
-    lines.append(f"the accelerator's step: {numbers.number(details['accelerator_ms'])} ms: {details['accelerator']}")
-    if details["runs"]:
-        lines.append(f"runs: {details['runs']}")
-    lines += [f"a run was made again: {why}" for why in details["failed"]]
-    return [*lines, *(f"not kept: {breach}" for breach in breaches(record))]
+    lines = []
+    for name, case in record.details["cases"].items():
+        step = numbers.number(case["accelerator_ms"])
+        lines.append(f"{name}: {1 / case['cpus_per_vcpu']:.0f} vCPUs are one CPU here; the accelerator needs {step} ms")
+    unmeasured = {**record.details["missing"], **record.details["failed"]}
+    lines += [f"{name} was not measured: {reason}" for name, reason in unmeasured.items()]
+    lines += [f"runs: {record.details['runs']}"] if record.details["runs"] else []
+    return [*lines, *breaches(record)]
 
 
-SUITE = drawn(
-    Suite(
-        name="cluster",
-        does="training without data hosts, with them, and from memory, on scaled instances, and its price (root)",
-        options=_options,
-        run=_run,
-        notes=_notes,
-        is_kept=lambda record: not breaches(record),
-    ),
-    draw,
+SUITE = Suite(
+    name="cluster",
+    does="training without and with data hosts on scaled instances: step, ideal step, and price (root)",
+    options=_options,
+    run=_run,
+    notes=_notes,
+    is_kept=lambda record: not record.details["failed"] and not breaches(record),
 )

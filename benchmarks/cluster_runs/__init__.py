@@ -1,1 +1,1 @@
-"""Simulated jobs under observation, and what is measured beside them: shared by the suites that run clusters."""
+"""Simulated jobs that are measured, and what is measured outside them: shared by `launch`, `cluster` and `plan`."""

@@ -1,11 +1,9 @@
-"""Keeps all of the machine's CPUs busy while hosts with quotas are measured, with what any other process goes before.
+"""Keeps every CPU of the machine busy with work of the lowest priority while hosts with quotas are measured.
 
-The CPUs of a virtual machine are threads that share cores: one is slower while its neighbour works. Where a step is
-compared with costs that were measured apart, all of it has to happen beside a busy neighbour, and a CPU that sleeps
-while a host has used up its quota comes back with cold caches besides.
+CPUs of a virtual machine are threads that share cores: one is slower while its neighbour works, and a CPU that slept
+has cold caches. With these loops, jobs and the costs measured outside them run under the same conditions.
 
-The kernel moves no waiting thread to a CPU that has something to run, so processes of a host of more than one CPU may
-share one, and leave a part of their quota. Suites of such hosts only keep CPUs awake (awake_cpus.py).
+Linux moves no waiting thread to a CPU that runs something, so each simulated host must fit on one CPU.
 """
 
 from __future__ import annotations
@@ -17,12 +15,12 @@ import sys
 from collections.abc import Iterator, Sequence
 
 _LOOPS = 100_000
-"""Between two looks at the parent: some milliseconds."""
+"""Iterations between two looks at the parent: some milliseconds."""
 
 
 @contextlib.contextmanager
 def idle_loops() -> Iterator[None]:
-    """On each CPU that this process may use, a loop that any other process goes before; it ends with this process."""
+    """Runs a loop on each CPU that this process may use. The loops also end if this process dies."""
     with contextlib.ExitStack() as stack:
         for cpu in sorted(os.sched_getaffinity(0)):
             command = [sys.executable, "-m", "benchmarks.cluster_runs.idle_loops", str(cpu), str(os.getpid())]
@@ -32,7 +30,7 @@ def idle_loops() -> Iterator[None]:
 
 
 def main(argv: Sequence[str]) -> None:
-    """Loops on a CPU until its parent is gone."""
+    """Loops on a CPU until the parent is gone."""
     cpu, parent = map(int, argv)
     os.sched_setaffinity(0, [cpu])
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))

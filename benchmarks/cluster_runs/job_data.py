@@ -1,6 +1,6 @@
-"""The data of jobs that are measured: few records in as many files as a run reads, all of them links to the same.
+"""The training channel of a measured job: a few records, in as many files as a run reads, all hard links to the same.
 
-They are written by a process of its own: that needs TensorFlow, and the suite's own process is to stay small.
+A child process writes it, because that needs TensorFlow, and the suite's own process should stay small.
 """
 
 from __future__ import annotations
@@ -15,21 +15,20 @@ from tfhet.bench.child_process import AnsweringProcess, answer_requests
 
 PHOTOS = 512
 LEAST_FILES = 32
-"""So that no worker lacks one."""
+"""So that each worker has a file."""
 FILE_BATCHES = 4
-"""A worker asks the dispatcher for each file."""
+"""Batches per file of digits. A worker requests each file from the dispatcher."""
 LIMIT_S = 180.0
 
 
-def write_apart(directory: Path, chain: str, batch_size: int, batches: int) -> None:
-    """`write`, in a process of its own. Raises TfhetError."""
-    asked = {"directory": str(directory), "chain": chain, "batch_size": batch_size, "batches": batches}
+def write_channel(directory: Path, chain: str, batch_size: int, batches: int) -> None:
+    """Writes records for `batches` batches of a chain's images into the new `directory`. Raises TfhetError."""
+    request = {"directory": str(directory), "chain": chain, "batch_size": batch_size, "batches": batches}
     with AnsweringProcess.of_module("benchmarks.cluster_runs.job_data", env=child_environment()) as process:
-        process.ask(asked, LIMIT_S)
+        process.ask(request, LIMIT_S)
 
 
-def write(directory: Path, chain: str, batch_size: int, batches: int) -> None:
-    """Makes `directory`: files of digits, FILE_BATCHES in each, or of photos, as they come; for so many batches."""
+def _write(directory: Path, chain: str, batch_size: int, batches: int) -> None:
     from tfhet import stages
     from tfhet.source import Sidecar, TFRecordSource, digits, photos
 
@@ -39,18 +38,17 @@ def write(directory: Path, chain: str, batch_size: int, batches: int) -> None:
     with tempfile.TemporaryDirectory(dir=directory.parent) as scratch:
         if is_photos:
             files = list(TFRecordSource.from_directory(photos.photos(count=PHOTOS)).files)
-            each = PHOTOS // len(files)
+            per_file = PHOTOS // len(files)
         else:
-            files = list(digits.repeated(Path(scratch), FILE_BATCHES * batch_size * digits.REPEATED_SHARDS).files)
-            each = FILE_BATCHES * batch_size
-        wanted = max(LEAST_FILES, -(-batches * batch_size // each))
-        counts = {}
-        for index in range(wanted):
-            name = f"part-{index:05d}-of-{wanted:05d}.tfrecord"
+            per_file = FILE_BATCHES * batch_size
+            files = list(digits.repeated(Path(scratch), per_file * digits.REPEATED_SHARDS).files)
+        count = max(LEAST_FILES, -(-batches * batch_size // per_file))
+        names = [f"part-{index:05d}-of-{count:05d}.tfrecord" for index in range(count)]
+        for index, name in enumerate(names):
             _link(files[index % len(files)], directory / name)
-            counts[name] = each
         classes = tuple(map(str, range(2 if is_photos else 10)))
-        Sidecar(photos.FEATURES if is_photos else digits.FEATURES, counts, classes).write(directory)
+        features = photos.FEATURES if is_photos else digits.FEATURES
+        Sidecar(features, dict.fromkeys(names, per_file), classes).write(directory)
 
 
 def _link(file: str, name: Path) -> None:
@@ -60,10 +58,10 @@ def _link(file: str, name: Path) -> None:
         name.symlink_to(file)
 
 
-def _written(asked: dict[str, Any]) -> dict[str, Any]:
-    write(Path(asked["directory"]), asked["chain"], asked["batch_size"], asked["batches"])
+def _answer(request: dict[str, Any]) -> dict[str, Any]:
+    _write(Path(request["directory"]), request["chain"], request["batch_size"], request["batches"])
     return {}
 
 
 if __name__ == "__main__":
-    answer_requests(_written)
+    answer_requests(_answer)

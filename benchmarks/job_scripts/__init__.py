@@ -1,6 +1,6 @@
-"""Scripts of the jobs that are measured: the flow of AWS's example, written afresh, and tfhet's beside it.
+"""Scripts of the measured jobs: AWS's TensorFlow example, written again, and the jobs that `cluster` compares.
 
-Each script is run as a file: this folder is the `source_dir` of those jobs.
+This folder is the `source_dir` of those jobs: each script runs as a file.
 """
 
 from pathlib import Path

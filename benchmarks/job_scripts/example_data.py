@@ -1,6 +1,6 @@
 """A tf.data service process of the example's flow: `example_data.py dispatcher|worker --port N ...`.
 
-As there: a process with all of TensorFlow, TensorFlow's own settings, a dispatcher that keeps no journal.
+As in the example: a process with all of TensorFlow and its default settings, and a dispatcher without a journal.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from tfhet.process import end_with_parent
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Serves until it is killed."""
+    """Serves until the process is killed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kind", choices=("dispatcher", "worker"))
     parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--address", default="", help="worker: at which the trainers reach it")
+    parser.add_argument("--address", default="", help="worker: its address for the trainers")
     parser.add_argument("--dispatcher", default="", help="worker: host:port of the dispatcher")
     given = parser.parse_args(argv)
     end_with_parent(signal.SIGKILL)

@@ -1,12 +1,13 @@
-"""The launcher of AWS's heterogeneous cluster example (TensorFlow), written afresh: the same flow, other code.
+"""The launcher of AWS's heterogeneous cluster example (TensorFlow), written again: the same flow, other code.
 
-On a data host: the dispatcher (the first one) and the workers as child processes, then a wait for one connection to
-port 16000, and the end. On a dnn host, started once per rank by MPI: its first rank starts the workers that the host is
-to have, all run the training script, and when it has ended, rank 0 connects to port 16000 of each data host in turn.
-Nobody looks after a child meanwhile, and nothing is asked of who connects. Source: aws/amazon-sagemaker-examples,
-`launcher.py` of the TensorFlow heterogeneous-clusters example (last at the parent of commit 60142f1a6, 2023-07-17).
+A data host starts the dispatcher (the first data host) and the workers as child processes, waits for one connection to
+port 16000, and ends. MPI starts a launcher on the dnn hosts once per rank. The first rank of a host starts the host's
+workers, all ranks run the training script, and when it has ended, rank 0 connects to port 16000 of each data host in
+turn. No launcher watches its children meanwhile, and a data host ends for any connection. Source:
+aws/amazon-sagemaker-examples, `launcher.py` of the TensorFlow heterogeneous-clusters example (last at the parent of
+commit 60142f1a6, 2023-07-17).
 
-One change: the workers of a dnn host are ended with the training; the example leaves them to the end of the container.
+One change: the workers of a dnn host end with the training. The example leaves them running until the container ends.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ from tfhet.strategies import rank_of
 
 HERE = Path(__file__).parent
 TRIES, PAUSE_S = 12, 10.0
-"""How often the signal to a data host is tried, and the seconds between two tries."""
+"""Attempts to reach a data host, and the seconds between two."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where this launcher is."""
+    """The host, roles and ports of this launcher."""
 
     identity: Identity
     roles: Roles
@@ -52,7 +53,7 @@ class Place:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Lives as long as this host is needed; the exit code."""
+    """Serves or trains, and returns the exit code."""
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--num_of_data_workers", type=int, default=1)
     given, rest = parser.parse_known_args(argv)
@@ -104,7 +105,7 @@ def _signal(address: str, port: int) -> None:
             socket.create_connection((address, port), timeout=PAUSE_S).close()
             return
         except OSError as error:
-            print(f"[example] {address}:{port} does not hear: {error}", flush=True)
+            print(f"[example] {address}:{port} cannot be reached: {error}", flush=True)
             SYSTEM.sleep(PAUSE_S)
 
 

@@ -1,8 +1,8 @@
-"""The training script of AWS's heterogeneous cluster example (TensorFlow), written afresh: Keras, Horovod, `model.fit`.
+"""The training script of AWS's heterogeneous cluster example (TensorFlow), written again: Keras, Horovod, `model.fit`.
 
-With `--dispatcher` its data come as there: registered by every rank, one anonymous job for each, every worker going
-over all of the data, compressed by Snappy. Without, they come by `tfhet.distribute`: the same script under tfhet's
-launcher. Source: `train_dnn.py` of that example (see `example_launcher.py`). Nothing is saved, unless `--save` says so.
+With `--dispatcher` it reads its data as the example does: every rank registers the dataset, each has a job of its own,
+every worker reads all of the data, and Snappy compresses the batches. Without, it reads from `tfhet.distribute`: the
+same script under tfhet's launcher. Source: `train_dnn.py` of that example (see `example_launcher.py`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LEARNING_RATE, WARMUP_EPOCHS = 0.001, 3
 
 
 def main(argv: Sequence[str]) -> None:
-    """Trains to the end."""
+    """Trains."""
     given = _arguments(argv)
     end_with_parent(signal.SIGKILL)
 
@@ -36,10 +36,10 @@ def main(argv: Sequence[str]) -> None:
     import tensorflow as tf
 
     hvd.init()
-    data = _told(_served(_data(given), given.dispatcher).prefetch(tf.data.AUTOTUNE), hvd.rank())
+    data = _stamped(_served(_data(given), given.dispatcher).prefetch(tf.data.AUTOTUNE), hvd.rank())
     model = _model(given.model)
     rate = LEARNING_RATE * hvd.size()
-    # Of the old kind, as in the TensorFlow 2.9 of the example: Horovod's callbacks know it.
+    # The legacy optimizer, as in the example's TensorFlow 2.9: Horovod's callbacks support it.
     optimizer = hvd.DistributedOptimizer(
         tf.keras.optimizers.legacy.Adam(rate), backward_passes_per_step=1, average_aggregated_gradients=True
     )
@@ -53,31 +53,24 @@ def main(argv: Sequence[str]) -> None:
         ),
         _steps(hvd.rank()),
     ]
-    paths = host_paths(environment())
-    if given.save and hvd.rank() == 0:
-        callbacks.append(tf.keras.callbacks.ModelCheckpoint(str(paths.checkpoints / "checkpoint-{epoch}.h5")))
     model.fit(data, epochs=given.epochs, steps_per_epoch=given.steps_per_epoch, callbacks=callbacks, verbose=0)
-    if given.save and hvd.rank() == 0:
-        model.save(str(paths.model / "1"))
 
 
 def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--dispatcher", default="")
-    parser.add_argument("--data", default="training")
     parser.add_argument("--chain", default="aws-cifar")
     parser.add_argument("--model", default="resnet50")
     parser.add_argument("--batch_size", type=int, default=64)
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--steps_per_epoch", type=int, default=50)
-    parser.add_argument("--save", action="store_true")
     return parser.parse_known_args(argv)[0]
 
 
 def _data(given: argparse.Namespace) -> tf.data.Dataset:
     from tfhet import stages
 
-    channel = host_paths(environment()).channel(given.data)
+    channel = host_paths(environment()).channel("training")
     files = sorted(str(path) for path in channel.glob("*.tfrecord*"))
     return plain.dataset(files, SHAPE, stages.parse(given.chain), given.batch_size, repeat=-1, shuffle=SHUFFLE)
 
@@ -99,18 +92,18 @@ def _model(name: str) -> tf.keras.Model:
     return model(name, SHAPE, CLASSES)
 
 
-def _told(data: tf.data.Dataset, rank: int) -> tf.data.Dataset:
-    """The same, and rank 0 says when the first batch is there."""
+def _stamped(data: tf.data.Dataset, rank: int) -> tf.data.Dataset:
+    """The same dataset; rank 0 prints a stamp at its first batch."""
     import tensorflow as tf
 
-    def tell() -> Any:
+    def print_stamp() -> Any:
         stamp("first_batch")
         return tf.constant(True)
 
     def passed(number: tf.Tensor, batch: Any) -> Any:
         first = tf.equal(number, 0)
         with tf.control_dependencies(
-            [tf.cond(first, lambda: tf.py_function(tell, [], tf.bool), lambda: tf.constant(True))]
+            [tf.cond(first, lambda: tf.py_function(print_stamp, [], tf.bool), lambda: tf.constant(True))]
         ):
             return tf.nest.map_structure(tf.identity, batch)
 
@@ -118,7 +111,7 @@ def _told(data: tf.data.Dataset, rank: int) -> tf.data.Dataset:
 
 
 def _steps(rank: int) -> Any:
-    """A callback that prints a line for every step of rank 0, with the milliseconds since the last one."""
+    """A callback that prints a stamp for every step of rank 0, with the milliseconds since the last one."""
     import tensorflow as tf
 
     class Steps(tf.keras.callbacks.Callback):

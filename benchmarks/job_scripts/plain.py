@@ -1,15 +1,15 @@
-"""A chain as plain TensorFlow, in the style of AWS's heterogeneous-cluster example: the reference of tfhet's chains.
+"""A chain in plain TensorFlow, as AWS's heterogeneous cluster example writes it: the reference of tfhet's chains.
 
-For `aws-cifar` it does what that example does, in its order: TFRecord, then one map per step over single images, each
-with `num_parallel_calls=AUTOTUNE`, batching last. `tf.nn.dilation2d` with a zero kernel, Addons' `gaussian_filter2d`,
-Keras `Rescaling`, and a Keras `Sequential` of `RandomFlip`, `RandomRotation` and `RandomZoom`. One change: the Keras
-layers are built once, outside the mapped function (built inside it, as there, they fail on TensorFlow 2.15:
-"tf.function only supports singleton tf.Variables"), and called with `training=True`. Neither side shuffles. Source:
-aws/amazon-sagemaker-examples, `train_dnn.py` and `train_data.py` of the TensorFlow heterogeneous-clusters example (last
-at the parent of commit 60142f1a6, 2023-07-17; reading TFRecords from its earlier version).
+`aws-cifar` does what the example does, in its order: TFRecords, then one map per step over single images, each with
+`num_parallel_calls=AUTOTUNE`, and batching last. The steps are `tf.nn.dilation2d` with a zero kernel, Addons'
+`gaussian_filter2d`, Keras `Rescaling`, and a Keras `Sequential` of `RandomFlip`, `RandomRotation` and `RandomZoom`. One
+change: the Keras layers are built once, outside the mapped function, because TensorFlow 2.15 fails if they are built
+inside it as in the example ("tf.function only supports singleton tf.Variables"). They are called with `training=True`.
+Source: aws/amazon-sagemaker-examples, `train_dnn.py` and `train_data.py` of the TensorFlow heterogeneous-clusters
+example (last at the parent of commit 60142f1a6, 2023-07-17; reading TFRecords from its earlier version).
 
-Other chains of the same steps are written in the same style. So is `imagenet-train`, with TensorFlow's operations for
-photos: only the crop is decoded (`tf.io.decode_and_crop_jpeg` after `sample_distorted_bounding_box`).
+Other chains of the same steps are written in the same style, and so is `imagenet-train` with TensorFlow's operations
+for photos: only the crop is decoded (`tf.io.decode_and_crop_jpeg` after `sample_distorted_bounding_box`).
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ AGAINST = "the example as written"
 STEPS = ("dilate", "gaussian_blur", "rescale", "random_flip", "random_rotation", "random_zoom")
 """Stages for small images that this style knows."""
 PHOTO_STEPS = ("decode", "random_resized_crop", "random_flip", "normalize")
-"""The one chain for photos that this style knows."""
+"""The only chain of photos that this style knows."""
 
 
 def knows(stages: Sequence[Any]) -> bool:
-    """Whether the chain can be written in this style."""
+    """Returns whether the chain can be written in this style."""
     names = tuple(getattr(stage, "name", "") for stage in stages)
     return names == PHOTO_STEPS or all(name in STEPS for name in names)
 
@@ -47,12 +47,21 @@ def dataset(
     repeat: int = 1,
     shuffle: int = 0,
 ) -> tf.data.Dataset:
-    """Returns (image float32 [batch, height, width, channels], label int64 [batch]) from TFRecord files.
+    """Returns batches of a chain's images.
 
-    files: of raw uint8 images of `shape`, or of JPEG images where the chain begins with `decode`. stages: those of a
-    tfhet chain; their configuration is used, none of their code. repeat: passes over the files, -1 without end.
-    shuffle: size of a buffer of examples before the passes, 0 for none. Raises UsageError for an unknown stage, and
-    when tensorflow_addons is missing for a chain that blurs.
+    Args:
+        files: TFRecord files of raw uint8 images, or of JPEG images if the chain begins with `decode`.
+        shape: height, width and channels of the raw images.
+        stages: the stages of a tfhet chain. Only their configuration is used.
+        batch_size: images per batch.
+        repeat: passes over the files; -1 without end.
+        shuffle: size of a buffer of examples before the passes; 0 for none.
+
+    Returns:
+        (image float32 [batch, height, width, channels], label int64 [batch]).
+
+    Raises:
+        UsageError: for an unknown stage, and if a chain blurs and TensorFlow Addons is not installed.
     """
     import tensorflow as tf
 
@@ -73,7 +82,7 @@ def dataset(
 
 
 def _steps(stages: Sequence[Stage]) -> list[Callable[[Any], Any]]:
-    """Returns one function per map; neighbouring random stages share a Keras Sequential, as they do in the example."""
+    """Returns one function per map. Consecutive random stages share a Keras Sequential, as in the example."""
     import tensorflow as tf
 
     steps: list[Callable[[Any], Any]] = []
@@ -123,7 +132,7 @@ def _dilate(config: Mapping[str, Any]) -> Callable[[Any], Any]:
 
 def _blur(config: Mapping[str, Any]) -> Callable[[Any], Any]:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Addons says at import that it has ended
+        warnings.simplefilter("ignore")  # Addons warns at import that it is no longer developed
         try:
             import tensorflow_addons as tfa
         except ImportError as error:

@@ -1,4 +1,4 @@
-"""tfhet's launcher as users have it, with a stamp before and behind it."""
+"""tfhet's launcher, with a stamp before and after it."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The launcher beside that of AWS's example."""
+"""tfhet's launcher against the launcher of AWS's example."""

@@ -1,8 +1,4 @@
-"""`benchmarks.launch`: the flow of AWS's example and tfhet's on the same simulated cluster, side by side.
-
-Same hosts, same quotas, same chain on the same data, in turns: the time of a step, from the start of the job to the
-first batch, and from the last step to the end of the last launcher.
-"""
+"""`benchmarks.launch`: AWS's example launcher and tfhet's on the same simulated cluster, in turns."""
 
 from __future__ import annotations
 
@@ -13,24 +9,23 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks import chosen
-from benchmarks.charts.plot import drawn_bars
-from benchmarks.cluster_runs.job_data import write_apart
-from benchmarks.cluster_runs.observed_job import new_place
+from benchmarks.cluster_runs.job_data import write_channel
+from benchmarks.cluster_runs.run_folder import run_folder
 from benchmarks.launch.flow_run import FLOWS, Flow, FlowRun, Load, flow_run
-from tfhet.bench.harness import in_rounds
-from tfhet.bench.suite import Suite
+from tfhet.bench import Suite, harness
+from tfhet.container import kernel
 from tfhet.errors import UsageError
 from tfhet.events import Observer
 from tfhet.record import Figure, Record
-from tfhet.report import numbers, table, text
+from tfhet.report import numbers
 from tfhet.simulate import ClusterFile, GroupFile
 
-EXAMPLE = "example"
+EXAMPLE, OWN = "example", "tfhet"
 TEARDOWN_LIMIT_S = 2.0
-"""So soon after the last step the last of tfhet's launchers is to be gone."""
+"""Seconds after the last step within which the last of tfhet's launchers should end."""
 CHAIN = "aws-cifar"
-EXAMPLES, FILE_EXAMPLES = 50_000, 512
-"""CIFAR-10, on which the example trains, has so many; in each file."""
+EXAMPLES = 50_000
+"""Size of CIFAR-10, on which the example trains."""
 REPEATS = 5
 RUN_LIMIT_S = 600.0
 
@@ -45,7 +40,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", default="small_cnn", help="or resnet50 (default %(default)s)")
     parser.add_argument("--batch_size", type=int, default=64, metavar="N", help="of a rank (default %(default)s)")
     parser.add_argument("--steps", type=int, default=40, metavar="N", help="of a run (default %(default)s)")
-    parser.add_argument("--keep", action="store_true", help="keep the folders of the runs, and say where")
+    parser.add_argument("--keep", action="store_true", help="keep the folders of the runs, and print where they are")
 
 
 def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]) -> Record:
@@ -53,8 +48,11 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
     if min(options.data_hosts, options.dnn_hosts, options.steps, options.batch_size) < 1:
         raise UsageError("--data_hosts, --dnn_hosts, --steps and --batch_size: give at least 1")
     start = "toolkit" if options.hosts == "namespace" else "ranks"
-    with new_place("launch", keep=options.keep) as place:
-        examples = channel_of_digits(place / "data", options)
+    if options.hosts == "namespace":
+        kernel.require("toolkit")
+    with run_folder("launch", keep=options.keep) as place:
+        most = max(EXAMPLES, options.dnn_hosts * options.steps * options.batch_size)
+        write_channel(place / "data", CHAIN, options.batch_size, -(-most // options.batch_size))
         cluster = cluster_of(options, place / "data")
 
         def once(flow: Flow, index: int) -> FlowRun:
@@ -63,13 +61,12 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
                 flow, load, cluster, folder, hosts=options.hosts, start=start, seed=index, limit_s=RUN_LIMIT_S
             )
             if not options.keep:
-                for made in place.glob(f"{folder.name}*"):  # of a cold one the cache, too
-                    shutil.rmtree(made, ignore_errors=True)
+                shutil.rmtree(folder, ignore_errors=True)
             return run
 
-        runs = in_rounds(
+        runs = harness.in_rounds(
             {flow.name: partial(once, flow) for flow in flows},
-            _said,
+            _described,
             warmup=options.warmup,
             repeats=options.repeats,
             observer=observer,
@@ -77,27 +74,16 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
     details = {
         "hosts": options.hosts,
         "start": start,
-        "cpus_per_host": options.cpus if options.hosts == "namespace" else None,
         "cluster": {name: vars(group) for name, group in cluster.groups.items()},
         "load": vars(load),
-        "chain": CHAIN,
-        "examples": examples,
-        "rows": rows(runs),
-        "runs_measured": {name: [run.to_json() for run in some] for name, some in runs.items()},
+        "runs_measured": {name: [vars(run) for run in some] for name, some in runs.items()},
         "runs": str(place) if options.keep else None,
     }
     return Record.of("launch", figures_of(runs), details=details, command=command)
 
 
-def channel_of_digits(directory: Path, options: argparse.Namespace) -> int:
-    """The digits again and again; how many: those of the example's data set, or what all ranks take in a run."""
-    files = -(-max(EXAMPLES, options.dnn_hosts * options.steps * options.batch_size) // FILE_EXAMPLES)
-    write_apart(directory, CHAIN, FILE_EXAMPLES, files)
-    return files * FILE_EXAMPLES
-
-
 def cluster_of(options: argparse.Namespace, channel: Path) -> ClusterFile:
-    """All hosts with the same share of a CPU, where hosts can be held to one."""
+    """Returns the cluster. Hosts that are processes cannot have a share of a CPU."""
     cpus = options.cpus if options.hosts == "namespace" else None
     groups = {
         "data_group": GroupFile(hosts=options.data_hosts, instance_type="ml.c5.xlarge", cpus=cpus),
@@ -106,111 +92,56 @@ def cluster_of(options: argparse.Namespace, channel: Path) -> ClusterFile:
     return ClusterFile("launch", groups, {"training": str(channel)})
 
 
-Times = Callable[[FlowRun], float]
-
-_TIMES: Mapping[str, tuple[Times, str]] = {
+_TIMES: Mapping[str, tuple[Callable[[FlowRun], float], str]] = {
     "first_batch_s": (lambda run: run.first_batch_s, "s"),
     "first_step_s": (lambda run: run.first_step_s, "s"),
     "teardown_s": (lambda run: run.teardown_s, "s"),
     "containers_s": (lambda run: run.containers_s, "s"),
-    "step_ms": (lambda run: run.step, "ms"),
+    "step_ms": (lambda run: run.mean_step_ms, "ms"),
 }
 
 
-def figures_of(runs: Mapping[str, Sequence[FlowRun]]) -> Mapping[str, Figure]:
-    """The flat table: `launch.TIME` of tfhet, with the example's beside it, and `launch.FLOW.TIME` of every flow."""
+def figures_of(runs: Mapping[str, Sequence[FlowRun]]) -> dict[str, Figure]:
+    """Returns the figures: `launch.TIME` of tfhet's launcher and trainer, `launch.FLOW.TIME` of the other flows."""
     figures: dict[str, Figure] = {}
-    peer = runs.get(EXAMPLE)
-    own = runs.get("tfhet")
-    if own:
+    for flow, measured in runs.items():
+        prefix = "launch" if flow == OWN else f"launch.{flow}"
+        if flow != EXAMPLE and EXAMPLE in runs:
+            steps = ([run.mean_step_ms for run in runs[name]] for name in (EXAMPLE, flow))
+            figures[f"{prefix}.step_vs_example"] = Figure.ratio(*steps, against=FLOWS[EXAMPLE].words)
         for name, (time, unit) in _TIMES.items():
-            against = None
-            if peer:
-                theirs = Figure.of([time(run) for run in peer], unit=unit)
-                against = f"{FLOWS[EXAMPLE].words}: {numbers.number(theirs.value)} {unit}"
-            figures[f"launch.{name}"] = Figure.of([time(run) for run in own], unit=unit, against=against)
-    for flow in [name for name in runs if name != EXAMPLE and peer and not FLOWS[name].is_cold]:
-        assert peer is not None
-        words = f"{FLOWS[EXAMPLE].words}: its step over this one's"
-        figures["launch.step_vs_example" if flow == "tfhet" else f"launch.{flow}.step_vs_example"] = Figure.ratio(
-            [run.step for run in peer], [run.step for run in runs[flow]], against=words
-        )
-    for flow, some in runs.items():
-        for name, (time, unit) in _TIMES.items():
-            if flow != "tfhet":
-                figures[f"launch.{flow}.{name}"] = Figure.of([time(run) for run in some], unit=unit)
+            figures[f"{prefix}.{name}"] = Figure.of([time(run) for run in measured], unit=unit)
     return figures
 
 
-def rows(runs: Mapping[str, Sequence[FlowRun]]) -> list[dict[str, object]]:
-    """The printed table: medians over the runs."""
-    found = []
-    for flow, some in runs.items():
-        of = {name: Figure.of([time(run) for run in some], unit=unit) for name, (time, unit) in _TIMES.items()}
-        found.append(
-            {
-                "flow": FLOWS[flow].words,
-                "runs": len(some),
-                "step ms": of["step_ms"].value,
-                "start to first batch s": of["first_batch_s"].value,
-                "to the end of the first step s": of["first_step_s"].value,
-                "last step to last launcher s": of["teardown_s"].value,
-                "at most s": max(run.teardown_s for run in some),
-                "to last container s": of["containers_s"].value,
-            }
-        )
-    return found
-
-
 def breaches(record: Record) -> list[str]:
-    """Runs of tfhet's launcher that ended later than they should have."""
-    found = []
-    for flow, some in record.details["runs_measured"].items():
-        late = [run["teardown_s"] for run in some if run["teardown_s"] > TEARDOWN_LIMIT_S]
-        if flow == "tfhet" and late:  # how long a user's script takes to end is the script's own
-            found.append(
-                f"{flow}: the last launcher was gone {max(late):.2f} s after the last step, later than "
-                f"{TEARDOWN_LIMIT_S:g} s, in {len(late)} of {len(some)} runs"
-            )
-    return found
+    """Returns a line if launchers of the flow `tfhet` ended too late. How fast a user's script ends is its own."""
+    runs = record.details["runs_measured"].get(OWN, ())
+    late = [run["teardown_s"] for run in runs if run["teardown_s"] > TEARDOWN_LIMIT_S]
+    if not late:
+        return []
+    lines = f"{len(late)} of {len(runs)} runs ended more than {TEARDOWN_LIMIT_S:g} s after the last step"
+    return [f"{OWN}: {lines}: {max(late):.2f} s"]
 
 
 def _notes(record: Record) -> list[str]:
-    lines = text(table(record.details["rows"]), encoding=None).splitlines()
+    lines = []
     if record.details["hosts"] == "process":
-        lines.append("hosts are processes: no CPU quota held, and no toolkit or MPI started the launchers")
-    if record.details["runs"]:
-        lines.append(f"runs: {record.details['runs']}")
-    return [*lines, *(f"not kept: {breach}" for breach in breaches(record))]
+        lines.append("hosts are processes: they have no CPU quota, and no toolkit or MPI started the launchers")
+    lines += [f"runs: {record.details['runs']}"] if record.details["runs"] else []
+    return [*lines, *breaches(record)]
 
 
-def _bars(record: Record) -> tuple[str, Mapping[str, Figure]]:
-    named = {"launch": "tfhet", **{f"launch.{flow}": flow for flow in FLOWS}}
-    bars = {}
-    for name, words in (("first_batch_s", "start to first batch"), ("teardown_s", "last step to last launcher")):
-        for prefix, flow in named.items():
-            if f"{prefix}.{name}" in record.figures:
-                bars[f"{words}: {flow}"] = record.figures[f"{prefix}.{name}"]
-    return "launch: seconds", bars
+def _described(flow: str, run: FlowRun) -> str:
+    first, last = f"first batch after {run.first_batch_s:.1f} s", f"end {run.teardown_s:.2f} s after the last step"
+    return f"step {numbers.number(run.mean_step_ms)} ms, {first}, {last}"
 
 
-def _said(flow: str, run: FlowRun) -> str:
-    said = [
-        f"step {numbers.number(run.step)} ms",
-        f"first batch after {run.first_batch_s:.1f} s",
-        f"last launcher {run.teardown_s:.2f} s after the last step",
-    ]
-    return ", ".join(said)
-
-
-SUITE = drawn_bars(
-    Suite(
-        name="launch",
-        does="this launcher and that of AWS's example on one cluster: step, start to first batch, last step to end",
-        options=_options,
-        run=_run,
-        notes=_notes,
-        is_kept=lambda record: not breaches(record),
-    ),
-    _bars,
+SUITE = Suite(
+    name="launch",
+    does="tfhet's launcher and that of AWS's example on one cluster: step, start to first batch, last step to end",
+    options=_options,
+    run=_run,
+    notes=_notes,
+    is_kept=lambda record: not breaches(record),
 )

@@ -1,1 +1,1 @@
-"""The plan's predictions against simulated clusters."""
+"""The predictions of `tfhet.plan` against simulated clusters."""

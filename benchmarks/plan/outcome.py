@@ -6,18 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.cluster_runs.distance import ON_CPUS, Distance, figures_of_distances
+from benchmarks.cluster_runs.measured_job import JobRun
 from benchmarks.plan import published
-from benchmarks.plan.case import HELD_OUT, TRIED, Frozen, PlanCase
-from benchmarks.plan.phase import AGAIN, DRAWN
-from benchmarks.plan.run import Ran
-from tfhet.plan import Prediction
-from tfhet.plan.ceiling import Resource
+from benchmarks.plan.case import DATA, DNN, LoadCosts, PlanCase
+from tfhet.plan import Prediction, Resource, Where as Place
 from tfhet.record import Figure, percentile
 
-CLEAR_PCT, STEADY_PCT = 2.0, 10.0
-"""Percent of the step. Two steps that differ by less than the first cannot be distinguished with so few of them; of a
-run whose step as drawn changed by more than the second, none can."""
+CLEAR = 0.02
+"""Shares of use that differ by less do not tell which of two resources bound."""
+ON_CPUS = {Resource.DNN_CPUS, Resource.DATA_CPUS, Resource.ALL_CPUS}
+"""Resources whose time a plan has to predict."""
+INPUTS = {Resource.ACCELERATOR, Resource.DATA_NETWORK, Resource.DNN_NETWORK}
+"""Resources whose time follows from inputs: the accelerator's step, and the limits of the networks."""
 
 
 @dataclass(frozen=True)
@@ -25,141 +25,118 @@ class PlanOutcome:
     """One case that was run."""
 
     case: PlanCase
-    relaxed: tuple[Resource, ...]
-    """Resources of which the run was given more, in this order: all that the case has."""
     costs: Mapping[str, Any]
-    """Costs of its batches apart, right before the run, as `cut_costs` says them."""
-    ran: Ran
-    cold_load_ns: float
-    """CPU nanoseconds of a load from memory that the caches of a core do not hold, meanwhile."""
+    """Costs of its batches right before the run, as `batch_cpu` answered."""
+    run: JobRun
+
+    @property
+    def prediction(self) -> Prediction:
+        """The prediction from the costs right before the run."""
+        return self.case.prediction(LoadCosts.of(self.case.load, self.costs))
+
+    @property
+    def error_pct(self) -> float:
+        """Predicted step minus measured step, in percent of the measured one."""
+        return 100.0 * (1e3 * self.prediction.step_s.value / self.run.step_ms - 1.0)
+
+    @property
+    def is_within(self) -> bool:
+        """Whether the measured step is in the predicted interval."""
+        step_s = self.prediction.step_s
+        return step_s.low <= 1e-3 * self.run.step_ms <= step_s.high
+
+    @property
+    def width_pct(self) -> float:
+        """Width of the predicted interval in percent of the predicted step."""
+        step_s = self.prediction.step_s
+        return 100.0 * (step_s.high - step_s.low) / step_s.value
+
+    @property
+    def use(self) -> dict[Resource, float]:
+        """Share of the measured time in which each resource was used, 0 to 1.
+
+        CPU time is measured, the time of INPUTS is known. If all hosts prepare batches, their CPUs count together.
+        """
+        case, step_s = self.case, 1e-3 * self.run.step_ms
+        found = {
+            resource: ceiling.value / step_s
+            for resource, ceiling in self.prediction.ceilings_s.items()
+            if resource in INPUTS
+        }
+        data_cpus, cpu_use = case.data_hosts * case.data_cpus, self.run.cpu_use
+        if case.place is Place.EVERYWHERE:
+            used = cpu_use[DNN] * case.dnn_cpus + cpu_use[DATA] * data_cpus
+            return {**found, Resource.ALL_CPUS: used / (case.dnn_cpus + data_cpus)}
+        found[Resource.DNN_CPUS] = cpu_use[DNN]
+        return {**found, Resource.DATA_CPUS: cpu_use[DATA]} if data_cpus else found
 
     @property
     def bound(self) -> Resource:
-        """The resource that really bound: the one of which more shortened the step most."""
-        return min(self.relaxed, key=self._share)
+        """The resource that really bound: it was used most."""
+        return max(self.use, key=lambda resource: self.use[resource])
 
     @property
     def is_clear(self) -> bool:
-        """Whether the run can tell: more of the resource shortened the step, more of no other did so as much, and the
-        step as drawn was the same before and after."""
-        part = CLEAR_PCT / 100.0
-        least, *others = sorted(self._share(one) for one in self.relaxed)
-        return self.drift_pct <= STEADY_PCT and least <= 1.0 - part and all(each > least + part for each in others)
+        """Whether no other resource was used about as much as `bound`."""
+        first, *others = sorted(self.use.values(), reverse=True)
+        return all(first - other > CLEAR for other in others)
 
     @property
-    def drift_pct(self) -> float:
-        """By how much the step as drawn changed within the run, though nothing of the case had: no prediction of one
-        number can meet both."""
-        return 100.0 * abs(self.ran.steps_ms[AGAIN] / self.ran.steps_ms[DRAWN] - 1.0)
-
-    def _share(self, resource: Resource) -> float:
-        """The step with more of a resource over the step as drawn, which is taken to have changed evenly between the
-        first phase and the last."""
-        steps = self.ran.steps_ms
-        at = (1 + self.relaxed.index(resource)) / (1 + len(self.relaxed))
-        return steps[resource.value] / (steps[DRAWN] + at * (steps[AGAIN] - steps[DRAWN]))
+    def is_on_cpus(self) -> bool:
+        """Whether CPUs bind, by the prediction or by the run."""
+        return bool({self.prediction.binding, self.bound} & ON_CPUS)
 
     @property
-    def is_held_out(self) -> bool:
-        """Whether no job of its load told the model anything."""
-        return self.case.load in HELD_OUT
+    def is_right(self) -> bool:
+        """Whether the prediction named the resource that bound."""
+        return self.prediction.binding is self.bound
 
-    def is_on_cpus(self, frozen: Frozen) -> bool:
-        """Whether CPUs bind, by the model or by the run."""
-        return bool({self.prediction(frozen).binding, self.bound} & ON_CPUS)
-
-    def prediction(self, frozen: Frozen) -> Prediction:
-        """By the costs of right before the run."""
-        return self.case.prediction(frozen.renewed(self.case.load, self.costs))
-
-    def distance(self, frozen: Frozen) -> Distance:
-        """How far the prediction is from the step that was measured."""
-        step_ms = self.prediction(frozen).step_s.times(1e3)
-        return Distance.of(step_ms.value, step_ms.low, step_ms.high, self.ran.drawn_ms)
-
-    def is_right(self, frozen: Frozen) -> bool:
-        """Whether the resource that was named is the one that bound."""
-        return self.prediction(frozen).binding is self.bound
-
-    def row(self, frozen: Frozen) -> dict[str, object]:
-        """Its row in the printed table."""
-        case, steps = self.case, self.ran.steps_ms
-        found, distance = self.prediction(frozen), self.distance(frozen)
+    def row(self) -> dict[str, object]:
+        """Returns its row in the printed table."""
+        case, found = self.case, self.prediction
+        low_ms, high_ms = 1e3 * found.step_s.low, 1e3 * found.step_s.high
         return {
             "case": case.number,
             "load": case.load.key,
-            "cut": case.position,
-            "dnn": case.dnn_cpus,
-            "data": f"{case.data_hosts} x {case.data_cpus:g}" if case.data_hosts else "-",
-            "predicted ms": 1e3 * found.step_s.value,
-            "interval": f"{1e3 * found.step_s.low:.0f} to {1e3 * found.step_s.high:.0f}",
-            "measured ms": self.ran.drawn_ms,
-            "error %": round(distance.error_pct, 1),
-            "holds": "yes" if distance.holds else "NO",
-            "named": found.binding.value,
-            f"{DRAWN}, {AGAIN}": f"{steps[DRAWN]:.0f}, {steps[AGAIN]:.0f}",
-            "with more": ", ".join(f"{one.value} {steps[one.value]:.0f}" for one in self.relaxed),
-            "right": ("yes" if self.is_right(frozen) else "NO") + ("" if self.is_clear else " (unclear)"),
-            "cold load ns": round(self.cold_load_ns),
+            "data hosts": f"{case.data_hosts} x {case.data_cpus:g}" if case.data_hosts else "-",
+            "predicted ms": f"{1e3 * found.step_s.value:.0f} ({low_ms:.0f} to {high_ms:.0f})",
+            "measured ms": round(self.run.step_ms, 1),
+            "error %": round(self.error_pct, 1),
+            "predicted": found.binding.value,
+            "bound": f"{self.bound.value} {100 * self.use[self.bound]:.0f} %" + ("" if self.is_clear else " (unclear)"),
         }
 
-    def told(self) -> dict[str, Any]:
-        """The measurements, without what follows from them."""
+    def to_json(self) -> dict[str, Any]:
+        """Returns the measurements, and what follows from them."""
         return {
             "case": self.case.to_json(),
-            "relaxed": [resource.value for resource in self.relaxed],
             "costs": self.costs,
-            "ran": self.ran.to_json(),
-            "cold_load_ns": self.cold_load_ns,
+            "run": vars(self.run),
+            "step_ms": self.prediction.step_s.times(1e3).to_json(),
+            "binding": self.prediction.binding.value,
+            "use": {resource.value: share for resource, share in self.use.items()},
         }
 
-    def to_json(self, frozen: Frozen) -> dict[str, Any]:
-        """With what follows from it and the frozen model."""
-        found = self.prediction(frozen)
-        return {
-            **self.told(),
-            "bound": self.bound.value,
-            "is_clear": self.is_clear,
-            "is_held_out": self.is_held_out,
-            "step_ms": found.step_s.times(1e3).to_json(),
-            "binding": found.binding.value,
-            "ceilings_ms": {key.value: 1e3 * value.value for key, value in found.ceilings_s.items()},
-            **vars(self.distance(frozen)),
-            "is_right": self.is_right(frozen),
-        }
 
-    @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> PlanOutcome:
-        """The inverse of `to_json`."""
-        relaxed = tuple(Resource(word) for word in found["relaxed"])
-        case, ran = PlanCase.from_json(found["case"]), Ran(**found["ran"])
-        return cls(case, relaxed, found["costs"], ran, found["cold_load_ns"])
-
-
-def figures_of(outcomes: Sequence[PlanOutcome], frozen: Frozen) -> dict[str, Figure]:
-    """The flat table; without an outcome, only how many there are, and the published runs. Samples: case by case."""
+def figures_of(outcomes: Sequence[PlanOutcome]) -> dict[str, Figure]:
+    """Returns the figures of all cases, of the cases that CPUs bind, and of the published runs."""
     figures = {"plan.cases": Figure.single(len(outcomes), unit="cases")}
-    for one in published.predictions():
-        figures[f"plan.published.{one.key}_pct"] = Figure.single(one.error_pct, unit="%", against="what was published")
-    if not outcomes:
-        return figures
-    on_cpus = [one for one in outcomes if one.is_on_cpus(frozen)]
-    held_out = [one for one in on_cpus if one.is_held_out]
-    chain = [one for one in held_out if one.case.load.chain not in {load.chain for load in TRIED}]
-    for prefix, some in {
-        "plan": outcomes,
-        "plan.cpu_bound": on_cpus,
-        "plan.cpu_bound.held_out": held_out,
-        "plan.cpu_bound.other_chain": chain,
-    }.items():
-        figures |= figures_of_distances(prefix, [one.distance(frozen) for one in some])
-    if on_cpus:
-        drifts, against = [one.drift_pct for one in on_cpus], "the same step, some phases before"
-        figures["plan.cpu_bound.drift_median_pct"] = Figure.of(drifts, unit="%", against=against)
-        figures["plan.cpu_bound.drift_p95_pct"] = Figure.single(percentile(drifts, 95), unit="%", against=against)
-    clear = [one for one in outcomes if one.is_clear]
+    for each in published.predictions():
+        figures[f"plan.published.{each.key}_pct"] = Figure.single(
+            each.error_pct, unit="%", against="what was published"
+        )
+    on_cpus = [outcome for outcome in outcomes if outcome.is_on_cpus]
+    for prefix, some in (("plan", outcomes), ("plan.cpu_bound", on_cpus)):
+        if some:
+            errors, against = [abs(outcome.error_pct) for outcome in some], "the simulated step"
+            figures |= {
+                f"{prefix}.error_median_pct": Figure.of(errors, unit="%", against=against),
+                f"{prefix}.error_p95_pct": Figure.single(percentile(errors, 95), unit="%", against=against),
+                f"{prefix}.error_most_pct": Figure.single(max(errors), unit="%", against=against),
+                f"{prefix}.interval_width_pct": Figure.of([outcome.width_pct for outcome in some], unit="%"),
+                f"{prefix}.interval_holds_pct": Figure.share(sum(outcome.is_within for outcome in some), len(some)),
+            }
+    if clear := [outcome for outcome in outcomes if outcome.is_clear]:
+        figures["plan.binding_right_pct"] = Figure.share(sum(outcome.is_right for outcome in clear), len(clear))
     figures["plan.unclear_cases"] = Figure.single(len(outcomes) - len(clear), unit="cases")
-    if clear:
-        right = sum(one.is_right(frozen) for one in clear)
-        figures["plan.binding_right_pct"] = Figure.share(right, len(clear))
     return figures

@@ -1,25 +1,32 @@
-"""Runs that others published, predicted from the inputs of those runs.
+"""Runs that others published, predicted from the published inputs.
 
-The homogeneous run and the hosts are inputs, and the heterogeneous run is predicted. No number here was fitted to it.
-Each input that is not published is assumed, in words, with a range.
+The homogeneous run and the hosts are inputs. The heterogeneous run is predicted, and no number is fitted to it. Each
+input that is not published is assumed with a range, and the assumption is listed.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tfhet.plan.ceiling import Where
-from tfhet.plan.host import ClusterShape, HostType
-from tfhet.plan.prediction import Layout, Prediction, predict
-from tfhet.plan.workload import CutCost, PipelineCost, Trainer, Workload
-from tfhet.planes import PlaneCosts, WireCost
-from tfhet.planes.tf_service import TF_SERVICE
+from tfhet.plan import (
+    ClusterShape,
+    CutCost,
+    HostType,
+    Layout,
+    PipelineCost,
+    Prediction,
+    Trainer,
+    Where,
+    Workload,
+    predict,
+)
+from tfhet.planes import PlaneCosts, WireCost, get as plane
 from tfhet.record import Figure, Interval
 
 
 @dataclass(frozen=True)
 class Published:
-    """One published number beside its prediction."""
+    """One published number and its prediction."""
 
     key: str
     """Part of a figure's name: `aws_tf` of `aws_tf_pct`."""
@@ -35,13 +42,13 @@ class Published:
 
     @property
     def error_pct(self) -> float:
-        """Error of the prediction: of a time in percent of what was published, of a saving in points."""
+        """Error of the prediction: percent of the published time, or points of a saving."""
         off = abs(self.predicted.value - self.published)
         return off if self.predicted.unit == "%" else 100.0 * off / self.published
 
     @property
     def is_within(self) -> bool:
-        """Whether what was published lies in the predicted interval."""
+        """Whether the published number is in the predicted interval."""
         return self.predicted.low <= self.published <= self.predicted.high
 
 
@@ -87,16 +94,16 @@ class Run:
 
 
 def _at_its_end(before_s: Interval, vcpus: float, examples: int, bytes_per_example: float) -> PipelineCost:
-    """Returns a pipeline that is cut at its end and keeps all vCPUs busy for the step that was published."""
+    """Returns a pipeline that is cut at its end and keeps all vCPUs busy for the published step."""
     remote_us = before_s.times(1e6 * vcpus / examples)
     cut = CutCost("the last map", 0, remote_us, Interval.exact(0.0), bytes_per_example, "float32")
     return PipelineCost((cut,))
 
 
 def _costs(reader: Interval, server: Interval) -> PlaneCosts:
-    """Returns costs that are the same whatever travels, with the request of tf.data service."""
+    """Returns costs that are the same for all batches, with the request time of tf.data service."""
     cost = WireCost.one_in_flight(reader, server)
-    return replace(TF_SERVICE.costs(), wire=lambda dtype, batch_bytes, compression: cost)
+    return replace(plane("tf_service").costs(), wire=lambda *batch: cost)
 
 
 def aws_tensorflow() -> Run:
@@ -124,7 +131,7 @@ def aws_tensorflow() -> Run:
         (
             "published: 192 ms a step on 96 vCPUs (its own logs: 177 to 209), batches of 1,024 on each of 8 GPUs, the "
             "GPUs 38 % busy, a worker on each of the three hosts, 37.69 and 45.03 USD an hour",
-            "the 96 vCPUs are what the homogeneous run waits for, all of them, and all for the input pipeline",
+            "the homogeneous run waits for all 96 vCPUs, which all work on the input pipeline",
             "the accelerator's step is the busy part of the homogeneous one, 73 ms",
             "a vCPU of c5 is as fast as one of p4d (0.95 to 1.05)",
             "float32 images of 12,289 bytes travel under Snappy, the default then: 8.3 s of CPU per GB for the rank, "
@@ -164,12 +171,12 @@ def aws_pytorch() -> Run:
         (
             "published: 1,193 ms a step on 8 vCPUs, batches of 8,192, 32 processes that load on the c5.9xlarge, 2 that "
             "receive on the p3.2xlarge, which loads nothing itself; 3.825 and 5.661 USD an hour",
-            "the 8 vCPUs are what the homogeneous run waits for, all of them",
+            "the homogeneous run waits for all 8 vCPUs",
             "32 processes keep 32 of the 36 vCPUs busy (at best 36)",
             "a vCPU of c5 is 1.3 times one of p3, as their clocks are, 3.0 and 2.3 GHz (1.0 to 1.6: the newer one has "
             "wider vectors)",
             f"the accelerator's step is {gflop:.0f} GFLOP at half of a V100's 15.7 TFLOP/s (all to 30 % of it)",
-            "gRPC costs what it costs tf.data service without compression: 0.86 (to 2.6) s of CPU per GB for the rank, "
+            "gRPC costs as much as in tf.data service without compression: 0.86 (to 2.6) s of CPU per GB for the rank, "
             "0.80 (to 1.4) for the worker",
         ),
     )
@@ -197,10 +204,10 @@ def ray() -> Run:
         Layout(Where.EVERYWHERE),
         (1.408, 2.224),
         (
-            "published: 4 vCPUs, then 20; a saving of 23 %, taken as that of the cost of a step",
-            "not published, so any: the step of the accelerator, from nothing to the whole of the homogeneous one; the "
-            "middle is the value, and the width of the interval is all that is known",
-            "the 4 vCPUs are what the homogeneous run waits for, all of them; its step counts as 1 s",
+            "published: 4 vCPUs, then 20; a saving of 23 %, taken as the saving of the cost of a step",
+            "not published: the step of the accelerator; it may be anything from 0 to the homogeneous step, whose "
+            "middle is the value",
+            "the homogeneous run waits for all 4 vCPUs; its step counts as 1 s",
             "a vCPU of c5 is as fast as one of g5 (0.85 to 1.15)",
             "moving the data adds nothing (to 10 % of the CPU); how many bytes travel is not published",
             "1.408 and 0.816 USD an hour, SageMaker's prices in us-east-1",
@@ -209,7 +216,7 @@ def ray() -> Run:
 
 
 def predictions() -> tuple[Published, ...]:
-    """Returns every published number beside its prediction."""
+    """Returns every published number with its prediction."""
     tensorflow, pytorch = aws_tensorflow(), aws_pytorch()
     return (
         tensorflow.step(86.0),

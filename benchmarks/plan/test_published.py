@@ -1,4 +1,4 @@
-"""published.py: runs of others, from their inputs alone."""
+"""Published runs of others are predicted from their inputs."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from tfhet.plan import Resource
 FOUND = {one.key: one for one in predictions()}
 
 
-def test_the_tensorflow_run_of_aws_is_predicted_within_15_percent_with_its_saving():
+def test_aws_tensorflow_run_is_within_15_percent():
     assert FOUND["aws_tf"].error_pct < 15
     assert FOUND["aws_tf"].binding == Resource.ALL_CPUS.value
     assert FOUND["aws_tf_saving"].predicted.value == pytest.approx(46, abs=5)
 
 
 @pytest.mark.parametrize("key", sorted(set(FOUND) - {"ray_saving"}))
-def test_what_was_published_lies_in_the_predicted_interval(key):
-    """The saving with Ray is left out: its interval is so wide that nothing could lie beyond it."""
+def test_published_number_is_within_the_interval(key):
+    """The interval of the saving with Ray is too wide to say anything."""
     assert FOUND[key].is_within, FOUND[key]
 
 
 @pytest.mark.parametrize("run", [aws_tensorflow(), aws_pytorch(), ray()], ids=lambda run: run.key)
-def test_the_homogeneous_step_that_went_in_comes_out_where_there_are_no_data_hosts(run):
+def test_homogeneous_step_is_predicted_as_published(run):
     from tfhet.plan import ClusterShape, Layout, predict
 
     found = predict(run.workload, ClusterShape(run.cluster.dnn), Layout())
@@ -32,13 +32,13 @@ def test_the_homogeneous_step_that_went_in_comes_out_where_there_are_no_data_hos
 
 
 @pytest.mark.parametrize("key", sorted(FOUND))
-def test_every_prediction_lists_what_was_published_and_what_is_assumed(key):
+def test_prediction_lists_published_and_assumed_inputs(key):
     assert len(FOUND[key].assumptions) >= 4
     assert FOUND[key].assumptions[0].startswith("published: ")
 
 
-def test_golden_numbers():
-    """Change them only with an assumption, never to come nearer to what was published."""
+def test_predictions_are_unchanged():
+    """Changes of these numbers need a changed assumption, never the published result."""
     assert {key: round(one.predicted.value, 1) for key, one in FOUND.items()} == {
         "aws_tf": 82.0,
         "aws_tf_saving": 49.0,
