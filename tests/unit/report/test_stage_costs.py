@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
+from aws_cifar_profile import PROFILE
 
 from tfhet.errors import DataError
 from tfhet.record import Record
 from tfhet.report.stage_costs import stage_costs
 
-RESULTS = Path(__file__).parents[3] / "results"
+RECORD = PROFILE.record()
 WHERE = {
     "dilate(size=3)": "data_group",
     "random_flip()": "data_group",
@@ -20,8 +19,7 @@ WHERE = {
 
 
 def test_a_recorded_profile_is_read_part_by_part() -> None:
-    record = Record.read(RESULTS / "profile-aws-cifar.json")
-    costs = stage_costs(record, {})
+    record, costs = RECORD, stage_costs(RECORD, {})
     assert [part.name for part in costs.parts] == [part["name"] for part in record.details["parts"]]
     assert costs.parts[1].added is record.figures["profile.dilate.us"]
     assert costs.parts[1].alone is record.figures["profile.dilate.alone_us"] and costs.parts[0].alone is None
@@ -30,12 +28,12 @@ def test_a_recorded_profile_is_read_part_by_part() -> None:
 
 
 def test_a_part_says_where_its_stage_ran() -> None:
-    costs = stage_costs(Record.read(RESULTS / "profile-aws-cifar.json"), WHERE)
+    costs = stage_costs(RECORD, WHERE)
     places = {part.name: part.place for part in costs.parts}
     assert places["dilate()"] == "data_group" and places["rescale()"] == "trainer"
     assert places["random_flip(); random_rotation(); random_zoom()"] == "", "it ran in two places"
 
 
 def test_another_record_is_no_profile() -> None:
-    with pytest.raises(DataError, match="stages.aws-cifar is no profile"):
-        stage_costs(Record.read(RESULTS / "stages-aws-cifar.json"), {})
+    with pytest.raises(DataError):
+        stage_costs(Record("stages.aws-cifar"), {})
