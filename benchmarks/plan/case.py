@@ -100,9 +100,7 @@ class Measured:
 
     def wire(self, cut: int) -> PlaneCosts:
         """Returns the costs of the plane at a cut, which are the same whatever travels."""
-        return replace(
-            TF_SERVICE.costs(), wire=lambda dtype, batch_bytes, compression: self.streams[cut], source="measured here"
-        )
+        return replace(TF_SERVICE.costs(), wire=lambda batch_bytes: self.streams[cut], source="measured here")
 
 
 def _us(samples_s: Sequence[float], examples: int) -> Interval:

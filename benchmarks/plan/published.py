@@ -96,7 +96,7 @@ def _at_its_end(before_s: Interval, vcpus: float, examples: int, bytes_per_examp
 def _costs(reader: Interval, server: Interval) -> PlaneCosts:
     """Returns costs that are the same whatever travels, with the request of tf.data service."""
     cost = WireCost.one_in_flight(reader, server)
-    return replace(TF_SERVICE.costs(), wire=lambda dtype, batch_bytes, compression: cost)
+    return replace(TF_SERVICE.costs(), wire=lambda batch_bytes: cost)
 
 
 def aws_tensorflow() -> Run:
