@@ -90,7 +90,7 @@ class LoadCosts:
     def plane(self, cut: int) -> PlaneCosts:
         """Returns the costs of tf.data service at a cut."""
         stream = self.streams[cut]
-        return replace(plane("tf_service").costs(), wire=lambda *batch: stream, source="measured here")
+        return replace(plane("tf_service").costs(), wire=lambda batch_bytes: stream, source="measured here")
 
 
 def _us(samples_s: Sequence[float], examples: int) -> Interval:

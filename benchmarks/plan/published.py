@@ -103,7 +103,7 @@ def _at_its_end(before_s: Interval, vcpus: float, examples: int, bytes_per_examp
 def _costs(reader: Interval, server: Interval) -> PlaneCosts:
     """Returns costs that are the same for all batches, with the request time of tf.data service."""
     cost = WireCost.one_in_flight(reader, server)
-    return replace(plane("tf_service").costs(), wire=lambda *batch: cost)
+    return replace(plane("tf_service").costs(), wire=lambda batch_bytes: cost)
 
 
 def aws_tensorflow() -> Run:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from tfhet.bench.wire.load import DEFAULT
 from tfhet.errors import TfhetError
-from tfhet.planes.tf_service import DEFAULT
 
 TCMALLOC, SMALL_PAGES = "tcmalloc", "small_pages"
 ALLOCATORS = (DEFAULT, SMALL_PAGES, TCMALLOC)

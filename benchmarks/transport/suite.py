@@ -16,12 +16,11 @@ from benchmarks.transport.ways import FEED, RAW_SOCKET, SERVICE, SERVICE_OPEN, P
 from tfhet.bench import Suite, transport
 from tfhet.bench.transport import costs_of, figures_of, times
 from tfhet.bench.wire.lane import Turn
-from tfhet.bench.wire.load import DTYPES, SELECTION as PLAIN_SELECTION, SIZES, Load
+from tfhet.bench.wire.load import CLIENT, DEFAULT, DTYPES, PREFIX, SELECTION as PLAIN_SELECTION, SIZES, Load
 from tfhet.clock import SYSTEM
 from tfhet.cluster import environment
 from tfhet.errors import UsageError, unknown
 from tfhet.events import Event, Observer
-from tfhet.planes.tf_service import CLIENT, DEFAULT, PREFIX
 from tfhet.record import Figure, Record, versions
 
 USUAL: Mapping[str, Any] = {**transport.USUAL, "allocators": (DEFAULT,)}

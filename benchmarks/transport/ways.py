@@ -16,12 +16,11 @@ from benchmarks.transport import allocator
 from benchmarks.transport.allocator import SMALL_PAGES, TCMALLOC
 from tfhet.bench.child_process import AnsweringProcess
 from tfhet.bench.wire.lane import CLIENTS, WORKERS, Lane
-from tfhet.bench.wire.load import Load
+from tfhet.bench.wire.load import PLAIN, Load
 from tfhet.bench.wire.ways import GRACE_S, Ways, quiet
 from tfhet.cluster import environment
 from tfhet.errors import UsageError, unknown
 from tfhet.planes import with_malloc_tunables
-from tfhet.planes.tf_service import PLAIN, Moved
 
 RAW_SOCKET, RAW_GRPC = "raw_socket", "raw_grpc"
 SERVICE, FEED = "service_", "feed"
@@ -160,7 +159,7 @@ class PeerWays(Ways):
         psutil.wait_procs(below, timeout=GRACE_S)
 
     async def _rival(self, rival: Rival, size: str, workers: int, ranks: int) -> Lane:
-        count, env = Moved("uint8", size).bytes, quiet(rival.environment())
+        count, env = Load("uint8", size).bytes, quiet(rival.environment())
         senders = [] if rival.sender is None else [self.end(env, END, rival.sender) for _ in range(workers)]
         told = [await asyncio.to_thread(sender.ask, {"open": {"size": count}}) for sender in senders]
         where = (

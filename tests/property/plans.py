@@ -38,8 +38,7 @@ CPU = HostType("ml.cpu.large", 16, network_gbit_per_s=10)
 USD = {"ml.gpu.small": 4.0, "ml.gpu.large": 9.0, "ml.cpu.large": 1.0}
 WIRE = WireCost(Interval.exact(0.8), Interval.exact(0.8), Interval.exact(0.6))
 COSTS = PlaneCosts(
-    lambda dtype, batch_bytes, compression: WIRE,
-    ("none",),
+    lambda batch_bytes: WIRE,
     "stated",
     request_s=Interval(0.0005, 0.0001, 0.001),
     most_servers_per_host=8,
@@ -95,7 +94,7 @@ def workloads(draw: st.DrawFn) -> Workload:
     return Workload(
         pipeline,
         Trainer({"G": draw(intervals(0.1, 1000.0))}, draw(st.integers(1, 4096)), draw(intervals(0.0, 10.0))),
-        replace(COSTS, wire=lambda dtype, batch_bytes, compression: wire),
+        replace(COSTS, wire=lambda batch_bytes: wire),
         overhead=draw(st.sampled_from([Interval.exact(1.0), Interval(1.02, 1.0, 1.05)])),
         source_bytes_per_s=draw(st.none() | numbers(1e6, 1e9)),
     )
@@ -119,7 +118,6 @@ SERVED = st.builds(
     Layout,
     st.sampled_from([Where.DATA, Where.EVERYWHERE]),
     st.integers(0, 1),
-    st.just("none"),
     st.sampled_from([1, 2, 4]),
 )
 LAYOUTS = SERVED | st.just(Layout())

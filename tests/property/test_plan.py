@@ -100,8 +100,8 @@ def test_the_cpu_of_reference_changes_nothing(workload, cluster, unit):
     """Costs counted on a CPU half as fast are twice as high, and every host is twice as fast against it."""
     costs = workload.plane_costs
 
-    def wire(dtype, batch_bytes, compression):
-        found = costs.wire(dtype, batch_bytes, compression)
+    def wire(batch_bytes):
+        found = costs.wire(batch_bytes)
         return replace(
             found,
             reader_s_per_gb=found.reader_s_per_gb.times(unit),

@@ -1,4 +1,5 @@
 from . import harness as harness
+from .calibration import Calibration as Calibration, calibrate as calibrate
 from .case import Case as Case, Measurement as Measurement
 from .conditions import Conditions as Conditions, code as code
 from .harness import in_rounds as in_rounds, measure as measure

@@ -11,7 +11,7 @@ from tfhet.errors import unknown
 from tfhet.events import Observer
 from tfhet.record import Record
 
-NAMES = ("stages", "transport", "cpu")
+NAMES = ("stages",)
 """Suites of `tfhet bench`, each a module of `tfhet.bench`."""
 
 

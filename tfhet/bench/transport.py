@@ -1,6 +1,7 @@
-"""`tfhet bench transport`: CPU that the reading side and the workers spend on moving batches over tf.data service.
+"""Options, turns and figures of `benchmarks.transport`: CPU time for moving batches over tf.data service.
 
-Batches lie in a worker's memory, so that only moving them is measured. All ways to move batches of one size take turns.
+The batches are in the worker's memory, so only moving them is measured. All ways to move batches of one size take
+turns.
 """
 
 from __future__ import annotations
@@ -15,13 +16,23 @@ from typing import Any
 import psutil
 
 from tfhet.arguments import check_positive
-from tfhet.bench.suite import Suite
 from tfhet.bench.wire.lane import CLIENTS, WORKERS, Turn, rounds
-from tfhet.bench.wire.load import COMPRESSIONS, DTYPES, SELECTION, Load, combined
+from tfhet.bench.wire.load import (
+    CLIENT,
+    COMPRESSIONS,
+    DTYPES,
+    PLAIN,
+    PREFIX,
+    RATE,
+    RATIO,
+    SELECTION,
+    WORKER,
+    Load,
+    combined,
+)
 from tfhet.bench.wire.ways import Ways
 from tfhet.errors import UsageError
 from tfhet.events import Observer
-from tfhet.planes.tf_service import CLIENT, PLAIN, PREFIX, RATE, RATIO, WORKER
 from tfhet.record import Figure, Record
 
 SECONDS = 0.5
@@ -125,7 +136,7 @@ def details_of(loads: Sequence[Load], turns: Mapping[str, Sequence[Turn]], secon
     return {
         "network": "loopback",
         "seconds": seconds,
-        "moved": [asdict(load) for load in loads],  # `tfhet plan` looks for these
+        "moved": [asdict(load) for load in loads],
         "order": "rounds over all that moves batches of one size; the i-th turns of two of them are a pair",
         "turns": {key: [asdict(turn) for turn in taken] for key, taken in turns.items()},
     }
@@ -135,23 +146,7 @@ def machine_now() -> dict[str, Any]:
     return {"machine_busy_pct": psutil.cpu_percent(interval=1.0), "load_average": os.getloadavg()}
 
 
-def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]) -> Record:
-    loads, machine = loads_of(options), machine_now()
-    turns, ratios = turns_of(loads, options, observer)
-    details = {**machine, **details_of(loads, turns, options.seconds)}
-    return Record.of(PREFIX, figures_of(loads, turns, ratios), details=details, command=command)
-
-
 def notes(record: Record) -> list[str]:
     busy = float(record.details.get("machine_busy_pct", 0.0))
     found = [f"the machine was {busy:.0f} % busy before: measure when it has nothing else to do"] if busy > 10.0 else []
     return [*found, LOOPBACK]
-
-
-SUITE = Suite(
-    name=PREFIX,
-    does="CPU per GB, and GB/s, of moving batches from workers to ranks",
-    options=options_of_loads,
-    run=_run,
-    notes=notes,
-)

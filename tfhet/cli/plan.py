@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 DATA_FAMILIES = "ml.c5,ml.c6i,ml.c7i"
 """Families of data hosts that a plan compares unless others are named."""
+PLACE = "~/.config/tfhet/costs.json"
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -35,7 +37,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     flag("accelerator_examples_per_s", step, metavar="X", help="or the throughput of one accelerator: 86, or 80..92")
     flag("batch_size", type=whole, metavar="N", help="batch size of one rank (default: that of run or profile)")
     flag("trainer_cpu_ms", type=least_0, metavar="X", help="CPU of a rank's process per step (default 0 without a run)")
-    flag("transport", type=Path, metavar="FILE", help="a record of tfhet bench transport, for the CPU of the wire")
+    words = f"measure on this machine, in two minutes, what moving batches costs, and write it to FILE ({PLACE})"
+    flag("calibrate", nargs="?", type=Path, const=Path(), metavar="FILE", help=words)
+    flag("costs", type=Path, metavar="FILE", help=f"a file of --calibrate (default: {PLACE}, else the package's)")
     flag("source_mb_per_s", type=above_0, metavar="X", help="MB per second that one host can read (default: no limit)")
     flag("vcpu_speed", default="", metavar="TEXT", help="relative to the profiled CPU: ml.c5=1.1,ml.g5=0.9 (default 1)")
     flag("dnn", metavar="TYPES", help="types or families that may train (default: today's family)")
@@ -52,7 +56,10 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the plan, writes it where options say so, and returns 0, or 1 when no cluster keeps the limits."""
+    """Prints and writes the plan, or measures its costs. Returns 0, or 1 if no cluster keeps the limits."""
+    if args.calibrate is not None:
+        calibrate(None if args.calibrate == Path() else args.calibrate)
+        return 0
     plan = show(args)
     if plan.chosen is None:
         return 1
@@ -61,6 +68,31 @@ def run(args: argparse.Namespace) -> int:
 
         print(f"job file: {write_plan(args.write, plan)}")
     return 0
+
+
+def calibrate(file: Path | None) -> None:
+    """Measures the costs of a plan on this machine, and writes them to `file` or to the user's folder."""
+    from tfhet import bench, planes, report
+
+    path = file or planes.own_path()
+    if path is None:
+        raise UsageError("there is no home folder to write to: name a file, --calibrate costs.json")
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder: name a file, --calibrate {path / 'costs.json'}")
+    with report.progress_of("plan") as step:
+        found = asyncio.run(bench.calibrate(step))
+    columns = ["plane", "reader us/batch", "server us/batch", "reader s/GB", "server s/GB", ""]
+    rows = []
+    for name, one in found.costs.planes.items():
+        per_batch_us = (1e6 * one.reader_cpu_s_per_batch.value, 1e6 * one.server_cpu_s_per_batch.value)
+        per_gb = (one.reader_cpu_s_per_gb.value, one.server_cpu_s_per_gb.value)
+        numbers = (report.number(value) for value in (*per_batch_us, *per_gb))
+        rows.append([name, *numbers, "measured" if name in found.measured else "kept"])
+    report.show(report.table(rows, columns=columns))
+    speed = found.speed
+    print(f"a vCPU of this machine: {speed.value:.3g} times the reference ({speed.low:.3g} to {speed.high:.3g})")
+    print(*found.notes, f"costs: {found.costs.write(path)}", sep="\n")
+    print("plans on this machine use it" if file is None else f"use it with: tfhet plan --costs {path}")
 
 
 def show(args: argparse.Namespace) -> Plan:

@@ -14,9 +14,9 @@ from tfhet.plan.decision import Plan, make_plan
 from tfhet.plan.host import ClusterShape, HostType
 from tfhet.plan.measured_run import BELIEVED, MeasuredRun
 from tfhet.plan.workload import PipelineCost, Trainer, Workload
-from tfhet.planes import DataPlane
+from tfhet.planes import CostFile, DataPlane
 from tfhet.profile import Profile
-from tfhet.record import Interval, Record
+from tfhet.record import Interval
 
 
 def plan_of(
@@ -73,12 +73,12 @@ def _workload(
         step_ms = _range("accelerator_ms", args.accelerator_ms)
     elif args.accelerator_examples_per_s:
         rate = _range("accelerator_examples_per_s", args.accelerator_examples_per_s)
-        step_ms = Interval(*(1e3 * batch_size / each for each in (rate.value, rate.high, rate.low)))
+        step_ms = rate.inverse().times(1e3 * batch_size)
     elif run is not None:
         step_ms = run.accelerator_ms
     else:
         raise UsageError("how long is a step with data at hand? give --run RUN_DIR, or --accelerator_ms 80..92")
-    pipeline, costs = PipelineCost.of(profile), plane.costs(Record.read(args.transport) if args.transport else None)
+    pipeline, costs = PipelineCost.of(profile), plane.costs(CostFile.read(args.costs) if args.costs else None)
     cpu_ms = Interval.exact(args.trainer_cpu_ms or 0.0)
     if run is not None and args.trainer_cpu_ms is None:
         cpu_ms = run.own_cpu_ms(pipeline, costs, run.run.batch_size or batch_size)
@@ -126,8 +126,9 @@ def _types(text: str, known: catalogue.Catalogue, type_of: Callable[[str], HostT
 
 
 def _notes(args: argparse.Namespace, workload: Workload, market: str, overhead: float | None) -> list[str]:
-    """Returns the assumptions that the plan makes beside what was measured."""
-    notes = [f"the wire: {workload.plane_costs.source}", f"prices: {market}, {args.region}"]
+    """Returns the assumptions of the plan, and the source of each number that the run and the profile do not give."""
+    costs = f"costs of moving batches (--calibrate): {workload.plane_costs.source}"
+    notes = [costs, f"prices: {market}, {args.region}"]
     counted = workload.overhead.value
     if overhead is not None and counted != 1.0:
         notes.append(

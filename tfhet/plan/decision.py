@@ -73,7 +73,6 @@ class Plan:
                 "cut": prediction.cut.position,
                 "behind": prediction.cut.last_part,
                 "dtype": prediction.cut.dtype,
-                "compression": layout.compression,
             },
             "step_ms": prediction.step_s.times(1e3).to_json(),
             "examples_per_s": prediction.examples_per_s.to_json(),
@@ -102,8 +101,7 @@ class Plan:
         prediction, layout, usd = one.prediction, one.prediction.layout, one.usd_per_million
         cut, servers = "", "none"
         if layout.where is not Where.TRAINER:
-            compression = "" if layout.compression == "none" else f", {layout.compression}"
-            cut = f"{prediction.cut.position}: {prediction.cut.last_part}{compression}"
+            cut = f"{prediction.cut.position}: {prediction.cut.last_part}"
             also = ", dnn hosts too" if layout.where is Where.EVERYWHERE and one.cluster.data_hosts else ""
             servers = f"{layout.servers_per_host} a host{also}"
         return [

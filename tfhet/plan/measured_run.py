@@ -135,7 +135,7 @@ class MeasuredRun:
         cut, us, s_per_gb = pipeline.cuts[layout.cut], pipeline.whole_us, Interval.exact(0.0)
         if layout.where is not Where.TRAINER:
             us, batch_bytes = cut.local_us, round(batch_size * cut.bytes_per_example)
-            s_per_gb = costs.wire(cut.dtype, max(1, batch_bytes), "none").reader_s_per_gb
+            s_per_gb = costs.wire(max(1, batch_bytes)).reader_s_per_gb
         spent = [
             1e-3 * batch_size * (getattr(us, end) + cut.bytes_per_example / 1e3 * getattr(s_per_gb, end))
             for end in ("value", "high", "low")

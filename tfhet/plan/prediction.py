@@ -21,7 +21,6 @@ class Layout:
     where: Where = Where.TRAINER
     cut: int = -1
     """Index of the cut of the pipeline; the dtype that travels follows from it."""
-    compression: str = "none"
     servers_per_host: int = 1
     """Number of servers on each host that prepares batches."""
 
@@ -49,8 +48,7 @@ class Prediction:
 
     @property
     def examples_per_s(self) -> Interval:
-        step = self.step_s
-        return Interval(self.examples / step.value, self.examples / step.high, self.examples / step.low)
+        return self.step_s.inverse().times(self.examples)
 
 
 def demand(workload: Workload, cluster: ClusterShape, layout: Layout, view: View = View.EXPECTED) -> Demand:
@@ -65,17 +63,17 @@ def demand(workload: Workload, cluster: ClusterShape, layout: Layout, view: View
         whole_s = us * pipeline.whole_us.demand(view)
         return Demand(accelerator_s, processes_s + whole_s, source_bytes=source_bytes)
     batch_bytes = trainer.batch_size * cut.bytes_per_example
-    wire = costs.wire(cut.dtype, max(1, round(batch_bytes)), layout.compression)
-    gb, ratio = ranks * batch_bytes / 1e9, wire.wire_ratio.demand(view)
+    wire = costs.wire(max(1, round(batch_bytes)))
+    gb = ranks * batch_bytes / 1e9
     moved = gb * workload.overhead.demand(view)
     ends = (cluster.dnn, cluster.data or cluster.dnn)
     gb_per_s = wire.gb_per_s.supply(view) * min(end.thread_speed(view) for end in ends)
-    carried_s = ratio * batch_bytes / min(end.bytes_per_s for end in ends)
+    carried_s = batch_bytes / min(end.bytes_per_s for end in ends)
     return Demand(
         accelerator_s,
         pinned_cpu_s=processes_s + us * cut.local_us.demand(view) + moved * wire.reader_s_per_gb.demand(view),
         movable_cpu_s=us * cut.remote_us.demand(view) + moved * wire.server_s_per_gb.demand(view),
-        wire_bytes=1e9 * gb * ratio,
+        wire_bytes=1e9 * gb,
         batch_s=costs.request_s.demand(view) + batch_bytes / 1e9 / gb_per_s + carried_s,
         source_bytes=source_bytes,
     )
@@ -129,14 +127,14 @@ def predict(workload: Workload, cluster: ClusterShape, layout: Layout) -> Predic
 
 
 def layouts(workload: Workload, cluster: ClusterShape) -> list[Layout]:
-    """Returns one layout where batches are not served, else one for every place, cut and compression."""
+    """Returns one layout if batches are not served, else one for every place and cut."""
     costs, only = workload.plane_costs, workload.only_cut
     cuts = range(len(workload.pipeline.cuts)) if only is None else [only]
     if not (cluster.data_hosts or costs.is_needed) or not costs.most_servers_per_host:
         return [Layout()]
     both = (Where.DATA, Where.EVERYWHERE) if costs.uses_all_hosts else (Where.DATA,)
     places = both if cluster.data_hosts else (Where.EVERYWHERE,)
-    return [Layout(*each) for each in product(places, cuts, costs.compressions)]
+    return [Layout(*each) for each in product(places, cuts)]
 
 
 def best_layout(workload: Workload, cluster: ClusterShape) -> tuple[float, Layout]:

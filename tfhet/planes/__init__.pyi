@@ -1,5 +1,12 @@
 from . import cpus as cpus
-from .costs import PlaneCosts as PlaneCosts, WireCost as WireCost
+from .costs import (
+    CostFile as CostFile,
+    MovingCost as MovingCost,
+    PlaneCosts as PlaneCosts,
+    VcpuCost as VcpuCost,
+    WireCost as WireCost,
+    own_path as own_path,
+)
 from .distribution import distribute as distribute
 from .feed.loader import Loader as Loader
 from .handed_over import hand_over_to as hand_over_to

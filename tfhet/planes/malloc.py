@@ -19,7 +19,7 @@ def with_malloc_tunables(env: Mapping[str, str]) -> dict[str, str]:
 
     glibc gives memory back to the kernel when a batch is gone, and gets the next one's as fresh pages, each of which
     costs a fault. Huge pages are 512 times as large, so a batch that is memory of its own costs 512 times fewer faults
-    (`tfhet bench transport`: `small_pages`). Decoded photos lie in heaps, whose end glibc gives back as soon as 128 KiB
+    (`benchmarks.transport`: `small_pages`). Decoded photos lie in heaps, whose end glibc gives back as soon as 128 KiB
     of it are free. It raises both thresholds when it frees a piece of up to 32 MiB that was memory of its own
     (mallopt(3), M_MMAP_THRESHOLD), to the size of the piece and to twice that: these here are where that ends.
     Processes that make batches of photos do not get there by themselves (`python -m benchmarks.malloc`).

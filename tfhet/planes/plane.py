@@ -19,13 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 from tfhet.arguments import NoArguments
 from tfhet.cluster import Place, PortRange, Role, Roles
-from tfhet.errors import UsageError
 from tfhet.events import Observer
 from tfhet.messages import link, rank
-from tfhet.planes.costs import PlaneCosts
+from tfhet.planes.costs import CostFile, PlaneCosts
 from tfhet.planes.malloc import with_malloc_tunables
 from tfhet.planes.tensorflow_noise import is_noise
-from tfhet.record import Record
 from tfhet.telemetry import Metric
 
 if TYPE_CHECKING:
@@ -127,10 +125,8 @@ class DataPlane:
     kinds: Mapping[str, bool] = {}
     """Kinds of processes that faults can name, and whether the leader's host has the only one."""
 
-    def costs(self, record: Record | None = None) -> PlaneCosts:
-        """Costs of moving batches: assumed, or of a record of `tfhet bench transport`. Raises UsageError for others."""
-        if record is not None:
-            raise UsageError(f"the data plane {self.name!r} has no use for the record {record.name!r}")
+    def costs(self, file: CostFile | None = None) -> PlaneCosts:
+        """Returns the cost of moving batches, from `file` or `CostFile.default()`."""
         return PlaneCosts()
 
     def arguments(self, servers_on_data_hosts: int, servers_on_dnn_hosts: int) -> Mapping[str, int]:

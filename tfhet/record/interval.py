@@ -44,6 +44,18 @@ class Interval:
         """The interval multiplied by a number from 0 up."""
         return Interval(self.value * factor, self.low * factor, self.high * factor)
 
+    def plus(self, other: Interval) -> Interval:
+        """The sum, as if both are low together and high together."""
+        return Interval(self.value + other.value, self.low + other.low, self.high + other.high)
+
+    def inverse(self) -> Interval:
+        """1 over the interval, which must not contain 0."""
+        return Interval(1 / self.value, 1 / self.high, 1 / self.low)
+
+    def rounded(self) -> Interval:
+        """The interval in three digits."""
+        return Interval(*(float(f"{end:.3g}") for end in (self.value, self.low, self.high)))
+
     def demand(self, view: View) -> float:
         """One number of a quantity that should be small, so that its worst is the high end."""
         return {View.EXPECTED: self.value, View.BEST: self.low, View.WORST: self.high}[view]

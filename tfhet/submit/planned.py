@@ -18,9 +18,7 @@ from tfhet.yaml_file import read_text
 if TYPE_CHECKING:
     from tfhet.plan import Plan
 
-_OF_THE_TRAINER = ("cut", "compression")
-"""Arguments of the built-in trainer; a script of one's own would get them, and may refuse them."""
-_PLANNED = ("cut", "data_host_workers", "dnn_host_workers", "compression")
+_PLANNED = ("cut", "data_host_workers", "dnn_host_workers")
 
 
 def with_plan(text: str, file: str, plan: Plan, known: Catalogue | None = None) -> str:
@@ -49,7 +47,7 @@ def with_plan(text: str, file: str, plan: Plan, known: Catalogue | None = None) 
     else:
         text = _with_section(text, "instances", "instances", dnn)
     is_script = "train_script" in {name.replace("-", "_") for name in job.hyperparameters}
-    planned = [name for name in _PLANNED if not (is_script and name in _OF_THE_TRAINER)]
+    planned = _PLANNED[1:] if is_script else _PLANNED  # a user's script may refuse --cut
     pipeline: dict[str, Value] = {**job.pipeline, **{name: layout[name] for name in planned}}
     if not cluster["data_hosts"]:
         del pipeline["data_host_workers"]

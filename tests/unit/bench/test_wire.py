@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import asdict
 
 import pytest
 from fake_clock import FakeClock
@@ -16,8 +15,6 @@ from tfhet.bench.wire.load import SELECTION, SIZES, SNAPPY, Load, combined
 from tfhet.clock import cpu_of
 from tfhet.errors import TfhetError, UsageError
 from tfhet.events import Event
-from tfhet.planes.tf_service import TF_SERVICE
-from tfhet.record import Record
 
 
 class Client:
@@ -152,5 +149,13 @@ def test_figures_and_rows_are_named_after_what_was_moved_and_held_against_the_pl
     assert figures["transport.vs_plain.uint8.19MB.snappy"].value == pytest.approx(3.0)
     assert "transport.vs_plain.uint8.19MB.none" not in figures
     assert "transport.uint8.19MB.none.wire_ratio" not in figures
-    record = Record("transport", figures, details={"moved": [asdict(load) for load in (plain, packed)]})
-    assert TF_SERVICE.costs(record).wire("uint8", 19_000_000, SNAPPY).wire_ratio.value == 0.9
+
+
+def test_names_omit_defaults_and_sizes_are_whole():
+    assert Load("uint8", "19MB").key == "uint8.19MB.none"
+    whole = Load("float32", "150kB", SNAPPY, allocator="tcmalloc", workers=2, ranks=2).key
+    assert whole == "float32.150kB.snappy.tcmalloc.workers_2.ranks_2"
+    assert [Load("uint8", size).bytes for size in ("150kB", "19MB")] == [150_000, 19_000_000]
+    for wrong in ("1.6MB", "0kB", "19", "19mb", "MB", "-1MB"):
+        with pytest.raises(UsageError):
+            Load("uint8", wrong)

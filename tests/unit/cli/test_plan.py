@@ -5,14 +5,21 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tfhet import bench
 from tfhet.__main__ import main
+from tfhet.bench import Calibration
 from tfhet.errors import UsageError
 from tfhet.plan.asked import _range, _speeds
+from tfhet.planes import CostFile
 from tfhet.profile import Cost, Profile
+from tfhet.record import Interval
+
+SHIPPED = CostFile.shipped()
 
 OWN = """
 instances:
@@ -85,8 +92,32 @@ def test_limits_that_nothing_keeps_end_the_command_with_1(profile, capsys):
 def test_what_is_not_measured_is_said_to_be_assumed(profile, capsys):
     main(words(profile))
     said = capsys.readouterr().out
-    for what in ("the wire: assumed", "--vcpu_speed", "its parts alone", "--source_mb_per_s"):
+    for what in ("--calibrate", "--vcpu_speed", "its parts alone", "--source_mb_per_s"):
         assert what in said
+
+
+def test_calibrated_costs_are_used_from_then_on(profile, tmp_path, monkeypatch, capsys):
+    costs = CostFile(SHIPPED.vcpu, {name: replace(one, date="2031-02-03") for name, one in SHIPPED.planes.items()})
+
+    async def calibrate(step) -> Calibration:
+        return Calibration(costs, Interval.exact(1.0), ("feed",), ())
+
+    monkeypatch.setattr(bench, "calibrate", calibrate)
+    elsewhere = tmp_path / "elsewhere.json"
+    assert main(["plan", "--calibrate", str(elsewhere)]) == 0
+    for options, is_used in (((), False), (("--costs", str(elsewhere)), True)):
+        capsys.readouterr()
+        assert main(words(profile, *options)) == 0
+        assert ("2031-02-03" in capsys.readouterr().out) == is_used
+    assert main(["plan", "--calibrate"]) == 0
+    assert main(words(profile)) == 0
+    assert "2031-02-03" in capsys.readouterr().out
+
+
+def test_costs_of_another_schema_are_refused(profile, tmp_path, capsys):
+    (tmp_path / "costs.json").write_text('{"schema": 0}')
+    assert main(words(profile, "--costs", str(tmp_path / "costs.json"))) == 2
+    assert "--calibrate" in capsys.readouterr().err
 
 
 def test_that_more_ranks_cost_nothing_is_said_to_be_assumed_where_a_plan_looks_at_them(profile, capsys):

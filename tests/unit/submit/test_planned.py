@@ -35,7 +35,7 @@ def plan(data_hosts: int = 2, chosen: int | None = 0) -> Any:
         "data_hosts": data_hosts,
         "text": f"1*ml.p4d.24xlarge+{data_hosts}*ml.c5.18xlarge",
     }
-    layout = {"data_host_workers": 2, "dnn_host_workers": 1, "cut": 3, "compression": "none"}
+    layout = {"data_host_workers": 2, "dnn_host_workers": 1, "cut": 3}
     document = {"candidates": [{"cluster": cluster, "layout": layout}]}
     return SimpleNamespace(chosen=chosen, to_json=lambda: document)
 
@@ -52,7 +52,6 @@ def test_the_cluster_and_the_cut_of_the_plan_stand_in_the_file_and_the_rest_is_a
         "  cut: 3\n"
         "  data_host_workers: 2\n"
         "  dnn_host_workers: 1\n"
-        "  compression: none\n"
     )
     assert parse(made, "job.yaml").parameters["data_group"] == "readers"
 
@@ -66,7 +65,7 @@ def test_a_plan_without_data_hosts_takes_their_group_out():
     made = with_plan(TEXT + "pipeline: {chain: 'crop(28), flip', cut: 1}", "job.yaml", plan(data_hosts=0))
     job = parse(made, "job.yaml")
     assert [group.name for group in job.groups] == ["trainers"]
-    assert job.pipeline == {"chain": "crop(28), flip", "cut": 3, "dnn_host_workers": 1, "compression": "none"}
+    assert job.pipeline == {"chain": "crop(28), flip", "cut": 3, "dnn_host_workers": 1}
 
 
 @pytest.mark.parametrize("data_hosts", [0, 2])
@@ -95,7 +94,7 @@ def test_a_plan_of_which_no_cluster_fits_is_not_written():
 def test_a_plan_of_another_data_plane_is_refused_with_the_arguments_to_write():
     ray = plan()
     ray.plane, (candidate,) = planes.get("ray"), ray.to_json()["candidates"]
-    candidate["layout"] = {"data_host_cpus": -1, "dnn_host_cpus": 0, "cut": 2, "compression": "none"}
+    candidate["layout"] = {"data_host_cpus": -1, "dnn_host_cpus": 0, "cut": 2}
     words = r"cluster 1\*ml.p4d.24xlarge\+2\*ml.c5.18xlarge .* arguments --data_host_cpus -1 --dnn_host_cpus 0"
     with pytest.raises(UsageError, match=words):
         with_plan(TEXT, "job.yaml", ray)
@@ -107,7 +106,7 @@ def test_a_script_of_ones_own_gets_no_arguments_of_the_built_in_trainer():
         "data_host_workers": 2,
         "dnn_host_workers": 1,
     }
-    assert set(parse(with_plan(TEXT, "job.yaml", plan()), "job.yaml").pipeline) > {"cut", "compression"}
+    assert set(parse(with_plan(TEXT, "job.yaml", plan()), "job.yaml").pipeline) > {"cut"}
 
 
 def test_a_group_that_a_strategy_needs_stays_as_it_is():

@@ -1,4 +1,4 @@
-"""One end of a way: a process that moves batches on request.
+"""One end of a way: a process that moves batches on request, `python -m tfhet.bench.wire.end MODULE:FUNCTION`.
 
 {"open": {...}}             -> what the other end, or the suite, has to know of it
 {"ahead": n, "count": m}    -> {"seconds": s}: it took n batches and then m more, and these m took s seconds
@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -43,3 +45,8 @@ def serve(opens: Callable[..., End]) -> None:
     for end in opened:
         end.close()
     os._exit(0)  # nothing is to be saved, and threads of libraries may wait for ever
+
+
+if __name__ == "__main__":
+    module, _, name = sys.argv[1].partition(":")
+    serve(getattr(importlib.import_module(module), name))

@@ -3,22 +3,39 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tfhet.errors import UsageError, unknown
-from tfhet.planes.tf_service import DEFAULT, DTYPES, PLAIN, Moved
+from tfhet.units import KB, MB
 
-SNAPPY = "snappy"
+PREFIX = "transport"
+"""First part of the figures' names."""
+CLIENT, WORKER, RATE, RATIO = "client_cpu_s_per_gb", "worker_cpu_s_per_gb", "gb_per_s", "wire_ratio"
+PLAIN, SNAPPY = "none", "snappy"
 COMPRESSIONS = (PLAIN, SNAPPY)
+DEFAULT = "default"
+"""Name of the C library's allocator, which jobs have unless another one is preloaded."""
+DTYPES = ("uint8", "float32")
 MOST_BYTES = 1_000_000_000
 """Maximum size of a batch: a protobuf message ends at 2 GiB, and a worker holds at least two batches."""
 MOST_PROCESSES = 64
 
 
 @dataclass(frozen=True)
-class Load(Moved):
+class Load:
     """Batches of one tensor each, and the processes between which they move. Raises UsageError for wrong values."""
+
+    dtype: str
+    size: str
+    """Bytes of a batch, as figures name it: whole kB or MB."""
+    compression: str = PLAIN
+    allocator: str = DEFAULT
+    """Allocator of clients and workers; the default is that of jobs: see `planes/malloc.py`."""
+    workers: int = 1
+    ranks: int = 1
+    """Number of clients that share one job, first come, first served."""
 
     def __post_init__(self) -> None:
         for kind, name, known in (("dtype", self.dtype, DTYPES), ("compression", self.compression, COMPRESSIONS)):
@@ -28,6 +45,23 @@ class Load(Moved):
             raise UsageError(f"size {self.size}: give at most {MOST_BYTES // 1_000_000} MB")
         if not (1 <= self.workers <= MOST_PROCESSES and 1 <= self.ranks <= MOST_PROCESSES):
             raise UsageError(f"{self.workers} workers, {self.ranks} ranks: give 1 to {MOST_PROCESSES}")
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of one batch: 150000 for `150kB`. Raises UsageError for anything but whole kB or MB."""
+        found = re.fullmatch(r"([1-9][0-9]*)(kB|MB)", self.size)
+        if found is None:
+            raise UsageError(f"size {self.size!r}: give a whole number of kB or MB, such as 150kB or 19MB")
+        return int(found[1]) * {"kB": KB, "MB": MB}[found[2]]
+
+    @property
+    def key(self) -> str:
+        """Its part of a figure's name, without defaults: `uint8.19MB.none.workers_2`."""
+        parts = [self.dtype, self.size, self.compression]
+        parts += [self.allocator] if self.allocator != DEFAULT else []
+        parts += [f"workers_{self.workers}"] if self.workers != 1 else []
+        parts += [f"ranks_{self.ranks}"] if self.ranks != 1 else []
+        return ".".join(parts)
 
     @property
     def plain(self) -> Load:

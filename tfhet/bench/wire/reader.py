@@ -9,7 +9,7 @@ import functools
 import math
 from typing import TYPE_CHECKING
 
-from tfhet.bench.wire.end import End, serve
+from tfhet.bench.wire.end import End
 from tfhet.bench.wire.load import SNAPPY
 
 if TYPE_CHECKING:
@@ -92,7 +92,3 @@ def read(
         sent = tf.io.serialize_tensor(compression_ops.compress(batch(dtype, size, 0)))
         size = int(tf.strings.length(sent))
     return End(pull, {"wire_bytes": size})
-
-
-if __name__ == "__main__":
-    serve(read)

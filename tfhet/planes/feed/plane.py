@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfhet.cluster import DATA, DNN, Place, PortRange, Role, Roles, environment
 from tfhet.messages import inherited
-from tfhet.planes import carrier
-from tfhet.planes.costs import PlaneCosts
+from tfhet.planes.costs import CostFile, PlaneCosts
 from tfhet.planes.cpus import usable
 from tfhet.planes.feed.host_news import HostNews
 from tfhet.planes.feed.launcher_side import PORTS, SERVER, FeedLauncherSide
@@ -17,7 +16,6 @@ from tfhet.planes.feed.order import Order
 from tfhet.planes.feed.settings import FeedSettings
 from tfhet.planes.key import key_from
 from tfhet.planes.plane import DataPlane, LauncherSide, Outlets
-from tfhet.record import Record
 from tfhet.strategies import JobContext
 
 if TYPE_CHECKING:
@@ -32,8 +30,8 @@ class Feed(DataPlane):
     serves_functions = True
     kinds: Mapping[str, bool] = {"feed": False}
 
-    def costs(self, record: Record | None = None) -> PlaneCosts:
-        return carrier.FEED.costs(record)
+    def costs(self, file: CostFile | None = None) -> PlaneCosts:
+        return (file or CostFile.default()).plane(self.name).costs(most_servers_per_host=1)
 
     def arguments(self, servers_on_data_hosts: int, servers_on_dnn_hosts: int) -> Mapping[str, int]:
         """One process for each CPU of a host that serves, whatever the number of servers."""

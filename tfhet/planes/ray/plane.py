@@ -7,15 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tfhet.cluster import DATA, DNN, Place, PortRange, Role, Roles
-from tfhet.planes.costs import PlaneCosts
+from tfhet.planes.costs import CostFile, PlaneCosts
 from tfhet.planes.plane import DataPlane, LauncherSide, Outlets
-from tfhet.planes.ray import costs
 from tfhet.planes.ray.capacity import cpus_offered
 from tfhet.planes.ray.launcher_side import HEAD, NODES, RayLauncherSide
 from tfhet.planes.ray.order import Order
 from tfhet.planes.ray.settings import RaySettings
 from tfhet.planes.ray.start import NODE, WORKER_PORTS, WORKERS, WORKERS_OF_A_CPU
-from tfhet.record import Record, usable_cores
+from tfhet.record import usable_cores
 from tfhet.strategies import JobContext
 
 if TYPE_CHECKING:
@@ -35,8 +34,10 @@ class Ray(DataPlane):
     serves_functions = True
     kinds: Mapping[str, bool] = {"ray": False}
 
-    def costs(self, record: Record | None = None) -> PlaneCosts:
-        return costs.costs(record)
+    def costs(self, file: CostFile | None = None) -> PlaneCosts:
+        cost = (file or CostFile.default()).plane(self.name)
+        # Tasks run ahead on all CPUs, but the thread that fetches blocks fetches one at a time.
+        return cost.costs(is_prepared_ahead=True, most_servers_per_host=1, is_needed=True, uses_all_hosts=False)
 
     def arguments(self, servers_on_data_hosts: int, servers_on_dnn_hosts: int) -> Mapping[str, int]:
         """One node on each host; it offers all CPUs of a data host, whatever the number of servers. Without data hosts,

@@ -1,14 +1,3 @@
-from .costs import (
-    CLIENT as CLIENT,
-    DEFAULT as DEFAULT,
-    DTYPES as DTYPES,
-    PLAIN as PLAIN,
-    PREFIX as PREFIX,
-    RATE as RATE,
-    RATIO as RATIO,
-    WORKER as WORKER,
-    Moved as Moved,
-)
 from .fleet import Fleet as Fleet
 from .order import Order as Order
 from .plane import TF_SERVICE as TF_SERVICE

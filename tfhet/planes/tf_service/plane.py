@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from tfhet.cluster import DATA, DNN, Place, PortRange, Role, Roles
 from tfhet.errors import ClusterError
-from tfhet.planes.costs import PlaneCosts
+from tfhet.planes.costs import CostFile, PlaneCosts
 from tfhet.planes.plane import DataPlane, LauncherSide, Outlets
-from tfhet.planes.tf_service.costs import ASSUMED, measured_costs
 from tfhet.planes.tf_service.fleet import SERVER
 from tfhet.planes.tf_service.launcher_side import DISPATCHER, WORKERS, ServiceLauncherSide
 from tfhet.planes.tf_service.order import Order
 from tfhet.planes.tf_service.settings import ServiceSettings
-from tfhet.record import Record
 
 if TYPE_CHECKING:
     from tfhet.planes.reader import RankSide
@@ -26,8 +24,9 @@ class TfService(DataPlane):
     goes_local = True
     kinds: Mapping[str, bool] = {"worker": False, "dispatcher": True}
 
-    def costs(self, record: Record | None = None) -> PlaneCosts:
-        return ASSUMED if record is None else measured_costs(record)
+    def costs(self, file: CostFile | None = None) -> PlaneCosts:
+        # More than 8 workers on a host were never seen to help.
+        return (file or CostFile.default()).plane(self.name).costs(most_servers_per_host=8)
 
     def arguments(self, servers_on_data_hosts: int, servers_on_dnn_hosts: int) -> Mapping[str, int]:
         return {"data_host_workers": servers_on_data_hosts, "dnn_host_workers": servers_on_dnn_hosts}
