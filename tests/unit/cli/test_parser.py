@@ -167,7 +167,7 @@ def test_the_help_of_simulate_shows_where_the_entry_point_goes(capsys):
         (["top", "--evry-s=3"], "--every_s"),
         (["simulate", "demo", "--hosts", "proces"], "process"),
         (["bench", "stage"], "stages"),
-        (["bench", "cpu", "--reapets", "2"], "--repeats"),
+        (["bench", "stages", "--reapets", "2"], "--repeats"),
         (["fly"], None),
     ],
 )
@@ -186,7 +186,7 @@ def test_what_is_not_known_gets_the_nearest_that_is(words, meant, capsys):
         (["plan", "--trainer_cpu_ms", "-1"], "--trainer_cpu_ms: -1: give a number from 0 on"),
         (["plan", "--max_hosts", "0"], "--max_hosts: 0: give a whole number from 1 on"),
         (["convert", "a", "b", "--size", "32", "0"], "--size: 0: give a whole number from 1 on"),
-        (["bench", "cpu", "--warmup", "-1"], "--warmup: -1: give a whole number from 0 on"),
+        (["bench", "stages", "--warmup", "-1"], "--warmup: -1: give a whole number from 0 on"),
         (["follow", "job", "--deadline_s", "inf"], "--deadline_s: inf: give a number above 0"),
         (["doctor", "--json", "."], "--json: . is a folder: name a file in it"),
     ],
