@@ -56,8 +56,6 @@ def test_python_of_a_page_runs(path, tmp_path, monkeypatch):
     from tfhet.stages import registry
 
     monkeypatch.setattr(registry, "_table", dict(registry._table))  # a stage of one page is not registered in others
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.chdir(tmp_path)
     module = ModuleType("page")
     monkeypatch.setitem(sys.modules, module.__name__, module)  # where dataclasses look up their annotations
