@@ -1,4 +1,4 @@
-"""A training loop with Horovod on a data set of tf.data, served by CPU hosts where the job has them."""
+"""A training loop with Horovod that reads tf.data, prepared on the data hosts if the job has some."""
 
 import os
 

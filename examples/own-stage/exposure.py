@@ -1,4 +1,4 @@
-"""A stage of one's own: a module that registers it."""
+"""Registers the stage `random_exposure`."""
 
 from collections.abc import Mapping
 
@@ -9,10 +9,9 @@ from tfhet.stages import ImageSpec, Stage, randomness, register
 
 @register("random_exposure")
 class RandomExposure(Stage):
-    """Makes each image brighter or darker, as an aperture does."""
+    """Makes each image brighter or darker by up to `stops` aperture stops; one stop is a factor of 2."""
 
     stops: float = 0.5
-    """Maximum change either way; one stop is a factor of 2."""
 
     def __post_init__(self) -> None:
         super().__post_init__()  # checks the types of the fields

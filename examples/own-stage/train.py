@@ -1,4 +1,4 @@
-"""Trains on a declared pipeline with a stage of one's own, on one rank."""
+"""Trains on a declared pipeline with a stage of its own, on one rank."""
 
 import os
 

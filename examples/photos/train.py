@@ -12,7 +12,7 @@ VALIDATE = "decode(); resized_center_crop(64, 64, 72); rescale()"
 
 
 def channel(name, count, seed):
-    """A channel of the job; without one, photos that come with scikit-learn, cut and coloured in many ways."""
+    """Directory of a channel of the job; without a job, variants of the photos of scikit-learn."""
     return os.environ.get(f"SM_CHANNEL_{name.upper()}") or photos(count=count, seed=seed, shards=4)
 
 

@@ -1,8 +1,7 @@
-"""A vision transformer on random images, each of which Ray blurs ten times on the data hosts.
+"""A vision transformer on random images that Ray blurs ten times each on the data hosts.
 
-The job is that of C. Rand's article on balancing load with Ray on SageMaker (September 2023), at a reduced size: a ViT,
-random images, and ten Gaussian blurs of each as the work of its preparation. The ranks are PyTorch's, and Ray did not
-start them.
+The job of C. Rand's article on balancing load with Ray on SageMaker (September 2023), at a reduced size. The launcher
+starts the PyTorch ranks, not Ray.
 """
 
 import argparse
@@ -25,7 +24,7 @@ SIZE, PATCH, WIDTH, CLASSES = 64, 8, 64, 10
 
 def prepared(batch: dict[str, np.ndarray], blurs: int) -> dict[str, np.ndarray]:
     """Images of some ids, uint8 [rows, SIZE, SIZE, 3], with the labels 0 to CLASSES - 1."""
-    drawn = np.random.default_rng(int(batch["id"][0]))  # of the ids, so that a task that runs again gives the same
+    drawn = np.random.default_rng(int(batch["id"][0]))  # so that a task that runs again makes the same images
     images = drawn.integers(0, 256, (len(batch["id"]), SIZE, SIZE, 3)).astype(np.float32)
     for sigma in drawn.uniform(0.1, 2.0, blurs):
         images = gaussian_filter(images, (0, sigma, sigma, 0), radius=(0, 5, 5, 0))

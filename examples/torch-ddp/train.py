@@ -1,4 +1,4 @@
-"""A script for torchrun: a small network on the digits, by DistributedDataParallel. It knows nothing of tfhet."""
+"""Trains a small network on the digits with DistributedDataParallel. A script for torchrun, without tfhet."""
 
 import hashlib
 import os
@@ -26,7 +26,7 @@ train = TensorDataset(x[VALIDATION:], y[VALIDATION:])
 sampler = DistributedSampler(train, seed=0)  # this rank's share; as many batches on every rank
 loader = DataLoader(train, BATCH_SIZE, sampler=sampler)
 
-torch.manual_seed(rank)  # the ranks begin with different weights; DDP gives all of them those of rank 0
+torch.manual_seed(rank)  # DDP gives all ranks the weights of rank 0
 network = torch.nn.Sequential(
     torch.nn.Conv2d(1, 16, 3, padding=1),
     torch.nn.ReLU(),

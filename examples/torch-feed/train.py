@@ -1,8 +1,8 @@
-"""A PyTorch script whose pictures are prepared on the data hosts: digits of MNIST's shape, normalised and blurred.
+"""A PyTorch script whose images are prepared on the data hosts: digits in MNIST's shape, normalised and blurred.
 
-The chain and the network are those of the AWS example with PyTorch (sagemaker-heterogeneous-cluster, its gRPC variant):
-ToTensor, Normalize, GaussianBlur(11). What differs from a script without tfhet: `make_dataset` is a function, and
-`tfhet.torch.loader` takes the place of DataLoader and DistributedSampler.
+Transforms and network are the ones of AWS's heterogeneous cluster example with PyTorch: ToTensor, Normalize,
+GaussianBlur(11). Two lines belong to tfhet: the data set is made by the function `make_dataset`, and
+`tfhet.torch.loader` replaces DataLoader and DistributedSampler.
 """
 
 import argparse
@@ -22,8 +22,7 @@ AT = torch.arange(11, dtype=torch.float32) - 5
 
 
 class Digits(torch.utils.data.Dataset):
-    """Digits in MNIST's shape: uint8 pictures of 28 x 28, prepared when they are asked for. copies: how often the
-    1437 digits are repeated; blurs: how often each picture is blurred, as a measure of the work."""
+    """Digits as float images [1, 28, 28]. copies: repetitions of the 1437 digits; blurs: blurs of each image."""
 
     def __init__(self, copies: int = 1, blurs: int = 1):
         images, labels = load_digits(return_X_y=True)
@@ -46,7 +45,7 @@ class Digits(torch.utils.data.Dataset):
 
 
 def blurred(image: torch.Tensor, sigma: float) -> torch.Tensor:
-    """A picture, float32 [1, height, width], blurred by a kernel of 11 x 11."""
+    """Blurs an image, float32 [1, height, width], with an 11 x 11 kernel."""
     weights = torch.exp(-0.5 * (AT / sigma) ** 2)
     weights = weights / weights.sum()
     padded = torch.nn.functional.pad(image[None], (5, 5, 5, 5), mode="reflect")
@@ -54,13 +53,13 @@ def blurred(image: torch.Tensor, sigma: float) -> torch.Tensor:
 
 
 def make_dataset(shard, copies=1, blurs=1):
-    """What the data hosts serve."""
-    torch.set_num_threads(1)  # one process for each CPU does more than threads within one
+    """Runs on the data hosts."""
+    torch.set_num_threads(1)  # each process uses one CPU
     return Digits(copies, blurs)
 
 
 def network() -> torch.nn.Module:
-    """The network of PyTorch's MNIST example, and of the AWS one."""
+    """The network of PyTorch's MNIST example."""
     return torch.nn.Sequential(
         *(torch.nn.Conv2d(1, 32, 3), torch.nn.ReLU(), torch.nn.Conv2d(32, 64, 3), torch.nn.ReLU()),
         *(torch.nn.MaxPool2d(2), torch.nn.Flatten(), torch.nn.Linear(9216, 128), torch.nn.ReLU()),

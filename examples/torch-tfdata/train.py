@@ -1,15 +1,15 @@
-"""A PyTorch script that reads a tf.data pipeline in the form of RLDS: episodes, whose steps are a data set each.
+"""A PyTorch script that reads a tf.data pipeline in the form of RLDS: each episode is a data set of steps.
 
-The reader is as those of Octo and OpenVLA are: files interleaved, windows of neighbouring steps, a shuffle over the
-steps of all episodes. Here each file of the channel plays an episode, and its records are the steps. What differs from
-such a script without tfhet: `tfhet.torch.loader(ds)` takes the place of the wrapper and its DataLoader.
+As in Octo and OpenVLA, the pipeline interleaves files, makes windows of neighbouring steps, and shuffles the steps of
+all episodes. Here each file of the channel is an episode, and its records are the steps. `tfhet.torch.loader(ds)`
+replaces the usual IterableDataset and its DataLoader.
 """
 
 import argparse
 import hashlib
 import os
 
-import torch  # before TensorFlow: the other order is known to hang with some versions of both
+import torch  # before TensorFlow: the other order hangs with some versions
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
@@ -29,7 +29,7 @@ def step_of(record: tf.Tensor) -> dict[str, tf.Tensor]:
 
 
 def windows_of(file: tf.Tensor) -> tf.data.Dataset:
-    """The windows of an episode: each step with the one before it."""
+    """Windows of an episode: each step with its predecessor."""
     steps = tf.data.TFRecordDataset(file).map(step_of)
     return tf.data.Dataset.zip((steps, steps.skip(1))).map(
         lambda *window: tf.nest.map_structure(lambda *parts: tf.stack(parts), *window)

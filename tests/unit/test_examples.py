@@ -1,4 +1,4 @@
-"""The examples run, and are what the guides show."""
+"""The examples run."""
 
 from __future__ import annotations
 
@@ -17,12 +17,6 @@ from tfhet.simulate import load
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
-
-
-def blocks(guide: str, language: str) -> list[str]:
-    """The fenced blocks of a guide that begin with a language, and its marks."""
-    text = (ROOT / "docs" / guide).read_text()
-    return re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.parametrize(
@@ -53,16 +47,9 @@ def test_it_trains_alone_and_leaves_a_model(name, tmp_path):
     assert len(losses) == 3, done.stdout  # one for each epoch
 
 
-def test_the_guides_show_the_same_code():
-    assert blocks("your-own-script.md", "python script=train.py") == [(EXAMPLES / "keras" / "train.py").read_text()]
-    stage = (EXAMPLES / "own-stage" / "exposure.py").read_text().partition("\n\n")[2]
-    assert any(block.startswith(stage) for block in blocks("pipelines-and-stages.md", "python"))
-
-
-def test_every_example_is_in_the_list_and_says_what_it_is():
+def test_every_example_is_listed():
     listed = re.findall(r"^\| \[(\S+)\]\(\1/\)", (EXAMPLES / "README.md").read_text(), flags=re.MULTILINE)
     assert sorted(listed) == sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir())
-    assert [name for name in listed if not (EXAMPLES / name / "README.md").is_file()] == []
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.rglob("cluster.yaml")), ids=lambda path: path.parent.name)
