@@ -182,7 +182,7 @@ _NETWORKS = (
     _fails("kill:host@dnn-2:after=0.5", named=("rank",), cluster=_TWO, hosts="namespace"),
     _fails("partition:data-1:after=0.5", named=("data-1", "silent"), hosts="namespace"),
     _fails("hang:host@dnn-1:after=0.5", named=("lease",), cluster=_TWO, hosts="namespace"),
-    _stops("sigterm:host@data-1:after=0.5", hosts="namespace"),
+    _stops("sigterm:host@data-1:after=3", hosts="namespace"),
 )
 # Cuts of one way only.
 _ONE_WAY = (

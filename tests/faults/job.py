@@ -13,9 +13,10 @@ from typing import Any
 
 from faults.leftovers import PATIENCE_S, left_behind
 from tfhet.cluster import LISTEN_VARIABLE, environment
+from tfhet.container import kernel
 from tfhet.record import RunSummary
 from tfhet.simulate import ClusterFile, Fault, GroupFile, Simulation, load
-from tfhet.simulate.fault import CUTS
+from tfhet.simulate.fault import CUTS, NETWORK
 from tfhet.simulate.host import hosts_named
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,6 +45,14 @@ def cluster_named(name: str) -> ClusterFile:
 def allowance() -> float:
     """The factor by which limits in seconds grow on a machine that has more to do than one simulated job."""
     return max(1.0, os.getloadavg()[0] / (2 * len(os.sched_getaffinity(0))))
+
+
+def lacking(hosts: str, faults: Sequence[Fault]) -> list[str]:
+    """Names of the features that this machine lacks for such hosts and faults."""
+    if hosts != "namespace":
+        return []
+    purposes = ["namespace", *(NETWORK[fault.kind] for fault in faults if fault.kind in NETWORK)]
+    return sorted({feature.name for purpose in purposes for feature in kernel.missing(purpose)})
 
 
 def is_silence(fault: Fault) -> bool:

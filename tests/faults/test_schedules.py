@@ -14,10 +14,9 @@ from typing import Any
 import pytest
 
 from faults.invariants import is_stopped, judged, violations
-from faults.job import EPOCHS, LEASE_S, READER, READY_S, WITNESS, FinishedJob, cluster_named, run_job
+from faults.job import EPOCHS, LEASE_S, READER, READY_S, WITNESS, FinishedJob, cluster_named, lacking, run_job
 from faults.sabotage import busy_cpus
 from faults.schedule import Aim, schedule
-from tfhet.container import kernel
 from tfhet.simulate import Fault
 
 SEEDS = range(
@@ -79,8 +78,8 @@ class Setting:
 
     def check(self, cluster_name: str, faults: tuple[Fault, ...], place: Path) -> FinishedJob:
         """Runs a job under `faults`, resumes it if it was stopped, and checks the invariants."""
-        if self.hosts == "namespace" and (lacking := kernel.missing("namespace")):
-            pytest.skip("; ".join(feature.name for feature in lacking))
+        if missing := lacking(self.hosts, faults):
+            pytest.skip(f"this machine lacks {', '.join(missing)}")
         print(f"{cluster_name}: {' '.join(map(str, faults))}")
         job, resumed = self.run(cluster_name, faults, place), None
         if self.plane == "tf_service" and is_stopped(job):

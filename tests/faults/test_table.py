@@ -11,9 +11,9 @@ import pytest
 
 from faults.cases import BUSY, CASES, CONTINUES, DAMAGES, NEVER_JOINS, REFUSES, STOPS, FaultCase
 from faults.invariants import audited_epochs, judged, total, violations
-from faults.job import EPOCHS, FinishedJob, allowance, cluster_named, run_job
+from faults.job import EPOCHS, FinishedJob, allowance, cluster_named, lacking, run_job
+from faults.judge import Run
 from faults.sabotage import DAMAGED, busy_port, damaged_digits
-from tfhet.container import kernel
 
 STOPPED = {129, 130, 143}
 """Codes of jobs that were asked to stop."""
@@ -26,8 +26,8 @@ EARLY = ("same-base", "half-checkpoint")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_table(case: FaultCase, place: Path) -> None:
-    if case.hosts == "namespace" and (lacking := kernel.missing("namespace")):
-        pytest.skip("; ".join(feature.name for feature in lacking))
+    if missing := lacking(case.hosts, case.parsed):
+        pytest.skip(f"this machine lacks {', '.join(missing)}")
     job, resumed = run(case, place)
     verdict = judged(job, resumed, [DAMAGED] * (case.before in DAMAGES))
     assert violations(job, verdict, resumed) + unexpected(case, job, resumed) == []
@@ -69,7 +69,7 @@ def unexpected(case: FaultCase, job: FinishedJob, resumed: FinishedJob | None) -
         found.append(f"lost hosts: {dict(summary.lost_hosts)}")
     if case.end == CONTINUES and total(summary.epochs, "bad") != case.bad * EPOCHS:
         found.append(f"{total(summary.epochs, 'bad')} records were skipped")
-    if case.end == STOPS and not list(job.checkpoints.glob("checkpoint-*")):
+    if case.end == STOPS and Run.read(job.folder).steps and not list(job.checkpoints.glob("checkpoint-*")):
         found.append("no checkpoint was written")
     if resumed is not None and not total(audited_epochs(job, resumed), "before"):
         found.append("the job that resumed began its epoch again")

@@ -261,8 +261,8 @@ class Leader:
         self._gone(member, f"it left {why}", code or 1, f"{member} left before the end {why}")
 
     def _gone(self, member: str, reason: str, code: int, cause: str) -> None:
-        """Goes on without a host that serves data, because of `reason`; else ends the job with `code` and `cause`. A job
-        that stops no longer needs the launcher of a rank that has stopped in order."""
+        """Continues without a host that serves data, because of `reason`; else ends the job with `code` and `cause`. A
+        job that stops no longer needs the launcher of a rank that has stopped in order."""
         if self._begun and member in self._assignment.serving_hosts and not self._result.done():
             self._without(member, reason)
         elif self._stopping is None or member not in self._stopped:
