@@ -1,89 +1,11 @@
-"""The table of faults: what is done to which job, and how the job has to end."""
+"""The table of faults."""
 
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 
-from faults.job import EPOCHS, LEASE_S, READY_S, WITNESS
-from tfhet.simulate import Fault
-
-CONTINUES, FAILS, STOPS, FAILS_TO_STOP = "continues", "fails", "stops", "fails to stop"
-NEVER_JOINS, REFUSES = "never joins", "refuses"
-LIMITS_S = {
-    CONTINUES: None,
-    FAILS: LEASE_S + 5.0,
-    STOPS: 30.0,
-    FAILS_TO_STOP: 30.0,
-    NEVER_JOINS: 25.0,
-    REFUSES: LEASE_S + 5.0,
-}
-"""How a job ends, and seconds to the last exit: from the fault; of NEVER_JOINS from the start; of REFUSES, where the
-job itself finds what is wrong, from its decision. None: as without faults."""
-BUSY = "busy:"
-"""In `before`, with `control`, `dispatcher` or `worker`: another process listens at that port."""
-DAMAGES = ("truncated", "corrupt")
-"""In `before`: damage of one of the data files."""
-
-
-@dataclass(frozen=True)
-class FaultCase:
-    """One row of the table."""
-
-    faults: tuple[str, ...]
-    end: str
-    """A key of LIMITS_S."""
-    named: tuple[str, ...] = ()
-    """Words that the cause must contain; `data-1` stands for the name of that host, `data-` for any data host's."""
-    cluster: str = "demo"
-    hosts: str = "process"
-    arguments: tuple[str, ...] = ()
-    lost: tuple[str, ...] = ()
-    """Data hosts that the job continues without, and says so."""
-    before: str = ""
-    """Damage before the job starts: one of DAMAGES, or BUSY with a port."""
-    bad: int = 0
-    """Records that are skipped in each epoch."""
-    resumes: bool = False
-    """Whether a second job resumes from the checkpoints of this one, which is stopped."""
-    code: int | None = None
-    """Exit code of all launchers; None: any that fits `end`."""
-    is_linked: bool = True
-    """Whether the launchers can reach each other, and so end with the same code."""
-
-    @property
-    def name(self) -> str:
-        """The id of its test."""
-        words = [self.before, *self.faults, *self.arguments, "resumed" * self.resumes]
-        words += [f"({word})" for word in (self.cluster, self.hosts) if word not in ("demo", "process")]
-        return " ".join(filter(None, words)) or "nothing"
-
-    @property
-    def parsed(self) -> tuple[Fault, ...]:
-        return tuple(map(Fault.parse, self.faults))
-
-    @property
-    def limit_s(self) -> float | None:
-        """Seconds to the last exit. A frozen launcher can only end when it thaws."""
-        limit_s = LIMITS_S[self.end]
-        frozen_s = [fault.for_s + 5.0 for fault in self.parsed if fault.kind == "hang" and fault.for_s is not None]
-        return None if limit_s is None else max([limit_s, *frozen_s])
-
-    @property
-    def ready_s(self) -> float:
-        """Seconds that the launchers wait for all hosts."""
-        return 20.0 if self.end == NEVER_JOINS else READY_S
-
-    def command(self, *, resumes: bool = False) -> list[str]:
-        """Arguments of the launcher, or of the launcher of the job that resumes."""
-        epochs = EPOCHS if self.end == CONTINUES or resumes else 50  # a job must not end before it is stopped
-        return [
-            *f"--model emulated --step_ms 50 --batch_size 8 --epochs {epochs} --shuffle 0 --chain none".split(),
-            *f"--validation none --export false --log_every 5 --lease_s {LEASE_S:g}".split(),
-            *f"--ready_timeout_s {self.ready_s:g} --train_script {WITNESS}".split(),
-            *self.arguments,
-        ]
-
+from faults.case import BUSY, CONTINUES, FAILS, FAILS_TO_STOP, NEVER_JOINS, REFUSES, STOPS, FaultCase
+from faults.job import LEASE_S
 
 _FOUR = "two-data-two-dnn"
 _TWO = "two-and-two"

@@ -16,12 +16,24 @@ import psutil
 import pytest
 
 from faults import leftovers
-from faults.cases import BUSY, CASES, CONTINUES, DAMAGES, FAILS, LIMITS_S, NEVER_JOINS, REFUSES, STOPS, FaultCase
+from faults.case import (
+    BUSY,
+    CONTINUES,
+    DAMAGES,
+    FAILS,
+    LIMITS_S,
+    NEVER_JOINS,
+    REFUSES,
+    STOPS,
+    FaultCase,
+    seconds_to_exit,
+    unexpected,
+)
+from faults.cases import CASES
 from faults.invariants import violations
 from faults.job import CLUSTERS, ROOT, FinishedJob
 from faults.judge import Verdict
 from faults.sabotage import busy_cpus, damaged_digits
-from faults.test_table import seconds_to_exit, unexpected
 from tfhet.container.cgroup import Cgroup
 from tfhet.container.hierarchy import Hierarchy
 from tfhet.errors import DataError
