@@ -18,6 +18,7 @@ from tfhet.record import RunSummary
 from tfhet.simulate import ClusterFile, Fault, GroupFile, Simulation, load
 from tfhet.simulate.fault import CUTS, NETWORK
 from tfhet.simulate.host import hosts_named
+from tfhet.simulate.training_job import STOPPED_ON_REQUEST
 
 ROOT = Path(__file__).resolve().parents[2]
 WITNESS = "tests/faults/scripts/witness_train.py"
@@ -53,11 +54,6 @@ def lacking(hosts: str, faults: Sequence[Fault]) -> list[str]:
         return []
     purposes = ["namespace", *(NETWORK[fault.kind] for fault in faults if fault.kind in NETWORK)]
     return sorted({feature.name for purpose in purposes for feature in kernel.missing(purpose)})
-
-
-def is_silence(fault: Fault) -> bool:
-    """Whether a fault puts launchers out of reach."""
-    return fault.kind in CUTS or (fault.kind == "hang" and fault.process in ("launcher", "host"))
 
 
 def second_job_variables(faults: Sequence[Fault]) -> dict[str, str]:
@@ -174,6 +170,8 @@ def run_job(
     since_s = time.time()
     with while_running(job):
         summary = job.run()
+    if summary.cause == STOPPED_ON_REQUEST:  # Ctrl-C ends the session, not one job of it
+        raise KeyboardInterrupt
     print("\n".join(lines))  # pytest shows it if the test fails
     hosts = {
         f"{kind}-{number}": found[0].name

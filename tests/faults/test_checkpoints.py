@@ -12,26 +12,23 @@ import pytest
 from faults.invariants import judged, violations
 from faults.job import EPOCHS, WITNESS, FinishedJob, cluster_named, run_job
 from faults.judge import Run
-from tfhet.simulate import Fault
 
 CUTS = 20 if os.environ.get("TFHET_FUZZ") == "full" else 3
 
 
-def run(place: Path, checkpoints: Path, *faults: str) -> FinishedJob:
+def run(place: Path, checkpoints: Path) -> FinishedJob:
     """A job that writes a checkpoint every four steps."""
-    step_ms = 150 if faults else 1  # a slow machine, too, takes enough steps for two checkpoints
-    words = f"--train_script {WITNESS} --model emulated --step_ms {step_ms} --batch_size 16 --epochs {EPOCHS}"
-    words += " --shuffle 0 --chain none --validation none --export false --checkpoint_every_steps 4"
-    cluster, parsed = cluster_named("one-and-one"), [Fault.parse(text) for text in faults]
-    return run_job(cluster, words.split(), place, parsed, checkpoints=checkpoints)
+    words = f"--train_script {WITNESS} --model emulated --step_ms 1 --batch_size 16 --epochs {EPOCHS} --shuffle 0"
+    words += " --chain none --validation none --export false --checkpoint_every_steps 4"
+    return run_job(cluster_named("one-and-one"), words.split(), place, checkpoints=checkpoints)
 
 
 @pytest.mark.slow
 @pytest.mark.horovod
 @pytest.mark.timeout(900)
 def test_cut_checkpoint_is_passed_over(place: Path) -> None:
-    first = run(place / "first", place / "checkpoints", "sigterm:launcher@dnn-1:after=6")
-    assert set(first.codes.values()) == {143}
+    first = run(place / "first", place / "checkpoints")
+    assert violations(first, judged(first)) == []
     assert len(list((place / "checkpoints").glob("checkpoint-*"))) > 1
     draw = random.Random(17)
     for number in range(CUTS):
