@@ -135,14 +135,14 @@ class LinkServer:
 
     def confirm(self, message: Mapping[str, Any], then: Callable[[], None]) -> None:
         """Calls `then` once no member can have lost its lease unnoticed: at once, unless this process has just stood
-        still. Else it broadcasts `message`, and each member has two leases to confirm it, which renews its lease, or is
-        lost; `on_lost` is called before `then`."""
+        still. Else the first call broadcasts `message`, and each member has two leases to confirm it, which renews its
+        lease, or is lost; `on_lost` is called before `then`."""
         now_s = self._clock.monotonic()
-        if self._standstill.is_recent(now_s) or self._standstill.is_unnoticed(now_s):
+        if not self._standstill.is_recent(now_s) and not self._standstill.is_unnoticed(now_s):
+            then()
+        elif self._confirming is None:
             self.broadcast(message)
             self._confirming = asyncio.create_task(self._confirm(then), name="tfhet-confirm")
-        else:
-            then()
 
     async def _confirm(self, then: Callable[[], None]) -> None:
         def missing() -> list[Session]:
