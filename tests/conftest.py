@@ -30,7 +30,7 @@ import pytest
 GRACE_S = 5.0
 """Seconds that processes and folders may take to disappear: signals and reaping are not instant on a loaded machine."""
 
-CHECKED_PER_TEST = ("integration",)
+CHECKED_PER_TEST = ("integration", "faults")
 """Folders below this one whose tests start whole clusters: there, a check costs little beside the test."""
 
 SHOWN_VERSIONS = (

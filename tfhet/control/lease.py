@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
@@ -31,6 +32,32 @@ async def beats(
         now_s = clock.monotonic()
         stood_still_s, last_s = now_s - last_s - step_s, now_s
         yield now_s, stood_still_s if stood_still_s > lease_s() / 4 else 0.0
+
+
+@dataclass
+class Standstill:
+    """The last time that this process was stopped for so long that its peers may have lost their leases. Times are in
+    seconds on the monotonic clock."""
+
+    lease_s: float
+    beat_s: float
+    """When the last beat was."""
+    ended_s: float = -math.inf
+    seconds: float = 0.0
+
+    def observe(self, now_s: float, stood_still_s: float) -> None:
+        """Takes a beat, as `beats` yields it."""
+        self.beat_s = now_s
+        if stood_still_s > 0.9 * self.lease_s:
+            self.ended_s, self.seconds = now_s, stood_still_s
+
+    def is_recent(self, now_s: float) -> bool:
+        """Whether peers that lost their leases by it may not have been found yet: it ended less than two leases ago."""
+        return now_s - self.ended_s < 2 * self.lease_s
+
+    def is_unnoticed(self, now_s: float) -> bool:
+        """Whether the process was stopped since the last beat, and no beat has found that yet."""
+        return now_s - self.beat_s > 0.9 * self.lease_s
 
 
 @dataclass

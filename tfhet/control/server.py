@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import functools
 import logging
-import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -14,7 +13,7 @@ from tfhet.clock import SYSTEM, Clock
 from tfhet.control.connection import Connection
 from tfhet.control.handshake import JoinRequest, refuse_for
 from tfhet.control.inbox import Inbox
-from tfhet.control.lease import Session, beats
+from tfhet.control.lease import Session, Standstill, beats
 from tfhet.control.listener import Listener
 from tfhet.control.message import Message, ProtocolError, valid_code
 from tfhet.control.secret import Secret
@@ -56,11 +55,11 @@ class LinkServer:
         self._sessions: dict[str, Session] = {}
         self._end: Message | None = None
         self._closed = False
-        self._standstill = (-math.inf, 0.0)
-        """End, on the clock, and seconds of the last standstill of this process that may have cost members a lease."""
+        self._standstill = Standstill(lease_s, clock.monotonic())
         self._changed = asyncio.Event()
         self._inbox = Inbox()
         self._renewing: asyncio.Task[None] | None = None
+        self._confirming: asyncio.Task[None] | None = None
         self._listener = Listener(secret, self._objection, self._serve, self._dropped, handshake_s)
 
     @property
@@ -134,6 +133,26 @@ class LinkServer:
         for member in sorted(self.here):
             self.send(member, message)
 
+    def confirm(self, message: Mapping[str, Any], then: Callable[[], None]) -> None:
+        """Calls `then` once no member can have lost its lease unnoticed: at once, unless this process has just stood
+        still. Else the first call broadcasts `message`, and each member has two leases to confirm it, which renews its
+        lease, or is lost; `on_lost` is called before `then`."""
+        now_s = self._clock.monotonic()
+        if not self._standstill.is_recent(now_s) and not self._standstill.is_unnoticed(now_s):
+            then()
+        elif self._confirming is None:
+            self.broadcast(message)
+            self._confirming = asyncio.create_task(self._confirm(then), name="tfhet-confirm")
+
+    async def _confirm(self, then: Callable[[], None]) -> None:
+        def missing() -> list[Session]:
+            return [session for session in self._sessions.values() if session.is_here and session.outbox.unconfirmed()]
+
+        await self._until(lambda: not missing(), 2 * self._lease_s)
+        for session in missing():
+            self._give_up(session, "it did not confirm its lease")
+        self._inbox.put(then)
+
     async def end(self, code: int, cause: str, linger_s: float = 2.0, late_s: float = 0.0) -> frozenset[str]:
         """Sends every member the end of the job, waits at most `linger_s` seconds until they have left, and closes.
         Returns the members that had not left by then. A member that joins or returns meanwhile gets the end too;
@@ -156,9 +175,10 @@ class LinkServer:
         """Closes every connection, task and socket. Members that did not hear of the end lose their lease."""
         self._closed = True
         self._changed.set()
-        if self._renewing is not None:
-            self._renewing.cancel()
-            await asyncio.gather(self._renewing, return_exceptions=True)
+        tasks = [task for task in (self._renewing, self._confirming) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         await self._listener.close()
         self._inbox.close()
 
@@ -219,6 +239,7 @@ class LinkServer:
             message = await connection.read()
             session.heard_s = self._clock.monotonic()
             if session.outbox.receive(message, "alive", self._inbox, on_message):
+                self._changed.set()
                 continue
             if message["type"] != "left":
                 raise ProtocolError(f"a member sends no message of type {message['type']!r}")
@@ -230,10 +251,9 @@ class LinkServer:
             return
 
     async def _renew(self) -> None:
-        began_s = self._clock.monotonic()
+        began_s = self._standstill.beat_s = self._clock.monotonic()
         async for now_s, stood_still_s in beats(lambda: self._lease_s, self._clock, self._send_renewals, began_s):
-            if stood_still_s > 0.9 * self._lease_s:
-                self._standstill = (now_s, stood_still_s)
+            self._standstill.observe(now_s, stood_still_s)
             for session in self._sessions.values():
                 session.heard_s = min(now_s, session.heard_s + stood_still_s)  # it may have been heard since
                 session.broken_s = min(now_s, session.broken_s + stood_still_s)
@@ -247,8 +267,8 @@ class LinkServer:
                 session.connection.write({"type": "lease", "seen": session.outbox.seen})
 
     def _give_up(self, session: Session, why: str) -> None:
-        ended_s, seconds = self._standstill
-        if self._clock.monotonic() - ended_s < 2 * self._lease_s:  # then the member has lost its lease, and ended
+        if self._standstill.is_recent(self._clock.monotonic()):  # then the member has lost its lease, and ended
+            seconds = self._standstill.seconds
             why = f"the leader stood still for {seconds:.1f} s, the lease is {self._lease_s:g} s; then: {why}"
         session.lost_why = why
         if session.connection is not None:  # it hears this where only what it sends is cut off

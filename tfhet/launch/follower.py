@@ -81,7 +81,7 @@ class Follower:
             self._on_stop()
         elif isinstance(order, link.HostLost):
             self._on_host_lost(order.host)
-        elif not self._start.done():
+        elif isinstance(order, link.Start) and not self._start.done():
             self._start.set_result(order)
 
     def _decide(self, result: JobResult) -> None:

@@ -217,7 +217,8 @@ class Leader:
             elif self._stopping is not None and any(self._results.values()):
                 self._finish(self._stopping)
             else:
-                self._finish(JobResult(0, "training is complete"))
+                complete = JobResult(0, "training is complete")
+                self._server.confirm(link.to_json(link.Confirm()), lambda: self._finish(complete))
 
     def _rank_failed(self, result: JobResult) -> None:
         result = result.plus("".join(f"; {host} had been lost: {why}" for host, why in self.lost_hosts.items()))
@@ -260,11 +261,11 @@ class Leader:
         self._gone(member, f"it left {why}", code or 1, f"{member} left before the end {why}")
 
     def _gone(self, member: str, reason: str, code: int, cause: str) -> None:
-        """Goes on without a host that serves data, because of `reason`; else ends the job with `code` and `cause`. The
-        launcher of a rank that has stopped in order is no longer needed by a job that stops."""
+        """Continues without a host that serves data, because of `reason`; else ends the job with `code` and `cause`. A
+        job that stops no longer needs the launcher of a rank that has stopped in order."""
         if self._begun and member in self._assignment.serving_hosts and not self._result.done():
             self._without(member, reason)
-        elif member not in self._stopped:
+        elif self._stopping is None or member not in self._stopped:
             self._decide(code, cause)
 
     def _without(self, host: str, reason: str) -> None:

@@ -95,14 +95,19 @@ class HostLost:
     host: Text
 
 
+@dataclass(frozen=True)
+class Confirm:
+    """The order to confirm that this launcher has not lost its lease: the link does, by receiving it."""
+
+
 Report = PlaneReport | Restarted | ScriptReport | RankResult | Failed | StopWish
-Order = Start | Stop | HostLost
+Order = Start | Stop | HostLost | Confirm
 
 REPORTS: Grammar[Report] = Grammar(
     {"plane": PlaneReport, "restarted": Restarted, "script": ScriptReport, "result": RankResult}
     | {"failed": Failed, "stop": StopWish}
 )
-ORDERS: Grammar[Order] = Grammar({"start": Start, "stop": Stop, "host_lost": HostLost})
+ORDERS: Grammar[Order] = Grammar({"start": Start, "stop": Stop, "host_lost": HostLost, "confirm": Confirm})
 parse_report, parse_order = REPORTS.parse, ORDERS.parse
 
 

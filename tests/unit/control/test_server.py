@@ -316,6 +316,30 @@ def test_time_that_the_coordinator_stood_still_does_not_count(run: Run, link_of:
     run(scenario())
 
 
+def test_leases_are_confirmed_after_a_standstill_only(run: Run, link_of: Any) -> None:
+    async def scenario() -> None:
+        clock = FakeClock()
+        link = link_of("a", "b", lease_s=1.0, clock=clock)
+        await link.start()
+        await link.join("a")
+        raw = await _raw(link, "b")
+        link.coordinator.confirm({"type": "confirm"}, lambda: link.tell("confirmed"))
+        assert link.told == [("confirmed",)]
+        clock.sleep(1.2)  # as if this process had been stopped
+        link.coordinator.confirm({"type": "confirm"}, lambda: link.tell("confirmed"))
+        await link.until("heard")  # by a
+        assert len(link.told) == 2
+        await raw.close()  # b lost its lease meanwhile
+        while not link.coordinator.lost:
+            clock.sleep(0.05)
+            await asyncio.sleep(0.05)
+        await link.until("confirmed", 2)
+        assert [entry[:2] for entry in link.told[2:]] == [("lost", "b"), ("confirmed",)]
+        await link.close()
+
+    run(scenario())
+
+
 def test_renewals_come_often_enough_for_a_peer_that_stands_still_for_nine_tenths_of_a_lease() -> None:
     clock, renewals = FakeClock(), []
 

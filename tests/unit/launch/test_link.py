@@ -165,6 +165,24 @@ def test_a_chief_that_stood_still_hears_the_cause_before_it_decides(assignment_o
     run(scenario())
 
 
+@pytest.mark.parametrize("loses", ["", "rank", "data"])
+def test_a_standstill_at_the_end_ends_all_alike(assignment_of, leader_of, loses):
+    async def scenario() -> None:
+        job = Job(assignment_of, leader_of)
+        await job.join()
+        job.chief._begun = True
+        job.chief.report(result(0))
+        job.rank.report(result(1))
+        if loses:
+            getattr(job, loses)._client._lose("the leader was silent")
+        time.sleep(1.3)  # as if this process had been stopped; the report lies in the socket
+        verdicts = await job.end()
+        assert {verdict.code for verdict in verdicts} == {1 if loses else 0}
+        assert verdicts[0].cause.startswith(f"{'rank-1' if loses == 'rank' else 'd1'} was lost" if loses else "train")
+
+    run(scenario())
+
+
 def test_a_chief_that_stood_still_during_a_stop_hears_who_has_stopped(assignment_of, leader_of, monkeypatch):
     async def scenario() -> None:
         monkeypatch.setattr(leader, "STOP_S", 0.2)

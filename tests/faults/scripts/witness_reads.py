@@ -1,9 +1,8 @@
-"""A script that reads the digits by `tfhet.batches`, with a witness: what each rank trained on, for `benchmarks.judge`.
+"""A script that reads the digits from a feed or from Ray Data, and notes what it reads, as `witness_train.py` does.
 
-`--reads feed`: from a function, whose data hosts read the TFRecord files; the ranks load no TensorFlow. `--reads
-pipeline`: from a declared pipeline over tf.data service. `--reads ray`: from Ray Data, whose tasks take their time, so
-that most of a pass is still to be made when it is begun. `--reads cluster`: the same, as a script for Ray. The logs are
-those of `job_scripts/witness_train.py`, with the number of the script's pass in place of the epoch.
+`--reads feed`: from a function, whose data hosts read the TFRecord files; the ranks load no TensorFlow. `--reads ray`:
+from Ray Data, whose tasks take so long that most of a pass is still to be made when it begins. `--reads cluster`: the
+same as a script for Ray.
 """
 
 from __future__ import annotations
@@ -25,10 +24,8 @@ from tfhet.cluster import environment
 from tfhet.planes.feed.source import Shard
 from tfhet.strategies import JobContext
 
-BLOCKS = 32
-"""Tasks of Ray Data for each pass."""
-TASK_S = 0.1
-"""Seconds that each of them takes."""
+BLOCKS, TASK_S = 32, 0.1
+"""Tasks of Ray Data for each pass, and seconds that each of them takes."""
 
 
 class Digits:
@@ -55,7 +52,7 @@ def make_digits(shard: Any, channel: str) -> Digits:
 
 
 def rows_of(numbers: dict[str, np.ndarray], **columns: np.ndarray) -> dict[str, np.ndarray]:
-    """The rows of some columns with these numbers, which a task of Ray Data makes."""
+    """The rows of some columns with these numbers: a task of Ray Data."""
     time.sleep(TASK_S)
     return {name: column[numbers["id"]] for name, column in columns.items()}
 
@@ -73,7 +70,7 @@ def make_rows(shard: Any, channel: str) -> Any:
 
 
 class Passes:
-    """The data that a script for Ray reads: batches of `make_rows`, another epoch each time."""
+    """The data of a script for Ray: batches of `make_rows`, of another epoch in each pass."""
 
     def __init__(self, channel: str, batch_size: int):
         import ray
@@ -88,7 +85,7 @@ class Passes:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--reads", choices=("feed", "pipeline", "ray", "cluster"), required=True)
+    parser.add_argument("--reads", choices=("feed", "ray", "cluster"), required=True)
     parser.add_argument("--batch_size", type=int, required=True)
     parser.add_argument("--epochs", type=int, required=True)
     parser.add_argument("--step_ms", type=float, required=True)
@@ -98,15 +95,11 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     log = os.open(folder / f"{job.rank}.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     channel = env["SM_CHANNEL_TRAINING"]
-    if args.reads == "feed":
-        loader = tfhet.batches(make_digits, arguments={"channel": channel}, batch_size=args.batch_size, shuffle=True)
-    elif args.reads == "cluster":
-        loader = Passes(channel, args.batch_size)
-    elif args.reads == "ray":
-        loader = tfhet.batches(make_rows, arguments={"channel": channel}, batch_size=args.batch_size)
+    if args.reads == "cluster":
+        loader: Any = Passes(channel, args.batch_size)
     else:
-        source = tfhet.TFRecordSource.from_directory(channel)
-        loader = tfhet.batches(tfhet.Pipeline(source, batch_size=args.batch_size))
+        source, is_feed = (make_digits, True) if args.reads == "feed" else (make_rows, False)
+        loader = tfhet.batches(source, arguments={"channel": channel}, batch_size=args.batch_size, shuffle=is_feed)
     for epoch in range(args.epochs):
         for batch in loader:
             images, labels = (batch["image"], batch["label"]) if isinstance(batch, dict) else batch

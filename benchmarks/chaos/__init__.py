@@ -1,1 +1,0 @@
-"""Jobs under faults that are drawn at random."""

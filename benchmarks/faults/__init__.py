@@ -1,1 +1,0 @@
-"""The behaviour of a job under faults."""

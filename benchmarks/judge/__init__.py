@@ -1,1 +1,0 @@
-"""A judge of exactly-once that shares no code with the audit."""
