@@ -12,10 +12,11 @@ import jinja2
 from tfhet.advice import of_run, paragraph
 from tfhet.errors import DataError
 from tfhet.record import Record, RunFolder, RunSummary, read_json, write_text
-from tfhet.report import bars, numbers, tables
+from tfhet.report import chart, numbers
 from tfhet.report.chart import LineChart, line_chart
 from tfhet.report.cost import PriceOf, cost_rows, headline
 from tfhet.report.frontier import PlanView, frontier_chart, projected, read_plan
+from tfhet.report.run_tables import parts_of_wait
 from tfhet.report.run_view import LOG_LINES, STEPS, RunView, views
 from tfhet.report.stage_costs import stage_costs
 from tfhet.telemetry import timeline_tables
@@ -28,7 +29,7 @@ _TEMPLATES = jinja2.Environment(
     lstrip_blocks=True,
 )
 _SHOWN = (numbers.number, numbers.percent, numbers.duration, numbers.size, numbers.moment, numbers.exit_code)
-_OTHERS = (numbers.interval, numbers.usd, numbers.value, paragraph, tables.parts_of_wait, bars.ends, bars.in_words)
+_OTHERS = (numbers.interval, numbers.usd, numbers.value, paragraph, parts_of_wait, chart.ends, chart.in_words)
 _TEMPLATES.filters |= {"place": "{:.2f}".format, **{each.__name__: each for each in (*_SHOWN, *_OTHERS)}}
 
 

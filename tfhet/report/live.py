@@ -17,10 +17,9 @@ from tfhet.errors import UsageError
 from tfhet.messages import MetricLine
 from tfhet.record import RunFolder
 from tfhet.report import numbers
-from tfhet.report.fitted_table import FittedTable
 from tfhet.report.log_lines import hue, is_error
 from tfhet.report.picture import Picture, Watcher, event_line
-from tfhet.report.tables import show, table
+from tfhet.report.tables import FittedTable, show, table
 
 GIVE_UP_S = 1800.0
 """Seconds without a change after which `top` ends: the writer of the folder is gone."""

@@ -13,8 +13,7 @@ from tfhet.advice import next_commands, of_run
 from tfhet.errors import TfhetError
 from tfhet.planes import is_noise
 from tfhet.record import Figure, RunFolder, RunSummary, Timeline, Waiting
-from tfhet.report.bars import BarChart, bar_chart
-from tfhet.report.chart import LineChart, Points, line_chart
+from tfhet.report.chart import BarChart, LineChart, Points, bar_chart, line_chart
 from tfhet.report.picture import INCIDENTS, event_line
 from tfhet.telemetry import host_cpus, process_summaries
 

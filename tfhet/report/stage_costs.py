@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tfhet.errors import DataError
 from tfhet.record import Figure, Record
-from tfhet.report.bars import BarChart, bar_chart
+from tfhet.report.chart import BarChart, bar_chart
 
 _WHOLE = "profile.whole.us"
 
