@@ -16,6 +16,7 @@ from fake_clock import FakeClock
 from tfhet.__main__ import main
 from tfhet.control import SECRET_VARIABLE
 from tfhet.errors import TfhetError, UsageError
+from tfhet.profile import Cost, Profile
 from tfhet.submit import Archive, Code, JobSubmission, read, submission as module
 
 ARN = "arn:aws:sagemaker:us-east-1:123456789012:training-job/digits"
@@ -174,3 +175,12 @@ def test_own_instance_types_are_known(own_file, tmp_path, capsys):
     (tmp_path / "types.yaml").write_text("instances: {ml.new.xlarge: {vcpus: 8, memory_gib: 32}}")
     assert submitted(own_file, "--dry_run", "--instances", tmp_path / "types.yaml") == 0
     assert json.loads(capsys.readouterr().out)["ResourceConfig"]["InstanceType"] == "ml.new.xlarge"
+
+
+def test_plan_is_written_into_the_job_file(own_file, tmp_path, capsys):
+    made = {"bytes_per_example": 1000, "dtype": "uint8", "examples": 500}
+    costs = (Cost("read", (10.0, 11.0), kind="Source", **made), Cost("blur()", (100.0, 102.0), kind="Stage", **made))
+    profile = str(Profile("pipeline", costs).record().write(tmp_path / "profile.json"))
+    words = ["plan", "--profile", profile, "--cluster", "ml.g5.xlarge", "--data", "ml.c5", "--accelerator_ms", "5"]
+    assert main([*words, "--market", "ec2", "--max_hosts", "2", "--write", str(own_file)]) == 0
+    assert str(own_file) in capsys.readouterr().out and "cut" in read(own_file).pipeline
