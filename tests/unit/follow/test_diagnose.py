@@ -132,27 +132,24 @@ def test_requests_are_valid() -> None:
     assert use.memory_pct.samples == (12.5, 13.5), "what one page began the next goes on with"
 
 
-class Cloud:
+class Cloud(CloudWatch):
     """All services, for one job of one host."""
 
     def __init__(self, minutes: int = 10, status: str = "Completed"):
-        self.meta = SimpleNamespace(region_name="us-east-1")
-        self.asked: dict[str, Any] = {}
-        self._status = status
-        self.lines = [(T0 + 300 + 60 * n, str(MetricLine(10 * (n + 1), 0, 100.0, 640.0, 42.0))) for n in range(minutes)]
+        super().__init__({("algo-1", "CPUUtilization"): [380.0, 400.0], ("algo-1", "GPUUtilization"): [30.0]})
+        self.meta, self.status = SimpleNamespace(region_name="us-east-1"), status
+        metric_lines = (str(MetricLine(10 * (n + 1), 0, 100.0, 640.0, 42.0)) for n in range(minutes))
+        self.lines = [(T0 + 300 + 60 * n, line) for n, line in enumerate(metric_lines)]
 
     def describe_training_job(self, TrainingJobName: str) -> dict[str, Any]:
-        begun = (
-            {}
-            if self._status == "InProgress"
-            else {"TrainingStartTime": moment(T0), "TrainingEndTime": moment(T0 + 1200)}
-        )
+        has_begun = self.status != "InProgress"
+        times = {"TrainingStartTime": moment(T0), "TrainingEndTime": moment(T0 + 1200)} if has_begun else {}
         return {
             "TrainingJobName": TrainingJobName,
-            "TrainingJobStatus": self._status,
-            "SecondaryStatus": "Downloading" if self._status == "InProgress" else self._status,
+            "TrainingJobStatus": self.status,
+            "SecondaryStatus": self.status if has_begun else "Downloading",
             "ResourceConfig": {"InstanceType": "ml.g5.xlarge", "InstanceCount": 1},
-            **begun,
+            **times,
         }
 
     def describe_log_streams(self, **request: Any) -> dict[str, Any]:
@@ -161,15 +158,6 @@ class Cloud:
     def get_log_events(self, startFromHead: bool, nextToken: str = "", **request: Any) -> dict[str, Any]:
         events = [{"timestamp": round(1000 * at_s), "message": text} for at_s, text in self.lines]
         return {"events": [] if nextToken else events, "nextForwardToken": "f", "nextBackwardToken": "b"}
-
-    def get_metric_data(self, **request: Any) -> dict[str, Any]:
-        self.asked = request
-        used = {"CPUUtilization": [380.0, 400.0], "GPUUtilization": [30.0]}
-        results = [
-            {"Id": query["Id"], "Values": used.get(query["MetricStat"]["Metric"]["MetricName"], [])}
-            for query in request["MetricDataQueries"]
-        ]
-        return {"MetricDataResults": results}
 
 
 def moment(at_s: float) -> datetime.datetime:
@@ -214,15 +202,16 @@ def test_diagnosis_of_a_job_before_training(monkeypatch, capsys, tmp_path: Path)
     cloud = Cloud(minutes=0, status="InProgress")
     found = diagnosed(monkeypatch, cloud, tmp_path)
     assert found["findings"][0]["kind"] == "nothing_yet" and "algo-1" not in capsys.readouterr().out
-    assert cloud.asked == {}, "CloudWatch has nothing"
+    assert cloud.requests == [], "CloudWatch has nothing"
 
 
 @pytest.mark.parametrize(("minutes", "begin_s", "end_s"), [(10, T0 + 300, T0 + 840), (2, T0, T0 + 1200)])
 def test_only_training_time_is_examined(minutes: int, begin_s: float, end_s: float) -> None:
     cloud = Cloud(minutes)
     examine("demo", cloud, cloud, cloud, known=catalogue.shipped(), clock=FakeClock(T0 + 5000))
-    assert 0 <= begin_s - cloud.asked["StartTime"].timestamp() < 60
-    assert 0 <= cloud.asked["EndTime"].timestamp() - end_s < 60
+    (request,) = cloud.requests
+    assert 0 <= begin_s - request["StartTime"].timestamp() < 60
+    assert 0 <= request["EndTime"].timestamp() - end_s < 60
 
 
 def test_follow_ends_with_the_code_of_the_job(monkeypatch, capsys, tmp_path: Path) -> None:
