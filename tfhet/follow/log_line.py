@@ -1,4 +1,4 @@
-"""A line of a job's log: which host it is from, and when its turn comes."""
+"""A line of a job's log, and the window that orders lines of several hosts."""
 
 from __future__ import annotations
 
@@ -22,20 +22,19 @@ class LogLine:
 
 
 def host_of(stream: str) -> str:
-    """Returns the host of a stream: algo-2 of JOB/algo-2-1700000000; else all that follows the job's name."""
+    """Returns the host of a stream: algo-2 of JOB/algo-2-1700000000; else the part after the job's name."""
     own = stream.partition("/")[2] or stream
     found = _HOST.match(own)
     return found.group(1) if found else own.replace("/", "_")
 
 
 class LogWindow:
-    """Holds lines for `window_s` and returns them in the order of their times; lines of one time as they were added. A
-    line that comes after younger ones were returned is returned at once."""
+    """Holds lines for `window_s` seconds and returns them in order of time; a later line is returned at once."""
 
     def __init__(self, clock: Clock, window_s: float = WINDOW_S):
         self._clock, self._window_s = clock, window_s
         self._held: list[tuple[float, LogLine]] = []
-        """Lines, each with the time when it was added."""
+        """Lines, each with the time at which it was added."""
         self._given_ms = -1
 
     def add(self, lines: Iterable[LogLine]) -> None:
@@ -43,14 +42,14 @@ class LogWindow:
         self._held += [(now_s, line) for line in lines]
 
     def due(self) -> list[LogLine]:
-        """Returns the lines that were held long enough, and all that are older than one of them."""
+        """Returns the lines held long enough, and all lines older than one of them."""
         long_ago_s = self._clock.monotonic() - self._window_s
         held = [line.at_ms for added_s, line in self._held if added_s <= long_ago_s]
         self._given_ms = max([self._given_ms, *held])
         return self._give(self._given_ms)
 
     def rest(self) -> list[LogLine]:
-        """Returns all lines that are held."""
+        """Returns all held lines."""
         return self._give(max((line.at_ms for _, line in self._held), default=0))
 
     def _give(self, until_ms: int) -> list[LogLine]:

@@ -1,4 +1,4 @@
-"""report/cost.py and stage_costs.py: the cost of a step, and of each part of a pipeline."""
+"""report/cost.py: the cost of a step, and of each part of a pipeline."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from hypothesis import given, strategies as st
 from tfhet.errors import DataError, UsageError
 from tfhet.profile import Cost, Profile
 from tfhet.record import Record, RunSummary, Spread
-from tfhet.report.cost import bill, cost_rows, headline
-from tfhet.report.stage_costs import stage_costs
+from tfhet.report.cost import bill, cost_rows, headline, stage_costs
 
 
 @dataclass(frozen=True)
