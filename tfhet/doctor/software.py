@@ -1,5 +1,4 @@
-"""Python and the installed packages: TensorFlow, Horovod and PyTorch loaded as a job would, and versions that do not
-fit."""
+"""Python and packages: whether TensorFlow, Horovod and PyTorch load, and versions that conflict."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from tfhet.doctor.rule import Check, RuleAnswer, Status, Subject, limited, ok, w
 from tfhet.versions import versions
 
 LOAD_LIMIT_S = 120.0
-"""Limit for importing TensorFlow or PyTorch, which is slow from a cold disk."""
+"""Deadline of importing TensorFlow or PyTorch, which is slow from a cold disk."""
 _LOAD = """
 import json, sys
 found = {}
@@ -50,31 +49,31 @@ _HOROVOD = (
 )
 _TENSORFLOWS = ("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tf-nightly")
 DISTRIBUTIONS = (*_TENSORFLOWS, "keras", "horovod", "tensorflow-addons", "numpy", "protobuf", "pyarrow", "ray")
-"""Packages that the rules about versions ask for."""
+"""Packages in rules about versions."""
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """Findings of child processes that loaded TensorFlow and Horovod, and PyTorch."""
+    """Results of loading TensorFlow, Horovod and PyTorch in child processes."""
 
     tensorflow_error: str = ""
     horovod_error: str = ""
     gpus: int = 0
     """Number that TensorFlow sees."""
     torch_gpus: int | None = None
-    """Number that PyTorch sees; None where it is not installed, or does not load."""
+    """Number that PyTorch sees; None if it does not load."""
     horovod: frozenset[str] = frozenset()
-    """Parts that Horovod was built with: gloo, mpi, nccl."""
+    """Built parts: gloo, mpi, nccl."""
 
     @property
     def gpus_seen(self) -> dict[str, int]:
-        """Number of GPUs that each library sees which loads."""
+        """Number of GPUs that each loaded library sees."""
         tensorflow = {} if self.tensorflow_error else {"TensorFlow": self.gpus}
         return tensorflow if self.torch_gpus is None else {**tensorflow, "PyTorch": self.torch_gpus}
 
 
 def load(env: Mapping[str, str]) -> Loaded:
-    """Loads them in child processes, since a crash is a finding too. Takes some seconds."""
+    """Loads the packages in child processes, since a crash is a finding too."""
     output, crash = _run(_LOAD, env)
     count, _ = _run(_LOAD_TORCH, env) if find_spec("torch") else ("", "")
     words = count.split()
@@ -88,7 +87,7 @@ def load(env: Mapping[str, str]) -> Loaded:
 
 
 def _run(code: str, env: Mapping[str, str]) -> tuple[str, str]:
-    """The output of a child process, and what was wrong with it."""
+    """Returns output and failure of a child process."""
     try:
         done = subprocess.run(
             [sys.executable, "-c", code],
@@ -106,8 +105,7 @@ def _run(code: str, env: Mapping[str, str]) -> tuple[str, str]:
 
 
 def checks(loaded: Loaded, gpus: int, installed: Mapping[str, str] | None = None) -> Iterator[Check]:
-    """Yields the checks of Python and each package. gpus: number in the machine, whether TensorFlow sees them or not.
-    installed: version by distribution; None: look."""
+    """Yields the checks of Python and each package. gpus: number in the machine. installed: versions; None: look."""
     there = versions((*_PACKAGES, "tensorflow", "keras", "horovod", "torch")) if installed is None else installed
     yield _check("Python", platform.python_version(), "everything needs it", is_needed=True)
     found, what = f"{there.get('tensorflow', 'not installed')}, Keras {there.get('keras', 'not installed')}", ""
