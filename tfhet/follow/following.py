@@ -14,8 +14,7 @@ from tfhet.aws import AwsRefused, Patient
 from tfhet.errors import NotReady
 from tfhet.follow.follow_record import summary_of
 from tfhet.follow.heard import Heard, cluster_of, placed
-from tfhet.follow.log_line import LogLine, LogWindow
-from tfhet.follow.log_streams import LogStreams
+from tfhet.follow.log_streams import LogLine, LogStreams, LogWindow
 from tfhet.follow.state import JobCost, JobState, cost_of, training_prices
 from tfhet.planes import is_noise
 from tfhet.record import RunFolder, RunSummary

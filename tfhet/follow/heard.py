@@ -8,7 +8,7 @@ from typing import Any
 
 from tfhet import messages
 from tfhet.catalogue import InstanceGroup
-from tfhet.follow.log_line import LogLine
+from tfhet.follow.log_streams import LogLine
 from tfhet.record import natural
 
 

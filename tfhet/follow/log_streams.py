@@ -1,4 +1,4 @@
-"""The log of a training job: reads its growing streams in CloudWatch, each line once.
+"""The log of a training job: reads its growing streams in CloudWatch, each line once, and orders lines of hosts.
 
 A stream is called JOB/algo-N-TIME; a restarted host has another one. GetLogEvents returns events in order of time with
 a token for the following ones, but never an event that is ingested late, with a time before the token. So every look
@@ -7,13 +7,15 @@ reads the last `horizon_s` seconds again and takes the new events. (FilterLogEve
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 from tfhet.aws import AwsRefused, Patient
-from tfhet.follow.log_line import LogLine, host_of
+from tfhet.clock import Clock
 
 GROUP = "/aws/sagemaker/TrainingJobs"
 HORIZON_S = 120.0
@@ -22,8 +24,27 @@ PEEKED = 2
 """Pages that `peek` reads at each end of a stream."""
 PAGES = 10_000
 """Maximum pages of a stream per look; a page has up to 10,000 lines or 1 MB."""
+WINDOW_S = 5.0
+"""Seconds for which a line is held, so that lines of several hosts are ordered."""
+_HOST = re.compile(r"(algo-\d+)(?:-|$)")
 _Event = tuple[int, int, str]
 """Time, time of ingestion (ms since 1970), and message."""
+
+
+@dataclass(frozen=True)
+class LogLine:
+    host: str
+    at_ms: int
+    """Time in milliseconds since 1970."""
+    text: str
+    """Without the line break."""
+
+
+def host_of(stream: str) -> str:
+    """Returns the host of a stream: algo-2 of JOB/algo-2-1700000000; else the part after the job's name."""
+    own = stream.partition("/")[2] or stream
+    found = _HOST.match(own)
+    return found.group(1) if found else own.replace("/", "_")
 
 
 class LogStreams:
@@ -104,3 +125,33 @@ class LogStreams:
             if error.code == "ResourceNotFoundException":
                 return {}
             raise
+
+
+class LogWindow:
+    """Holds lines for `window_s` seconds and returns them in order of time; a later line is returned at once."""
+
+    def __init__(self, clock: Clock, window_s: float = WINDOW_S):
+        self._clock, self._window_s = clock, window_s
+        self._held: list[tuple[float, LogLine]] = []
+        """Lines, each with the time at which it was added."""
+        self._given_ms = -1
+
+    def add(self, lines: Iterable[LogLine]) -> None:
+        now_s = self._clock.monotonic()
+        self._held += [(now_s, line) for line in lines]
+
+    def due(self) -> list[LogLine]:
+        """Returns the lines held long enough, and all lines older than one of them."""
+        long_ago_s = self._clock.monotonic() - self._window_s
+        held = [line.at_ms for added_s, line in self._held if added_s <= long_ago_s]
+        self._given_ms = max([self._given_ms, *held])
+        return self._give(self._given_ms)
+
+    def rest(self) -> list[LogLine]:
+        """Returns all held lines."""
+        return self._give(max((line.at_ms for _, line in self._held), default=0))
+
+    def _give(self, until_ms: int) -> list[LogLine]:
+        given = [line for _, line in self._held if line.at_ms <= until_ms]
+        self._held = [each for each in self._held if each[1].at_ms > until_ms]
+        return sorted(given, key=lambda line: line.at_ms)

@@ -11,7 +11,7 @@ from tfhet.catalogue import TRAINING, InstanceGroup, Price
 from tfhet.cluster import HOMOGENEOUS_GROUP
 from tfhet.follow.follow_record import _times, summary_of
 from tfhet.follow.heard import Heard, cluster_of, placed
-from tfhet.follow.log_line import LogLine
+from tfhet.follow.log_streams import LogLine
 from tfhet.follow.state import USUAL_LIMIT_S, JobCost, JobState, cost_of, training_prices
 from tfhet.messages import HostLine, JobResultLine, MetricLine
 from tfhet.record import RunSummary

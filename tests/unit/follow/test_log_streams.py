@@ -1,4 +1,4 @@
-"""follow/log_streams.py and log_line.py: every line of a log once, in order, however late."""
+"""follow/log_streams.py: every line of a log once, in order, however late."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from hypothesis import given, settings, strategies as st  # noqa: E402
 
 from tfhet.aws import AwsRefused, Patient  # noqa: E402
 from tfhet.errors import UsageError  # noqa: E402
-from tfhet.follow.log_line import LogLine, LogWindow, host_of  # noqa: E402
-from tfhet.follow.log_streams import GROUP, LogStreams  # noqa: E402
+from tfhet.follow.log_streams import GROUP, LogLine, LogStreams, LogWindow, host_of  # noqa: E402
 
 AWS = Patient(FakeClock())
 HORIZON_S = 10.0
