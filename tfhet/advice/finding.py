@@ -32,5 +32,4 @@ def sentences(findings: Iterable[Finding]) -> list[str]:
 
 
 def counted(count: int, noun: str) -> str:
-    """Returns `1 map`, `2 maps`."""
     return f"{count} {noun}{'' if count == 1 else 's'}"

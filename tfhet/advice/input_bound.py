@@ -19,7 +19,6 @@ BUSY_PCT = 80.0
 IDLE_PCT = 50.0
 """Utilisation below which most of a resource is unused."""
 STALLS_NAMED = 3
-"""Number of the longest stalls that advice names."""
 AROUND_S = 5.0
 """Seconds before a stall in which an event may be its cause: a server's end is noticed after the wait."""
 SHORTEN_STEP = Finding(

@@ -9,7 +9,6 @@ from tfhet.advice.input_bound import Diagnosis, InputState
 from tfhet.record import RunFolder, RunSummary
 
 JOB_FILE = "job.yaml"
-"""Name of the job file, which runs do not record."""
 
 
 def next_commands(found: Diagnosis, run: RunSummary, folder: RunFolder) -> list[str]:

@@ -59,7 +59,6 @@ class ObservedJob:
     wait_pct: float | None = None
     """Share of the steady state that ranks wait for data, 0 to 100; None without metric lines."""
     waits: Waiting | None = None
-    """Parts of the wait."""
     metric_lines: int = 0
     has_step_timeline: bool = False
     has_profiler: bool = False

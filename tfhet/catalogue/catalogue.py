@@ -28,7 +28,6 @@ class Catalogue:
     """Instance types with their prices."""
 
     instances: Mapping[str, Instance] = field(default_factory=dict)
-    """Types by full name."""
     _prices: Mapping[str, tuple[Price, ...]] = field(default_factory=dict)
     """Prices by full name of the type; the first match counts."""
 

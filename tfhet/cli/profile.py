@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds `tfhet profile`."""
     profile = commands.add_parser("profile", help="measure the CPU of an input pipeline, part by part, and advise")
     profile.usage = "%(prog)s [options] TARGET\n       %(prog)s [options] --script FILE [-- ARGUMENTS]"
     add_examples(profile, "tfhet profile synthetic --stages aws-cifar", "tfhet profile --script train.py -- --epochs 1")

@@ -16,7 +16,6 @@ _LATEST = "; a folder of runs stands for its latest one (default: runs)"
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds `tfhet report`, `tfhet timeline`, `tfhet top` and `tfhet runs`."""
     report = commands.add_parser("report", help="the HTML page of runs and records, and a table of them")
     add_examples(report, "tfhet report", "tfhet report runs/a runs/b --html page.html")
     words = f"folder of a run, summary, or bench record{_LATEST}"
@@ -105,14 +104,12 @@ def run_timeline(args: argparse.Namespace) -> int:
 
 
 def run_top(args: argparse.Namespace) -> int:
-    """Shows a run until it ends."""
     from tfhet.report import top
 
     return top(RunFolder(_latest(args.run_dir)), sys.stdout, once=args.once, every_s=args.every_s)
 
 
 def run_runs(args: argparse.Namespace) -> int:
-    """Prints a line per run."""
     from tfhet import report
     from tfhet.report import COLUMNS, run_list, run_rows
 

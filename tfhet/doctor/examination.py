@@ -21,7 +21,6 @@ from tfhet.versions import versions
 
 SCHEMA = 2
 MARKS = dict(zip(Status, (("✓", "green"), ("!", "yellow"), ("✗", "red"), ("✗", "red"), ("?", "cyan")), strict=True))
-"""Mark and colour of each status."""
 _fill = functools.partial(textwrap.fill, break_long_words=False, break_on_hyphens=False)
 SUBJECTS: Sequence[Subject[Any]] = (host.MACHINE, software.VERSIONS, cluster.CLUSTER, pipeline.PIPELINE, script.SCRIPT)
 _OPTIONAL = {

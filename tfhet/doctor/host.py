@@ -38,7 +38,6 @@ class HostFacts:
     memory_free_bytes: int
     gpus: tuple[str, ...]
     gpus_seen: Mapping[str, int]
-    """Number that each library sees."""
     open_files: int
     """Maximum per process; 2**30 without a limit."""
     shm_bytes: int | None

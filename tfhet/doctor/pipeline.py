@@ -33,9 +33,7 @@ class PipelineFacts:
     """None: it cannot be built."""
     error: str = ""
     workers: int | None = None
-    """Workers of the data service; None: unknown."""
     memory_bytes: int = 0
-    """Memory of this machine."""
 
     @property
     def graph(self) -> Anatomy:

@@ -12,11 +12,9 @@ from typing import Generic, TypeVar
 class Status(StrEnum):
     OK = "ok"
     LIMITED = "limited"
-    """Works, with a limitation."""
     MISSING = "missing"
     """Not installed, or broken."""
     WRONG = "wrong"
-    """Will fail."""
     UNKNOWN = "not tried"
 
 

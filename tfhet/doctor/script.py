@@ -39,7 +39,6 @@ class Call:
 
     @property
     def last(self) -> str:
-        """The name after the last dot."""
         return self.name.rpartition(".")[2]
 
 
@@ -54,7 +53,6 @@ class ScriptFacts:
     """Whether it has `if __name__ == "__main__"`."""
 
     def named(self, *names: str) -> list[Call]:
-        """Returns the calls with one of these last names."""
         return [call for call in self.calls if call.last in names]
 
     def imports_from(self, package: str) -> bool:
@@ -104,9 +102,7 @@ def _is_map(node: ast.AST) -> bool:
 @dataclass(frozen=True)
 class _Reader:
     names: dict[str, str]
-    """Full name by local name."""
     mapped: set[str]
-    """Functions that a data set maps."""
 
     def calls(self, node: ast.AST, by_rank: bool = False, inside: bool = False) -> Iterator[Call]:
         """Yields the calls below a node. by_rank: under an `if` about the rank. inside: in a mapped function."""

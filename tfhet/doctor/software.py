@@ -59,7 +59,6 @@ class Loaded:
     tensorflow_error: str = ""
     horovod_error: str = ""
     gpus: int = 0
-    """Number that TensorFlow sees."""
     torch_gpus: int | None = None
     """Number that PyTorch sees; None if it does not load."""
     horovod: frozenset[str] = frozenset()
@@ -67,7 +66,6 @@ class Loaded:
 
     @property
     def gpus_seen(self) -> dict[str, int]:
-        """Number of GPUs that each loaded library sees."""
         tensorflow = {} if self.tensorflow_error else {"TensorFlow": self.gpus}
         return tensorflow if self.torch_gpus is None else {**tensorflow, "PyTorch": self.torch_gpus}
 

@@ -37,7 +37,6 @@ class LogLine:
     at_ms: int
     """Time in milliseconds since 1970."""
     text: str
-    """Without the line break."""
 
 
 def host_of(stream: str) -> str:
@@ -51,9 +50,7 @@ class LogStreams:
     """Reads the new lines in the log of a job."""
 
     def __init__(self, job_name: str, logs: Any, aws: Patient, horizon_s: float = HORIZON_S):
-        """logs: boto3's client of the service `logs`."""
         self.calls = 0
-        """Number of calls of AWS so far."""
         self._job, self._logs, self._aws = job_name, logs, aws
         self._horizon_ms = round(1000 * horizon_s)
         self._taken: dict[str, Counter[_Event]] = {}
@@ -133,7 +130,6 @@ class LogWindow:
     def __init__(self, clock: Clock, window_s: float = WINDOW_S):
         self._clock, self._window_s = clock, window_s
         self._held: list[tuple[float, LogLine]] = []
-        """Lines, each with the time at which it was added."""
         self._given_ms = -1
 
     def add(self, lines: Iterable[LogLine]) -> None:
@@ -141,14 +137,12 @@ class LogWindow:
         self._held += [(now_s, line) for line in lines]
 
     def due(self) -> list[LogLine]:
-        """Returns the lines held long enough, and all lines older than one of them."""
         long_ago_s = self._clock.monotonic() - self._window_s
         held = [line.at_ms for added_s, line in self._held if added_s <= long_ago_s]
         self._given_ms = max([self._given_ms, *held])
         return self._give(self._given_ms)
 
     def rest(self) -> list[LogLine]:
-        """Returns all held lines."""
         return self._give(max((line.at_ms for _, line in self._held), default=0))
 
     def _give(self, until_ms: int) -> list[LogLine]:

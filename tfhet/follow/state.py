@@ -31,7 +31,6 @@ class JobState:
     secondary: str = ""
     """Detailed status: `Downloading`, `Training`, `Uploading`, `MaxRuntimeExceeded`, ..."""
     message: str = ""
-    """SageMaker's message about the detailed status."""
     failure_reason: str | None = None
     groups: Sequence[InstanceGroup] = ()
     """A homogeneous job has one, called HOMOGENEOUS_GROUP."""
@@ -48,7 +47,6 @@ class JobState:
     hyperparameters: Mapping[str, str] = field(default_factory=dict)
     output_path: str = ""
     profiler: Mapping[str, Any] = field(default_factory=dict)
-    """ProfilerConfig; empty where the job has none."""
     final_metrics: Mapping[str, float] = field(default_factory=dict)
     """Last values that the metric definitions found, by name."""
 
@@ -103,7 +101,6 @@ class JobState:
 
     @property
     def hosts(self) -> int:
-        """Number of instances."""
         return sum(group.count for group in self.groups)
 
     def billable_s(self, now_s: float) -> float:

@@ -13,7 +13,6 @@ from tfhet.errors import UsageError
 from tfhet.placement import Cut, Inspection, Pipeline, inspect, remote_part, with_inputs
 
 _PASSED = ("Options", "Model", "Restructured")
-"""Wrappers that keep elements."""
 
 Apply = Callable[[tf.data.Dataset], tf.data.Dataset]
 MOST_GRAPH_BYTES = (1 << 31) - 1
@@ -84,11 +83,9 @@ class GraphStep:
     """One transformation of a data set."""
 
     name: str
-    """Name of its function (`parse`), or its kind."""
     kind: str
     """`Map`, `ParallelMap`, `Batch`, `Shuffle`, ..."""
     ops: frozenset[str] = frozenset()
-    """Kinds of operations in its functions."""
     examples: int = 1
     """Examples in an element of its result."""
     example_bytes: int | None = None
@@ -96,7 +93,6 @@ class GraphStep:
     example_values: int | None = None
     """Values in an example of its result; None if unknown."""
     dtypes: tuple[str, ...] = ()
-    """Dtypes of the components of its result."""
     buffer: int | None = None
     """Elements that a shuffle holds; negative for all."""
     elements: int | None = None
@@ -112,7 +108,6 @@ class Anatomy:
     steps: tuple[GraphStep, ...]
     """Transformations, the source first."""
     elements: int | None
-    """Number of elements; None for unknown or endless."""
     is_endless: bool
     splits: int | None
     """Splits for dynamic sharding; None for unknown or several sources."""

@@ -31,9 +31,7 @@ class PipelinePart:
     idle: Apply = lambda dataset: dataset
     """The overhead of `alone` without its work, which is subtracted."""
     kind: str = ""
-    """Kind of transformation: `Map`, `Batch`."""
     ops: frozenset[str] = frozenset()
-    """Graph operations in its functions."""
     parallel: bool | None = None
     """Whether a map has `num_parallel_calls`; None for other transformations."""
 

@@ -38,7 +38,6 @@ REST_S = 0.005
 REST_CALM = 4
 """Consecutive looks without work after which the process is idle: its threads may wait for a core during one."""
 REST_POLLS = 2000
-"""Maximum looks."""
 
 
 @dataclass(frozen=True)

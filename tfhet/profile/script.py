@@ -27,7 +27,6 @@ RAY = "ray"
 GRACE_S = 10.0
 """Seconds that the script may take to end after the measurement."""
 LOOK_S = 0.1
-"""Seconds between two looks at the script."""
 BUDGETS = 20.0
 """Maximum duration of measuring as a multiple of the budget's CPU seconds, after the script's deadline."""
 

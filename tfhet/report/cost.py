@@ -161,11 +161,7 @@ class StageCosts:
 
 
 def stage_costs(record: Record, stages_where: Mapping[str, str]) -> StageCosts:
-    """Reads the costs of a pipeline's parts from the record of `tfhet profile`.
-
-    Args:
-        record: The record.
-        stages_where: Place of each stage in a run.
+    """Reads the costs of a pipeline's parts from the record of `tfhet profile`, and their places in a run.
 
     Raises:
         DataError: The record is no profile.

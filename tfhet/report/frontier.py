@@ -50,11 +50,7 @@ class PlanView:
 
 
 def read_plan(content: Mapping[str, Any], where: str = "") -> PlanView:
-    """Reads a plan from JSON.
-
-    Args:
-        content: The JSON object.
-        where: Path for messages.
+    """Reads a plan from JSON; `where` names it in messages.
 
     Raises:
         UsageError: The schema has another version.

@@ -114,11 +114,7 @@ def overlaid(runs: Sequence[RunView]) -> list[LineChart]:
 
 
 def write_html(folder: RunFolder | Path | str, given: Given | None = None) -> Path:
-    """Writes `report.html` into the folder of a run and returns its path.
-
-    Args:
-        folder: Folder of the run.
-        given: Profile, plan and prices to show.
+    """Writes `report.html` into the folder of a run, with profile, plan and prices of `given`; returns its path.
 
     Raises:
         UsageError: The folder has no summary, or one of another schema.

@@ -165,14 +165,7 @@ def printable(text: str) -> str:
 def top(
     folder: RunFolder, out: IO[str], *, once: bool = False, every_s: float = 1.0, clock: clocks.Clock = clocks.SYSTEM
 ) -> int:
-    """Shows a run until it ends.
-
-    Args:
-        folder: Folder of the run.
-        out: The screen.
-        once: Whether to show the run once, and to return 0.
-        every_s: Seconds between two looks.
-        clock: The clock.
+    """Shows a run every `every_s` seconds until it ends, or once.
 
     Returns:
         The exit code: 1 if the run failed, or did not change for GIVE_UP_S seconds.

@@ -33,19 +33,14 @@ class Picture:
     """`starting`, `training`, `ending`, `succeeded` or `failed`, with the cause."""
     is_over: bool
     exit_code: int | None = None
-    """Exit code of a finished job."""
     elapsed_s: float | None = None
     """Seconds since the first event, or the duration of a finished run."""
     steps: Sequence[MetricLine] = ()
-    """All metric lines in the order of steps."""
     workers: int | None = None
-    """Number of data workers, as launchers report it."""
     hosts: Mapping[str, str] = field(default_factory=dict)
     """State of each host or member of the link (`rank-1`)."""
     restarts: int = 0
-    """Number of restarted processes."""
     incidents: Sequence[Mapping[str, Any]] = ()
-    """Events of INCIDENTS, in order."""
     quiet_s: float | None = None
     """Seconds since the last change of the folder; None if it is empty."""
     name: str = ""

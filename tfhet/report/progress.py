@@ -16,12 +16,9 @@ Step = Callable[[int, "int | None", str], None]
 
 @contextlib.contextmanager
 def progress_of(command: str, *, is_silent: bool = False, out: IO[str] | None = None) -> Iterator[Step]:
-    """Yields a function that shows progress; no thread draws the bar, because it would take CPU from measurements.
+    """Yields a function that shows progress on `out` (standard error); is_silent: only on a terminal.
 
-    Args:
-        command: Name of the command.
-        is_silent: Whether to show nothing without a terminal.
-        out: Output; None for standard error.
+    No thread draws the bar: it would take CPU from measurements.
     """
     out = out or sys.stderr
     if not out.isatty():

@@ -18,7 +18,6 @@ from tfhet.report.tables import FittedTable, table
 
 PLACES = ("data_group", "dnn_group", "trainer")
 COLUMNS = ("run", "began (UTC)", "status", "step ms", "waiting %")
-"""Columns of the list of runs."""
 _COUNTS = ("seen", "before", "missing", "repeated", "bad", "left", "unused")
 _WORDS = {"left": "not delivered when the script ended", "unused": "held by the script's own prefetch"}
 _BAD_SHOWN = 3
@@ -94,12 +93,7 @@ def parts_of_wait(waits: Waiting) -> list[tuple[str, str]]:
 
 
 def run_table(summary: RunSummary, folder: Path | str | None = None) -> FittedTable:
-    """Returns the table of one run: errors, step time, wait, throughput, where the stages ran, exit codes.
-
-    Args:
-        summary: The run.
-        folder: Folder of the run, for its timeline and the last row.
-    """
+    """Returns the table of one run; `folder` has its timeline, and is named in the last row."""
     waits = Waiting.of_run(summary, RunView.of(summary, RunFolder(folder)).timeline.steps if folder else ())
     errors = [("cause", summary.cause)] if summary.cause else []
     errors += [("failed, too", failure) for failure in summary.failures]

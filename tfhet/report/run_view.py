@@ -79,11 +79,9 @@ class RunView:
     folder: RunFolder | None = None
     hosts: Sequence[HostCpu] = ()
     events: Sequence[Mapping[str, Any]] = ()
-    """The first and last events."""
     events_hidden: int = 0
     """Number of omitted events between them."""
     timeline: Timeline = Timeline()
-    """Steps and usage of the hosts; may be empty."""
     waits: Waiting = Waiting()
     happened: Sequence[tuple[float, str]] = ()
     """Incidents and pauses, with their times in seconds since 1970."""
@@ -185,5 +183,4 @@ def views(runs: Iterable[tuple[RunSummary, Path | None]]) -> list[RunView]:
 
 
 def _real(value: object) -> float | None:
-    """Returns a finite number that is not negative, or None."""
     return float(value) if isinstance(value, (int, float)) and 0 <= value < 1e300 else None
