@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -125,7 +124,7 @@ class Lanes:
 
     def tests(self) -> int:
         """the tests that need only .venv (the default)"""
-        return self._pytest(self._paths or ["tests", "--ignore=tests/browser"])
+        return self._pytest(self._paths or ["tests"])
 
     def benchmarks(self) -> int:
         """the tests of the benchmarks"""
@@ -139,12 +138,6 @@ class Lanes:
     def notebook(self) -> int:
         """executes the notebooks"""
         return self._pytest(["--nbmake", "--nbmake-timeout=600", "--timeout=900", "notebooks"], at_once=0)
-
-    def browser(self) -> int:
-        """looks at the pages of reports in Chromium"""
-        if not any(shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome")):
-            raise Unavailable("Chromium is not installed")
-        return self._pytest(["tests/browser"], at_once=0)
 
     def base(self) -> int:
         """checks the wheel without extras, without a compiler, in an environment of its own"""

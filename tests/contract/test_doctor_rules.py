@@ -1,5 +1,4 @@
-"""Contract of every rule of the doctor: there is a case in which it speaks, and says what to do, and one in which it
-does not. A rule without both fails here."""
+"""Contract of every rule of the doctor: one case in which it reports what to do, and one in which it is silent."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tfhet.doctor import SUBJECTS, Rule, Status, host, software
+from tfhet.doctor import SUBJECTS, Rule, Status, host
 from tfhet.doctor.cluster import ClusterFacts
 from tfhet.doctor.host import HostFacts
 from tfhet.doctor.pipeline import PipelineFacts
@@ -217,8 +216,8 @@ RULES = [(subject.section, rule) for subject in SUBJECTS for rule in subject.rul
 
 
 @pytest.mark.parametrize(("section", "rule"), RULES, ids=[f"{section}: {rule.name}" for section, rule in RULES])
-def test_a_rule_speaks_in_its_case_with_what_to_do_and_is_silent_in_a_sound_one(section: str, rule: Rule[Any]):
-    assert rule.name in SPEAKS[section], "give the new rule a case in which it speaks"
+def test_rule_answers_only_in_its_case(section: str, rule: Rule[Any]):
+    assert rule.name in SPEAKS[section], "add a case for the new rule"
     said = rule.look(SPEAKS[section][rule.name])
     assert said is not None and said.status in (Status.LIMITED, Status.WRONG)
     assert said.found and said.what_to_do
@@ -226,49 +225,53 @@ def test_a_rule_speaks_in_its_case_with_what_to_do_and_is_silent_in_a_sound_one(
     assert silent is None or (silent.status is Status.OK and silent.found and not silent.what_to_do)
 
 
-def test_every_case_belongs_to_a_rule_and_no_two_rules_of_a_subject_share_a_name():
+def test_cases_and_rules_match():
     names = [(section, rule.name) for section, rule in RULES]
     assert len(set(names)) == len(names)
     assert {(section, name) for section, cases in SPEAKS.items() for name in cases} == set(names)
 
 
-def test_every_rule_says_why_it_matters_and_names_issues_so_that_they_are_found():
+def test_rules_have_reasons_and_valid_issues():
     for _, rule in RULES:
         assert rule.why and not rule.why.endswith(".")
         assert not rule.issue or re.fullmatch(r"[\w.-]+/[\w.-]+#\d+", rule.issue), rule.issue
 
 
-def test_there_are_rules_of_every_subject_and_more_than_twenty_in_all():
-    assert {section for section, _ in RULES} == {"machine", "versions", "cluster", "pipeline", "script"}
-    assert len(RULES) >= 20
-
-
-def test_what_is_a_quarter_of_the_machine_s_memory_is_too_much_for_a_shuffle_buffer():
+def test_large_shuffle_buffer_is_reported():
     much = GraphStep("Shuffle", "Shuffle", frozenset(), 1, 150_528, 150_528, ("uint8",), buffer=20_000)
     said = {rule.name: rule for _, rule in RULES}["shuffle buffer"].look(pipeline(steps=(STEPS[3], much)))
-    assert said is not None and "GiB on each worker" in said.found
+    assert said is not None and said.status is Status.LIMITED and "20000" in said.found
 
 
-def test_a_declared_pipeline_is_not_told_what_tfhet_does_itself():
+def test_declared_pipeline_skips_rules_of_datasets():
     facts = pipeline(is_declared=True, steps=(*STEPS[:4], FLOATS))
     told = {rule.name for section, rule in RULES if section == "pipeline" and rule.look(facts) is not None}
     assert "files and workers" in told and not told & {"prefetch", "batches", "parallel maps", "cache", "sharding"}
     assert {rule.name: rule for _, rule in RULES}["bytes on the wire"].look(facts).status is Status.OK
 
 
-def test_a_version_is_read_as_far_as_it_is_numbers():
-    assert software.number("2.15.1rc0") == (2, 15, 1)
-    assert software.number("0.28.1+local") == (0, 28, 1)
-    assert software.number("dev") == ()
+@pytest.mark.parametrize(
+    ("name", "changes", "status"),
+    [
+        ("TensorFlow and Keras", {"tensorflow": "2.16.0rc0", "keras": "3.3.3"}, Status.OK),
+        ("TensorFlow and Keras", {"tensorflow": "2.21.0"}, Status.LIMITED),
+        ("TensorFlow and protobuf", {"protobuf": "3.20.3"}, Status.LIMITED),
+        ("TensorFlow and NumPy", {"tensorflow": "2.21.0", "numpy": "2.4.0"}, Status.OK),
+        ("TensorFlow and NumPy", {"tensorflow": "2.15.1+nv24.1", "numpy": "2.0.0"}, Status.WRONG),
+    ],
+)
+def test_versions_are_compared_as_numbers(name, changes, status):
+    (rule,) = (rule for section, rule in RULES if section == "versions" and rule.name == name)
+    assert rule.look({**VERSIONS, **changes}).status is status
 
 
-def test_no_gpus_are_well_where_there_are_none():
+def test_gpus_are_optional():
     assert host.gpus(hosts(gpus=(), gpus_seen={"TensorFlow": 0})).found == "none"
     either = host.gpus(hosts(gpus=("H100",), gpus_seen={"TensorFlow": 0, "PyTorch": 1}))
     assert either.status is Status.OK and either.found == "1, of which TensorFlow sees 0 and PyTorch sees 1: H100"
 
 
-def test_what_data_hosts_cannot_do_is_wrong_where_there_are_some_and_a_limit_where_there_are_none():
+def test_data_hosts_decide_between_wrong_and_limited():
     said = {rule.name: rule for section, rule in RULES if section == "pipeline"}
     facts = pipeline(python_functions=("from_generator",), asserts_cardinality=True)
     for name in ("Python code", "assert_cardinality"):

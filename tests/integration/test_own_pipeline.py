@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tfhet.report.tables import run_table, text
+from tfhet.report import run_table, text
 
 pytestmark = [pytest.mark.timeout(240)]
 EXAMPLES = 96

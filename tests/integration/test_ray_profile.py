@@ -111,7 +111,7 @@ def test_a_script_that_reads_ray_data_is_profiled_operator_by_operator(script, c
     assert found.costs[-1].examples == 8 and found.plane == "ray"
     assert 20 <= found.examples < 4000 and found.examples % 20 == 0, "the first inputs only"
     assert all(us > 0 for samples in found.beside_us.values() for us in samples)
-    assert "Ray takes beside them" in capsys.readouterr().out
+    assert "Ray itself takes" in capsys.readouterr().out
     words = ["plan", "--profile", str(path), "--cluster", "ml.g5.xlarge", "--accelerator_ms", "5"]
     assert main([*words, "--max_hosts", "2"]) == 0
     assert "a step of 8 examples" in capsys.readouterr().out

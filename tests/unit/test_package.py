@@ -16,7 +16,7 @@ BUILD = "import sys; from flit_core import buildapi; print(buildapi.build_wheel(
 LIMIT_S = 120.0
 
 
-def test_the_package_is_built_beside_runs_whose_hosts_have_the_checkout_as_their_code(tmp_path):
+def test_wheel_has_the_whole_package(tmp_path):
     checkout = tmp_path / "checkout"
     shutil.copytree(ROOT / "tfhet", checkout / "tfhet", ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "setup.cfg", "README.md", "LICENSE"):
@@ -37,6 +37,6 @@ def test_the_package_is_built_beside_runs_whose_hosts_have_the_checkout_as_their
     assert metadata["License-Expression"] == "Apache-2.0" and metadata.get_all("License-File") == ["LICENSE"]
 
 
-def test_the_citation_names_the_version_of_the_package():
+def test_citation_names_the_version():
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert (cited["title"].split(":")[0], cited["version"]) == ("tfhet", tfhet.__version__)

@@ -8,7 +8,7 @@ from tfhet.writer import Writer, write_whole
 
 
 class Stalled:
-    """A place to write to that stalls until it is released."""
+    """A function that stalls until it is released."""
 
     def __init__(self) -> None:
         self.written: list[str] = []
@@ -20,7 +20,7 @@ class Stalled:
         self.written.append(entry)
 
 
-def test_all_entries_are_written_in_their_order():
+def test_entries_are_written_in_order():
     written: list[int] = []
     writer = Writer("test", written.append)
     for number in range(1000):
@@ -28,7 +28,7 @@ def test_all_entries_are_written_in_their_order():
     assert writer.close(30) and written == list(range(1000))
 
 
-def test_a_place_that_stalls_holds_nobody_and_loses_the_oldest_entries_which_are_said():
+def test_stalled_writer_drops_oldest_entries():
     place = Stalled()
     writer = Writer("test", place, on_dropped=lambda count: f"{count} dropped", most=3)
     writer.put("first")
@@ -41,7 +41,7 @@ def test_a_place_that_stalls_holds_nobody_and_loses_the_oldest_entries_which_are
     assert place.written == ["first", "7 dropped", "7", "8", "9"]
 
 
-def test_entries_that_come_together_are_merged_and_none_waits_when_the_writer_closes(monkeypatch):
+def test_gathered_entries_are_written_on_close(monkeypatch):
     monkeypatch.setattr("tfhet.writer.GATHER_S", 600.0)
     batches: list[list[str]] = []
     written: list[str] = []
@@ -53,7 +53,7 @@ def test_entries_that_come_together_are_merged_and_none_waits_when_the_writer_cl
     assert writer.close(30) and written == ["a", "b"] and batches == [["a", "b", "a", "b"]]
 
 
-def test_many_entries_are_not_held_until_some_must_be_dropped(monkeypatch):
+def test_full_queue_is_written_early(monkeypatch):
     monkeypatch.setattr("tfhet.writer.GATHER_S", 600.0)
     heard = threading.Event()
     writer = Writer("test", lambda entry: heard.set(), most=10, gather=list)
@@ -62,7 +62,7 @@ def test_many_entries_are_not_held_until_some_must_be_dropped(monkeypatch):
     assert heard.wait(30) and writer.close(30)
 
 
-def test_closing_does_not_wait_longer_than_its_limit():
+def test_close_has_a_limit():
     place = Stalled()
     writer = Writer("test", place)
     for entry in "abc":
@@ -75,7 +75,7 @@ def test_closing_does_not_wait_longer_than_its_limit():
     assert place.written == ["a"]
 
 
-def test_a_write_that_fails_loses_its_entry_alone():
+def test_failed_write_loses_one_entry():
     written: list[int] = []
 
     def write(entry: int) -> None:
@@ -89,7 +89,7 @@ def test_a_write_that_fails_loses_its_entry_alone():
     assert writer.close(30) and written == [0, 2]
 
 
-def test_a_pipe_gets_every_byte():
+def test_pipe_receives_every_byte():
     end, start = os.pipe()
     writer = Writer("test", partial(write_whole, start))
     writer.put(b"x" * 500_000)

@@ -9,14 +9,14 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Finding:
-    """An observation, or something to do."""
+    """An observation, or a change to make."""
 
     kind: str
-    """Name of what was found, such as `python_inside`; it stays when the words change."""
+    """Stable name, such as `python_inside`."""
     clause: str
-    """The finding as part of a sentence: without a capital letter at its beginning and a full stop at its end."""
+    """The sentence without capital letter and full stop."""
     saves_us: float = 0.0
-    """CPU microseconds per example that following the advice saves at most; 0 when it saves something else."""
+    """CPU microseconds per example that the change saves at most; 0 if it saves something else."""
 
     def to_json(self) -> dict[str, Any]:
         saving = {"saves_us": self.saves_us} if self.saves_us else {}
@@ -32,5 +32,4 @@ def sentences(findings: Iterable[Finding]) -> list[str]:
 
 
 def counted(count: int, noun: str) -> str:
-    """A number of things in words: `1 map`, `2 maps`."""
     return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""When a run counts as input-bound, and what to do first: decided here for measured, predicted and paid runs alike."""
+"""When a measured, predicted or paid run counts as input-bound, and what to do first."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ from tfhet.advice.finding import Finding, counted, sentences
 from tfhet.record import Figure, RunSummary, Waiting, WaitPart
 
 INPUT_BOUND_PCT = 10.0
-"""Share of a step spent waiting for data from which a run is input-bound: without the wait it is 1.1 times faster."""
+"""Share of a step that waits for data from which a run is input-bound; without it, it is 1.1 times faster."""
 INPUT_KEEPS_UP_PCT = 3.0
-"""Share of a step below which waiting for data is no more than the hand-over of a batch."""
+"""Share of a step below which the wait is only the hand-over of a batch."""
 BUSY_PCT = 80.0
-"""Utilisation from which a resource is used up: one-minute means of bursty work do not reach 100 %."""
+"""Utilisation from which a resource is used up; one-minute means of bursty work do not reach 100 %."""
 IDLE_PCT = 50.0
-"""Utilisation below which most of a resource is unused: half of the data hosts' CPUs would do, for one."""
+"""Utilisation below which most of a resource is unused."""
 STALLS_NAMED = 3
-"""Number of stalls that advice names, the longest."""
 AROUND_S = 5.0
-"""Seconds before a stall within which what happened may be its cause: a server that ends is noticed after the wait."""
+"""Seconds before a stall in which an event may be its cause: a server's end is noticed after the wait."""
 SHORTEN_STEP = Finding(
     "shorten_step", "first shorten the training step itself: neither cheaper stages nor more CPUs do that"
 )
@@ -38,7 +37,7 @@ class InputState(Enum):
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Whether a run waits for its input, the evidence, and what to do."""
+    """Whether a run waits for its input, the evidence, and changes to make."""
 
     state: InputState
     verdict: Finding
@@ -46,16 +45,16 @@ class Diagnosis:
     levers: tuple[Finding, ...] = ()
     """Changes to make, the most important first."""
     next_run: tuple[Finding, ...] = ()
-    """Settings to switch on so that the next run shows more."""
+    """Settings with which the next run shows more."""
 
 
 def paragraph(found: Diagnosis) -> str:
-    """A diagnosis in short: the verdict, and what to do."""
+    """Returns verdict and changes as sentences."""
     return " ".join(sentences([found.verdict, *found.levers]))
 
 
 def state_by_wait(wait_pct: float | None) -> InputState:
-    """The state of a run whose ranks wait for `wait_pct` of a step, 0 to 100. None and NaN give UNKNOWN."""
+    """Returns the state of a run whose ranks wait for `wait_pct` of a step, 0 to 100; UNKNOWN for None and NaN."""
     if wait_pct is None or not math.isfinite(wait_pct):
         return InputState.UNKNOWN
     if wait_pct >= INPUT_BOUND_PCT:
@@ -64,7 +63,7 @@ def state_by_wait(wait_pct: float | None) -> InputState:
 
 
 def state_by_use(gpu_pct: float | None, cpus_are_busy: bool) -> InputState:
-    """The state of a run by its utilisation alone: GPUs busy for `gpu_pct` of the time, 0 to 100, and busy CPUs."""
+    """Returns the state of a run by its utilisation alone: GPUs busy for `gpu_pct` of the time, 0 to 100."""
     if gpu_pct is None:
         return InputState.UNKNOWN
     if gpu_pct >= BUSY_PCT:
@@ -73,8 +72,10 @@ def state_by_use(gpu_pct: float | None, cpus_are_busy: bool) -> InputState:
 
 
 def waiting(wait_pct: float, reason: str = "", waits: Waiting | None = None) -> Finding:
-    """The finding that says how long a run waits, how much faster it would be without the wait, and the reason.
-    wait_pct: of the steady state. waits: its parts; those that cost something are named with what they do."""
+    """Returns how long a run waits, how much faster it would be without the wait, and the reason.
+
+    wait_pct: share of the steady state. waits: all parts of the wait; expensive parts are named.
+    """
     parts = peaks(waits)
     share, where = min(100.0, max(0.0, wait_pct)), " in the steady state" if parts else ""
     middle = f" (median {waits.median_pct:.1f} %)" if waits and waits.median_pct is not None else ""
@@ -94,20 +95,20 @@ def waiting(wait_pct: float, reason: str = "", waits: Waiting | None = None) -> 
 
 
 def cost_of(part: WaitPart) -> str:
-    """The cost of epoch starts or stalls in words, and what their cure would gain."""
+    """Returns the cost of epoch starts or stalls in words."""
     cost = f"{part.share_pct:.1f} % of the time ({counted(len(part.waits_s), 'wait')}, {part.total_s:.3g} s)"
     return f"{cost}, without which the run would be {part.faster:.2f} times faster"
 
 
 def peaks(waits: Waiting | None) -> dict[str, WaitPart]:
-    """The epoch starts and the stalls, if they cost something, the dearer first."""
+    """Returns epoch starts and stalls that cost something, the more expensive first."""
     parts = {"epoch starts": waits.epoch_starts, "stalls": waits.stalls} if waits else {}
     dear = [(name, part) for name, part in parts.items() if part.share_pct >= INPUT_KEEPS_UP_PCT]
     return dict(sorted(dear, key=lambda item: -item[1].share_pct))
 
 
 def peak_levers(waits: Waiting | None, events: Sequence[tuple[float, str]] = ()) -> Iterator[Finding]:
-    """The advice for epoch starts and for stalls, the dearer first. events: time in seconds since 1970, and words."""
+    """Yields advice for epoch starts and stalls. events: time in seconds since 1970, and words."""
     for name, part in peaks(waits).items():
         if waits and name == "stalls":
             longest = sorted(zip(part.waits_s, part.steps, strict=True), reverse=True)[:STALLS_NAMED]
@@ -130,7 +131,7 @@ def peak_levers(waits: Waiting | None, events: Sequence[tuple[float, str]] = ())
 def in_order(
     state: InputState, steady: Sequence[Finding], waits: Waiting | None, events: Sequence[tuple[float, str]] = ()
 ) -> list[Finding]:
-    """The advice for all that costs something, the dearest first. steady: the advice for the steady state."""
+    """Returns all advice, the most expensive cause first. steady: advice for the steady state."""
     for_peaks = list(peak_levers(waits, events))
     if waits is None or not for_peaks:
         return list(steady)
@@ -159,10 +160,16 @@ def of_run(
     waits: Waiting | None = None,
     events: Sequence[tuple[float, str]] = (),
 ) -> Diagnosis:
-    """The diagnosis of a run; what else is known makes its advice better. costs: the parts of the pipeline in order,
-    the source first, with their CPU time per example. busiest_data_host: its name, and the share of its CPUs that it
-    used, 0 to 100. choice: what a plan chose, as a sentence: the last of its decision. waits: the wait of its steps, by
-    default as far as the summary tells. events: what happened, with its time in seconds since 1970."""
+    """Returns the diagnosis of a run; all other arguments improve its advice.
+
+    Args:
+        summary: The run.
+        costs: CPU time per example of the pipeline's parts, the source first.
+        busiest_data_host: Name, and share of used CPUs, 0 to 100.
+        choice: Choice of a plan, as a sentence.
+        waits: The waits of the steps; by default from the summary.
+        events: Events, each with its time in seconds since 1970.
+    """
     waits = waits or Waiting.of_run(summary)
     state = state_by_wait(waits.steady_pct)
     if waits.steady_pct is None or state is InputState.UNKNOWN:

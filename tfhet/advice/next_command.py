@@ -1,4 +1,4 @@
-"""The commands that come after a run, ready to be typed: which of them fit follows from the verdict."""
+"""The commands to type after a run, chosen by its verdict."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from tfhet.advice.input_bound import Diagnosis, InputState
 from tfhet.record import RunFolder, RunSummary
 
 JOB_FILE = "job.yaml"
-"""Name of the job file, which no run knows."""
 
 
 def next_commands(found: Diagnosis, run: RunSummary, folder: RunFolder) -> list[str]:
-    """The commands after a run, in their order. What was profiled or planned already, in the run's folder, is omitted.
-    A run that waits for its input, or that pays for data hosts, is profiled, planned and then submitted. One that has
-    no data hosts and does not wait can be submitted as it is. A failed run, or one without steps, is examined."""
+    """Returns the commands after a run, in order, without finished ones.
+
+    A run that waits for its input or has data hosts is profiled, planned and submitted, another one submitted as it is.
+    A failed run, or one without steps, is examined.
+    """
     if found.state is InputState.UNKNOWN or run.exit_code:
         script = _script(folder)
         return [f"tfhet doctor --brief --script {shlex.quote(script[0])}"] if script else []
@@ -29,7 +30,7 @@ def next_commands(found: Diagnosis, run: RunSummary, folder: RunFolder) -> list[
 
 
 def profile_command(folder: RunFolder | None = None, run: RunSummary | None = None) -> str:
-    """The command that profiles the pipeline of a run, into its folder; with placeholders for what is unknown."""
+    """Returns the command that profiles the pipeline of a run into its folder, with placeholders if unknown."""
     script = (folder and _script(folder)) or ["SCRIPT.py"]
     to = shlex.quote(str(folder.profile_path)) if folder else "FILE"
     if folder and (run := run or folder.read_summary()).stages_where:  # of the built-in trainer
@@ -42,7 +43,7 @@ def profile_command(folder: RunFolder | None = None, run: RunSummary | None = No
 
 
 def _script(folder: RunFolder) -> list[str]:
-    """The script of a run as it can be named here, and its arguments; [] where the record does not name one."""
+    """Returns the script of a run, as a path from here, and its arguments; [] if unknown."""
     commands = (event.get("command") for event in folder.events() if event.get("event") == "training.started")
     words = [str(word) for word in next(commands, None) or ()][1:]
     if not words or words[0] == "-m":

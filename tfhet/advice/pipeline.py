@@ -1,4 +1,4 @@
-"""Changes that would make an input pipeline cheaper, found in its profile: one function for each rule."""
+"""Changes that make an input pipeline cheaper, found in its profile: one function per rule."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from tfhet.profile import PYTHON, RAY, Profile
 
 MOST_FINDINGS = 3
 LARGE_SHARE = 0.1
-"""Share of a pipeline's CPU, 0 to 1, from which a part is worth advice."""
+"""Share of a pipeline's CPU, 0 to 1, from which a part gets advice."""
 DOMINANT_SHARE = 0.5
 """Share of a pipeline's CPU, 0 to 1, from which a part dominates it."""
 TRAINER_SHARE = 0.5
-"""Largest share of a pipeline's CPU, 0 to 1, that may move to the trainer in order to send fewer bytes."""
+"""Maximum share of a pipeline's CPU, 0 to 1, that may move to the trainer to send fewer bytes."""
 FEWER_BYTES = 2.0
-"""A cut is worth advice when it divides the bytes between hosts at least by this."""
+"""Minimum factor by which a recommended cut reduces the bytes between hosts."""
 CALL_US = 10.0
-"""Least CPU microseconds of one call of a mapped function, without its work (TensorFlow 2.15: 9 to 20 us for a function
-that does next to nothing, without and with num_parallel_calls)."""
+"""Minimum CPU microseconds of a call of a mapped function without its work (TensorFlow 2.15: 9 to 20 us)."""
 STAGES = {
     "Dilation2D": "dilate",
     "DepthwiseConv2dNative": "gaussian_blur",
@@ -34,20 +33,20 @@ STAGES = {
     "DecodePng": "decode",
     "DecodeImage": "decode",
 }
-"""Graph operation that reveals a transformation -> tfhet stages that do its work on whole batches."""
+"""Graph operation of a transformation -> tfhet stages that do it on whole batches."""
 _PYTHON = {"PyFunc", "PyFuncStateless", "EagerPyFunc"}
 _DECODES = ("DecodeJpeg", "DecodePng", "DecodeImage")
 _CROPS = ("CropAndResize", "ResizeBilinear")
 
 
 def of_pipeline(profile: Profile) -> list[Finding]:
-    """The changes that would save most CPU, the best first, at most MOST_FINDINGS."""
+    """Returns the changes that save most CPU, at most MOST_FINDINGS."""
     found = [finding for rule in RULES for finding in rule(profile)]
     return sorted(found, key=lambda finding: -finding.saves_us)[:MOST_FINDINGS]
 
 
 def python_inside(profile: Profile) -> Iterator[Finding]:
-    """Parts that call Python for every element, which is slow and runs on one thread."""
+    """Parts that call Python for every element, on one thread."""
     for index, cost in enumerate(profile.costs):
         if not _PYTHON.isdisjoint(cost.ops):
             calls = f"{cost.name!r} calls Python for every element {_of_whole(profile, index)}"
@@ -56,7 +55,7 @@ def python_inside(profile: Profile) -> Iterator[Finding]:
 
 
 def single_images(profile: Profile) -> Iterator[Finding]:
-    """Maps over single elements ahead of a batch."""
+    """Maps over single elements before a batch."""
     batch = max(cost.examples for cost in profile.costs)
     single = [i for i in range(1, len(profile.costs)) if profile.costs[i - 1].examples == 1]
     maps = [i for i in single if profile.costs[i].kind in ("Map", "ParallelMap")]
@@ -74,9 +73,9 @@ def single_images(profile: Profile) -> Iterator[Finding]:
 
 
 def wide_wire(profile: Profile) -> Iterator[Finding]:
-    """More bytes at the end than somewhere before it: mostly float32 where uint8 would do."""
+    """More bytes at the end than earlier: mostly float32 instead of uint8."""
     end = profile.costs[-1].bytes_per_example
-    # Fewer bytes are not worth giving the GPU's host the work that the data group is there for.
+    # the work of the data group must not move to the GPU's host for fewer bytes
     cheap = [i for i in range(len(profile.costs)) if _rest_us(profile, i) <= TRAINER_SHARE * profile.whole_us]
     places = [i for i in cheap if profile.costs[i].bytes_per_example <= end / FEWER_BYTES]
     if not places:
@@ -93,7 +92,7 @@ def wide_wire(profile: Profile) -> Iterator[Finding]:
 
 
 def whole_then_crop(profile: Profile) -> Iterator[Finding]:
-    """Whole images that are decoded and then cropped."""
+    """Whole images that are decoded and cropped."""
     for index, cost in enumerate(profile.costs):
         decodes = set(cost.ops) & set(_DECODES) or cost.name.startswith("decode(")
         crops = any(set(other.ops) & set(_CROPS) or "crop(" in other.name for other in profile.costs[index:])
@@ -109,7 +108,7 @@ def whole_then_crop(profile: Profile) -> Iterator[Finding]:
 
 
 def sequential_maps(profile: Profile) -> Iterator[Finding]:
-    """The dearest map that runs on one thread."""
+    """The most expensive map on one thread."""
     slow = [i for i, cost in enumerate(profile.costs) if cost.parallel is False and profile.share(i) >= LARGE_SHARE]
     if slow:
         worst = max(slow, key=profile.us)

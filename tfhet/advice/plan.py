@@ -1,4 +1,4 @@
-"""The findings of a plan: what limits today's cluster, the effect of each kind of change, and which to take."""
+"""Findings of a plan: the limit of today's cluster, the effect of each kind of change, and the choice."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from tfhet.plan import Candidate, Plan, Resource
 from tfhet.record import Interval
 
 LEAST_BREAK_EVEN_USD = 0.001
-"""USD per hour: a data host whose break-even price is lower pays at no price."""
+"""USD per hour: with a lower break-even price a data host pays at no price."""
 
 
 def of_plan(plan: Plan, cheaper: Sequence[Finding] = ()) -> list[Finding]:
-    """The findings of a plan, in the order in which one decides. The last one is the choice. cheaper: what would make
-    the stages cheaper, as `of_pipeline` finds it; the plan was made with the best of them."""
+    """Returns the findings of a plan; the last one is the choice. cheaper: changes of stages, from `of_pipeline`."""
     return [*_today(plan, cheaper), *_best(plan), _choice(plan)]
 
 
@@ -86,7 +85,7 @@ def _cluster(one: Candidate) -> str:
 
 
 def _against(one: Candidate, other: Candidate) -> str:
-    """How much more money, or time where a price is not known, `one` takes than `other`."""
+    """Returns how much more money, or time if a price is unknown, `one` takes than `other`."""
     mine, its = one.usd_per_million, other.usd_per_million
     unit = "cost" if mine and its else "time"
     ours, theirs = (mine, its) if mine and its else (one.s_per_million, other.s_per_million)

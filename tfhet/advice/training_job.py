@@ -1,4 +1,4 @@
-"""Whether a training job waits for its input, and what to change first, by its utilisation and its metric lines."""
+"""Whether a training job waits for its input, and what to change first, by utilisation and metric lines."""
 
 from __future__ import annotations
 
@@ -21,25 +21,24 @@ from tfhet.catalogue import Catalogue, InstanceGroup
 from tfhet.record import Spread, Waiting, median
 
 PROFILING_MS = 500
-"""Interval of SageMaker's profiler, in the request that switches it on."""
+"""Interval of SageMaker's profiler in the suggested request."""
 FULL_PCT = 90.0
-"""Share of memory or disk, at the 90th percentile over time, from which it is nearly full."""
+"""90th percentile over time from which memory or a disk is nearly full."""
 UNEVEN_PCT = 20.0
-"""Difference, in percentage points, from which hosts of one group are used unevenly."""
+"""Difference in percentage points from which hosts of a group are used unevenly."""
 
 
 @dataclass(frozen=True)
 class HostUtilisation:
-    """The utilisation of one host in percent of what it has, 0 to 100; None where it was not measured."""
+    """The utilisation of one host in percent, 0 to 100; None if unknown."""
 
     host: str
     group: str = ""
-    """Name of its group; "" where that is not known."""
     instance_type: str = ""
     cpu_pct: Spread | None = None
-    """Utilisation of all CPUs; None also where their number is not known."""
+    """Utilisation of all CPUs; None if their number is unknown."""
     gpu_pct: Spread | None = None
-    """Share of the time in which anything ran on a GPU, over all GPUs."""
+    """Share of time in which kernels ran, over all GPUs."""
     memory_pct: Spread | None = None
     gpu_memory_pct: Spread | None = None
     disk_pct: Spread | None = None
@@ -53,15 +52,13 @@ class HostUtilisation:
 class ObservedJob:
     name: str
     status: str
-    """As the platform words it."""
+    """As the platform names it."""
     is_over: bool
     groups: Sequence[InstanceGroup] = ()
     hosts: Sequence[HostUtilisation] = ()
     wait_pct: float | None = None
-    """Share of the steady state's steps that ranks wait for data, 0 to 100; None without metric lines. Only the start
-    and the end of a long log are read."""
+    """Share of the steady state that ranks wait for data, 0 to 100; None without metric lines."""
     waits: Waiting | None = None
-    """The wait and its parts, of the same lines."""
     metric_lines: int = 0
     has_step_timeline: bool = False
     has_profiler: bool = False
@@ -70,7 +67,7 @@ class ObservedJob:
 
 
 def of_training_job(job: ObservedJob, known: Catalogue) -> Diagnosis:
-    """The diagnosis of a job: from how long its ranks waited, where that is known, else from what its hosts used."""
+    """Returns the diagnosis of a job by the wait of its ranks, or if unknown by the utilisation of its hosts."""
     next_run = tuple(_next_run(job))
     if job.wait_pct is None and all(use.is_empty for use in job.hosts):
         return Diagnosis(InputState.UNKNOWN, _nothing(job), next_run=next_run)
@@ -112,7 +109,7 @@ def _nothing(job: ObservedJob) -> Finding:
 
 
 def _parts(job: ObservedJob, known: Catalogue) -> tuple[list[HostUtilisation], list[HostUtilisation]]:
-    """The training hosts and the data hosts: those with GPUs train; without GPUs anywhere, or in one group, all do."""
+    """Returns training and data hosts: hosts with GPUs train; all train without GPUs, or in a single group."""
 
     def has_gpus(use: HostUtilisation) -> bool:
         kind = known.find(use.instance_type)
@@ -135,7 +132,7 @@ def _by_use(state: InputState, gpu_pct: float | None, reason: str) -> Finding:
 
 
 def _reason(cpu_pct: float | None, data_pct: float | None) -> str:
-    """The cause of the wait. cpu_pct: utilisation of the training hosts' CPUs; data_pct: of the data hosts', if any."""
+    """Returns the cause of the wait. cpu_pct: CPU use of the training hosts. data_pct: of data hosts, if any."""
     if data_pct is not None:
         if data_pct >= BUSY_PCT:
             return "the CPUs of the data hosts are used up"
@@ -160,7 +157,7 @@ def _savings(gpu_memory_pct: float | None, data_pct: float | None) -> Iterator[F
 def _changes(
     job: ObservedJob, grown: Sequence[HostUtilisation], known: Catalogue, *, cpus_are_busy: bool, has_data: bool
 ) -> Iterator[Finding]:
-    """Changes for a job whose input does not keep up. grown: the hosts for which a bigger size would help."""
+    """Yields changes for a job whose input does not keep up. grown: hosts for which a bigger size helps."""
     profile = "cheaper stages first, they cost nothing: `tfhet profile` says which cost what, and advises"
     if not cpus_are_busy:
         yield Finding(
@@ -183,7 +180,7 @@ def _changes(
 
 
 def _bigger(name: str, known: Catalogue) -> str:
-    """The next size of a type's family that has more CPUs beside as many GPUs, in words."""
+    """Returns the next size of a family with more CPUs and as many GPUs, in words."""
     today = known.find(name)
     if today is None:
         return f"then a bigger size of the same family: {name} is no type of the catalogue, so which is not known"
@@ -201,7 +198,7 @@ def _spreads(hosts: Sequence[HostUtilisation], field: str) -> dict[str, Spread]:
 
 
 def _middle(hosts: Sequence[HostUtilisation], field: str) -> float | None:
-    """Median over hosts of their medians over time, in percent; None where nothing was measured."""
+    """Returns the median over hosts of their medians over time, in percent; None if unknown."""
     found = [spread.median for spread in _spreads(hosts, field).values()]
     return median(found) if found else None
 
@@ -210,7 +207,7 @@ _RESOURCES = {"gpu_pct": "GPUs", "cpu_pct": "CPUs", "memory_pct": "memory", "gpu
 
 
 def _used(hosts: Sequence[HostUtilisation], role: str) -> Iterator[Finding]:
-    """For each resource its median and spread over time, and the hosts that differ."""
+    """Yields median and spread over time of each resource, and uneven hosts."""
     for field, resource in _RESOURCES.items():
         found = _spreads(hosts, field)
         if not found:

@@ -4,7 +4,7 @@ from tfhet import catalogue
 
 known = catalogue.default()
 known.instance("ml.g5.xlarge").vcpus                    # 4
-known.price("c5.18xlarge", "us-east-1")                 # a Price, or None where none is known
+known.price("c5.18xlarge", "us-east-1")                 # a Price, or None if it is unknown
 known.common_market(["ml.g5.xlarge", "ml.c5.large"])
 """
 

@@ -14,4 +14,3 @@ from .instance_type import (
     Price as Price,
 )
 from .price_list import refresh as refresh
-from .training_rate import TrainingRate as TrainingRate, training_rates as training_rates

@@ -1,7 +1,6 @@
-"""Instance types and prices of the package, and those that the user's files add.
+"""Instance types and prices of the package and the user's files.
 
-Later files win over earlier ones, type by type: the package, the files of `tfhet prices refresh`, the user's own file,
-and a file that a command names.
+Later files win by type: the package, files of `tfhet prices refresh`, the user's own file, a file named by a command.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from tfhet.cluster import cache_dir, config_dir, environment, own_folder
 REGION = "us-east-1"
 _HERE = Path(__file__).parent
 AWS_POST = _HERE / "aws-post.yaml"
-"""File with the prices of 2022 that AWS's post on heterogeneous clusters calculates with, for `Catalogue.with_file`."""
+"""Prices of 2022 in AWS's post on heterogeneous clusters, for `Catalogue.with_file`."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +28,8 @@ class Catalogue:
     """Instance types with their prices."""
 
     instances: Mapping[str, Instance] = field(default_factory=dict)
-    """Types by full name."""
     _prices: Mapping[str, tuple[Price, ...]] = field(default_factory=dict)
-    """Prices by full name of the type; the first one that fits is taken."""
+    """Prices by full name of the type; the first match counts."""
 
     def over(self, file: CatalogueFile) -> Catalogue:
         """Returns the catalogue with a file's types and prices in front. Prices of unknown types are kept."""
@@ -42,8 +40,11 @@ class Catalogue:
         return Catalogue({**self.instances, **file.instances}, prices)
 
     def with_file(self, path: Path) -> Catalogue:
-        """Returns the catalogue with the types and prices of a file that a user wrote in front. Raises UsageError
-        naming the line for a file with faults, and for a price of an unknown type."""
+        """Returns the catalogue with a user's file in front.
+
+        Raises:
+            UsageError: The file has mistakes, or a price of an unknown type; the message names the line.
+        """
         file = CatalogueFile.read(path)
         made = self.over(file)
         for full, line in file.lines.items():
@@ -57,13 +58,14 @@ class Catalogue:
         return self.find(name) or errors.unknown("instance type", name, self._near(full_name(name)))
 
     def find(self, name: str) -> Instance | None:
-        """Returns the type called `name`, with or without `ml.`; None where there is none."""
+        """Returns the type called `name`, with or without `ml.`; None if it is unknown."""
         return self.instances.get(full_name(name))
 
     def price(self, name: str, region: str = REGION, market: str | None = None) -> Price | None:
-        """Returns the price of a type in a region; None where none is known. Of several prices, the last file's is
-        taken, then the newest one, then SageMaker's. market: only prices of this market count. Raises UsageError for an
-        unknown type or market."""
+        """Returns the price of a type in a region: the last file's, then the newest, then SageMaker's; None if unknown.
+
+        market: only prices of this market count. Raises UsageError for an unknown type or market.
+        """
         if market is not None and market not in MARKETS:
             errors.unknown("market", market, MARKETS)
         prices = self._prices.get(self.instance(name).name, ())
@@ -71,12 +73,14 @@ class Catalogue:
         return next(fitting, None)
 
     def prices(self, region: str = REGION, market: str | None = None) -> dict[str, Price]:
-        """Returns the prices in a region by full name, without the types that have none."""
+        """Returns the known prices of a region by full name."""
         return {name: price for name in self.instances if (price := self.price(name, region, market))}
 
     def common_market(self, names: Iterable[str], region: str = REGION) -> str | None:
-        """Returns the market in which all these types have a price, SageMaker if both are; None if neither is. Prices
-        of two markets cannot be compared, since SageMaker's are higher for the same machine."""
+        """Returns a market in which all these types have a price, preferably SageMaker; None without one.
+
+        Prices of two markets cannot be compared: SageMaker's are higher for the same machine.
+        """
         wanted = list(names)
         return next((each for each in MARKETS if all(self.price(name, region, each) for name in wanted)), None)
 
@@ -96,10 +100,13 @@ def shipped() -> Catalogue:
 
 
 def default(file: Path | None = None) -> Catalogue:
-    """Returns the package's types and prices with the user's files, as they are now, in front, and `file` before all.
-    Raises UsageError for a file with faults, and where others may have put prices into the user's cache."""
+    """Returns the package's types and prices, with the user's files and then `file` in front.
+
+    Raises:
+        UsageError: A file has mistakes, or others may write into the user's cache.
+    """
     refreshed, own = list[Path](), list[Path]()
-    with contextlib.suppress(OSError, RuntimeError):  # no home, or it may not be read
+    with contextlib.suppress(OSError, RuntimeError):  # no readable home
         refreshed = sorted(refreshed_path(REGION).parent.glob("*.yaml"))
         own = [path for path in (own_path(),) if path.is_file()]
     if refreshed:
@@ -109,10 +116,10 @@ def default(file: Path | None = None) -> Catalogue:
 
 
 def refreshed_path(region: str) -> Path:
-    """Path at which `tfhet prices refresh` keeps the prices of a region."""
+    """Returns the path of a region's prices from `tfhet prices refresh`."""
     return cache_dir(environment()) / "prices" / f"{region}.yaml"
 
 
 def own_path() -> Path:
-    """Path of the user's own catalogue file, which need not exist."""
+    """Returns the path of the user's catalogue file, which may not exist."""
     return config_dir(environment()) / "catalogue.yaml"

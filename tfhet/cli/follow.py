@@ -24,12 +24,12 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     diagnose.set_defaults(run=run_diagnose)
     for command in (follow, diagnose):
         command.add_argument("job_name", metavar="JOB_NAME", help="of a training job that runs, or has ended")
-        command.add_argument("--region", help="where it runs (default: that of the AWS profile)")
+        command.add_argument("--region", help="where it runs (default: of the AWS profile)")
         add_output(command, "the result", has_tables=command is diagnose)
 
 
 def run_follow(args: argparse.Namespace) -> int:
-    """Follows a job to its end. Returns 0 when it is completed."""
+    """Follows a job to its end. Returns 0 if it is completed."""
     from tfhet.aws import client
     from tfhet.follow import follow
     from tfhet.record import write_json
@@ -43,7 +43,7 @@ def run_follow(args: argparse.Namespace) -> int:
 
 
 def run_diagnose(args: argparse.Namespace) -> int:
-    """Prints the verdict, what it rests on, and what to do first. Returns 0 whatever the verdict is."""
+    """Prints the verdict, its evidence, and what to do first. Returns 0 for any verdict."""
     from tfhet import report
     from tfhet.advice import sentence, sentences
     from tfhet.aws import client

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds `tfhet profile`."""
     profile = commands.add_parser("profile", help="measure the CPU of an input pipeline, part by part, and advise")
     profile.usage = "%(prog)s [options] TARGET\n       %(prog)s [options] --script FILE [-- ARGUMENTS]"
     add_examples(profile, "tfhet profile synthetic --stages aws-cifar", "tfhet profile --script train.py -- --epochs 1")
@@ -39,7 +38,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measures and prints; the exit code is 0. Raises UsageError for options that do not fit."""
+    """Measures and prints. Raises UsageError for options that conflict."""
     from tfhet import planes, profile
     from tfhet.report import progress_of
 
@@ -85,7 +84,7 @@ def show(found: Profile, wide: bool = False) -> None:
     print(f"The parts alone sum to {residue.value:.2f} of the whole ({residue.low:.2f} to {residue.high:.2f}).")
     if found.beside_us:
         reader, server = (median(found.beside_us[end]) for end in ("reader", "server"))
-        print(f"Ray takes beside them, per example: {reader:.1f} us where it is read, {server:.1f} us elsewhere.")
+        print(f"Ray itself takes per example: {reader:.1f} us in the reading process, {server:.1f} us elsewhere.")
     for finding in advice.of_pipeline(found):
         saves = f"saves up to {finding.saves_us:.1f} us: " if finding.saves_us else ""
         print(f"- {saves}{finding.clause}")

@@ -16,7 +16,6 @@ _LATEST = "; a folder of runs stands for its latest one (default: runs)"
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds `tfhet report`, `tfhet timeline`, `tfhet top` and `tfhet runs`."""
     report = commands.add_parser("report", help="the HTML page of runs and records, and a table of them")
     add_examples(report, "tfhet report", "tfhet report runs/a runs/b --html page.html")
     words = f"folder of a run, summary, or bench record{_LATEST}"
@@ -24,7 +23,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     report.add_argument("--profile", type=Path, metavar="FILE", help="what `tfhet profile --json` wrote: stage costs")
     report.add_argument("--plan", type=Path, metavar="FILE", help="what `tfhet plan --json` wrote: its frontier")
     report.add_argument("--region", default="us-east-1", help="whose prices the table takes (default %(default)s)")
-    report.add_argument("--html", type=Path, metavar="FILE", help="the page of all that is given (report.html)")
+    report.add_argument("--html", type=Path, metavar="FILE", help="write one page of all paths (report.html)")
     add_output(report, "the summaries")
     report.set_defaults(run=run_report)
 
@@ -35,7 +34,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     add_output(timeline, "the tables")
     timeline.set_defaults(run=run_timeline)
 
-    top = commands.add_parser("top", help="a run as it goes on: steps, hosts, restarts, faults")
+    top = commands.add_parser("top", help="a running job: steps, hosts, restarts, faults")
     add_examples(top, "tfhet top", "tfhet top runs/a --once")
     top.add_argument("--once", action="store_true", help="one picture, and end")
     again = "look again after this time (default %(default)g)"
@@ -53,15 +52,13 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run_report(args: argparse.Namespace) -> int:
-    """Writes report.html into the folder of each run, and the page of all that was given; prints the tables. The page
-    of all goes to --html; without it, where there is more than one folder of a run to show, to report.html here. The
-    exit code is 0. Raises UsageError or DataError for what cannot be read, UsageError for an unknown region."""
+    """Writes a page into the folder of each run and, for several runs or --html, one page of all; prints tables."""
     from tfhet import report
     from tfhet.report import prices_in
 
     args.paths = [_latest(path) for path in args.paths]
     beside = RunFolder(args.paths[0])
-    if len(args.paths) == 1:  # what was measured for a run may lie in its folder
+    if len(args.paths) == 1:  # its folder may have a profile and a plan
         args.profile = args.profile or (beside.profile_path if beside.profile_path.is_file() else None)
         args.plan = args.plan or (beside.plan_path if beside.plan_path.is_file() else None)
     given = report.read_given(args.paths, profile=args.profile, plan=args.plan)
@@ -87,7 +84,7 @@ def run_report(args: argparse.Namespace) -> int:
 
 
 def run_timeline(args: argparse.Namespace) -> int:
-    """The tables of where the time went; the exit code is 0. Raises UsageError for a run without times."""
+    """Prints where the time went. Raises UsageError for a run without times."""
     from tfhet import report
     from tfhet.telemetry import timeline_json, timeline_tables, write_chrome_trace, write_scalars
 
@@ -107,14 +104,12 @@ def run_timeline(args: argparse.Namespace) -> int:
 
 
 def run_top(args: argparse.Namespace) -> int:
-    """Shows a run until it ends. Raises UsageError where there is no folder."""
     from tfhet.report import top
 
     return top(RunFolder(_latest(args.run_dir)), sys.stdout, once=args.once, every_s=args.every_s)
 
 
 def run_runs(args: argparse.Namespace) -> int:
-    """Prints a line for each run; the exit code is 0. Raises UsageError where there is none."""
     from tfhet import report
     from tfhet.report import COLUMNS, run_list, run_rows
 
@@ -126,7 +121,7 @@ def run_runs(args: argparse.Namespace) -> int:
 
 
 def _latest(path: Path) -> Path:
-    """The run that a path names; says which one where the path is that of a folder of runs."""
+    """Returns the run of a path; prints the latest one of a folder of runs."""
     found = latest_in(path)
     if found != path:
         print(f"the latest run in {path}: {found}", file=sys.stderr)

@@ -10,7 +10,6 @@ from tfhet.cli.parser import add_examples, number
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds `tfhet convert`."""
     convert = commands.add_parser("convert", help="write an image folder (a sub-folder for each class) as TFRecords")
     add_examples(convert, "tfhet convert photos data/train", "tfhet convert photos data/train --size 224 224")
     convert.add_argument("folder", type=Path)

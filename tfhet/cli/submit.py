@@ -23,7 +23,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     init.set_defaults(run=run_init)
     package = commands.add_parser("package", help="make the code directory of a job (source_dir), with tfhet in it")
     add_examples(package, "tfhet package src --script train.py")
-    package.add_argument("directory", type=Path, help="to make, or to make anew; other files in it stay")
+    package.add_argument("directory", type=Path, help="to make or update; other files in it stay")
     package.add_argument("--script", type=Path, metavar="FILE", help="the training script; else the built-in trainer")
     package.add_argument("--requirements", type=Path, metavar="FILE", help="lines for requirements.txt")
     package.set_defaults(run=run_package)
@@ -40,7 +40,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run_init(args: argparse.Namespace) -> int:
-    """Writes the files and prints what to type next; returns 0. Raises UsageError where one of them is there."""
+    """Writes the files and prints the next commands. Raises UsageError if one of them exists."""
     from tfhet.submit import TEMPLATES
 
     names = ("train.py", "cluster.yaml", "job.yaml")
@@ -56,7 +56,7 @@ def run_init(args: argparse.Namespace) -> int:
 
 
 def run_package(args: argparse.Namespace) -> int:
-    """Makes the code directory and returns 0. Raises UsageError for one that would not start, or is somebody else's."""
+    """Makes the code directory. Raises UsageError if it would not start, or is another one."""
     from tfhet.submit import source_dir
 
     source_dir.make(args.directory, args.script, args.requirements)
@@ -66,7 +66,7 @@ def run_package(args: argparse.Namespace) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Returns 0; with --wait 1 when the job failed. Raises UsageError for a job that SageMaker would refuse."""
+    """Returns 0; with --wait 1 if the job failed. Raises UsageError for a job that SageMaker would refuse."""
     from tfhet import catalogue
     from tfhet.aws import client
     from tfhet.submit import JobSubmission, job_file, rules

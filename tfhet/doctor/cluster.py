@@ -1,4 +1,4 @@
-"""Facts about a cluster file and what this machine knows about it, and the rules that judge them."""
+"""Facts about a cluster file on this machine, and rules that judge them."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ from tfhet.simulate import BASE_BYTES, DIGITS, PROCESS_BYTES, ClusterFile, Group
 from tfhet.units import GIB, MIB
 
 FILES_PER_WORKER = 4
-"""Recommended minimum, so that no worker waits long for the others at the end of an epoch."""
+"""Recommended minimum, so that no worker waits long at the end of an epoch."""
 
 
 @dataclass(frozen=True)
 class ClusterFacts:
     cluster: ClusterFile
     settings: LaunchSettings
-    """Launcher arguments of the file; the defaults where those are wrong."""
+    """Launcher arguments of the file; the defaults if they are wrong."""
     refused: str
-    """Error message of the launcher about them; "" when they are right."""
+    """The launcher's error message about them; may be empty."""
     types: Mapping[str, Instance]
     unknown_types: Mapping[str, str]
-    """For each type that the catalogue lacks, its error message, which lists similar names."""
+    """Error message, with similar names, of each type that the catalogue lacks."""
     mistyped: Mapping[str, str]
-    """Arguments that the launcher passes on to the script, each with the one of its own that looks like it."""
+    """Arguments for the script that resemble a launcher's, each with that one."""
     files: Mapping[str, int | None]
-    """Number of input files by channel; None where the directory does not exist."""
+    """Number of input files by channel; None if the directory does not exist."""
     cpus: int
     """CPUs of this machine that this process may use."""
     memory_bytes: int
 
     @property
     def dnn(self) -> GroupFile | None:
-        """The group that trains; None where the file has no group of the name that the settings give."""
+        """The group that trains; None if the file lacks it."""
         return self.cluster.groups.get(self.cluster.training_group(self.settings.dnn_group))
 
     @property
@@ -64,12 +64,12 @@ class ClusterFacts:
 
     @property
     def workers(self) -> int:
-        """Number of workers of the data service in the whole cluster."""
+        """Workers of the data service in the whole cluster."""
         return self.data_hosts * self.service.data_host_workers + self.dnn_hosts * self.service.dnn_host_workers
 
 
 def look(name: str) -> ClusterFacts:
-    """Returns the facts about a cluster file, or a preset. Raises UsageError for one that cannot be read."""
+    """Returns the facts about a cluster file or preset. Raises UsageError if it cannot be read."""
     cluster = load(name)
     try:
         (settings, rest), refused = LaunchSettings.parse(cluster.arguments()), ""
@@ -81,7 +81,7 @@ def look(name: str) -> ClusterFacts:
             types[group.instance_type] = known.instance(group.instance_type)
         except UsageError as error:
             unknown_types[group.instance_type] = str(error)
-    # The demonstration data are written when they are first used.
+    # the demonstration data are written at first use
     files = {channel: _files(Path(at)) for channel, at in cluster.channels.items() if Path(at).parts[:1] != (DIGITS,)}
     mistyped, memory_bytes = dict(_mistyped(rest)), int(psutil.virtual_memory().total)
     return ClusterFacts(cluster, settings, refused, types, unknown_types, mistyped, files, usable_cores(), memory_bytes)
@@ -125,7 +125,7 @@ def groups(facts: ClusterFacts) -> RuleAnswer:
     made = tuple(Group(name, tuple(itertools.islice(names, one.hosts)), one.instance_type) for name, one in given)
     try:
         roles(Identity("", made[0].name, Cluster(made, "")), facts.settings.groups, known_roles(facts.settings))
-    except ClusterError as error:  # every launcher would raise it
+    except ClusterError as error:
         return wrong(str(error), "change the groups, or give data_group and dnn_group under `launcher:`")
     return ok(Cluster(made, "").describe())
 

@@ -1,4 +1,4 @@
-"""All checks, and what they come to."""
+"""All checks, and the verdict."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from tfhet.versions import versions
 
 SCHEMA = 2
 MARKS = dict(zip(Status, (("✓", "green"), ("!", "yellow"), ("✗", "red"), ("✗", "red"), ("?", "cyan")), strict=True))
-"""Mark and colour of each status."""
 _fill = functools.partial(textwrap.fill, break_long_words=False, break_on_hyphens=False)
 SUBJECTS: Sequence[Subject[Any]] = (host.MACHINE, software.VERSIONS, cluster.CLUSTER, pipeline.PIPELINE, script.SCRIPT)
 _OPTIONAL = {
@@ -29,18 +28,18 @@ _OPTIONAL = {
     "CPU set": "hosts in namespaces whose CPUs are counted",
     "memory limit": "hosts in namespaces with less memory than the machine",
 }
-"""Purposes of features of the machine that a simulation can do without: another way is taken, or the record says so."""
+"""Purposes of optional features: a simulation works differently without them, or its record says so."""
 
 
 @dataclass(frozen=True)
 class Examination:
-    """All checks, in the order in which they were made."""
+    """All checks, in order."""
 
     checks: tuple[Check, ...]
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing was found that will fail."""
+        """Whether no check is fatal."""
         return not any(check.is_fatal for check in self.checks)
 
     @property
@@ -53,8 +52,10 @@ class Examination:
         return f"nothing was found that will fail; {less} of {len(self.checks)} could be better"
 
     def listed(self, brief: bool = False, width: int = 80) -> Group:
-        """The checks by section, as `width` columns of text: mark, name and what was found; of what is not ok also why
-        it matters, and what to do on a line of its own. brief: leaves out what is ok."""
+        """Returns the checks by section: mark, name and result, and unless ok the consequence and what to do.
+
+        brief: omits checks that are ok. width: characters of a line.
+        """
         lines: list[Text] = []
         shown = (check for check in self.checks if not (brief and check.status is Status.OK))
         for section, own in itertools.groupby(shown, lambda check: check.section):
@@ -69,7 +70,7 @@ class Examination:
 
 
 def _lines(check: Check, longest: int, width: int) -> Iterator[Text]:
-    """Yields what is shown of a check. longest: columns of the longest name in its section."""
+    """Yields the lines of a check. longest: length of the longest name in its section."""
     mark, style = MARKS[check.status]
     name, is_ok = f"  {check.name:<{longest}}  ", check.status is Status.OK
     found = check.found if is_ok else f"{check.status.value}: {check.found}"
@@ -91,14 +92,24 @@ def examine(
     script_file: Path | None = None,
     step: Step = lambda done, total, what: None,
 ) -> Examination:
-    """Examines the machine, and what is named beside it. Leaves nothing; takes seconds, because TensorFlow is loaded.
-    directory: for the files of simulated hosts; None: that of temporary files. cluster_file: a path, or a preset.
-    target: a data set, as `tfhet profile` takes it, with stages for a source. Raises UsageError for what is not
-    there."""
+    """Examines the machine, and optionally a cluster, a data set and a script; takes seconds to load TensorFlow.
+
+    Args:
+        env: Environment variables.
+        directory: Directory for files of simulated hosts; None for the temporary directory.
+        cluster_file: Cluster file or preset.
+        target: Data set, as for `tfhet profile`.
+        stages: Stages, if the target is a source.
+        script_file: Training script, which is not run.
+        step: Gets the progress.
+
+    Raises:
+        UsageError: A file or target does not exist.
+    """
     total = 3 + bool(target)
 
     def checks() -> Iterator[Check]:
-        # What the user named comes first: a wrong name shows before anything takes time.
+        # a wrong name is reported before anything takes time
         job = cluster.look(cluster_file) if cluster_file else None
         text = script.look(script_file) if script_file else None
         step(0, total, "parts: TensorFlow, Horovod and PyTorch")
@@ -123,7 +134,7 @@ def examine(
 
 
 def simulation_checks(features: Iterable[container.KernelFeature]) -> Iterator[Check]:
-    """The section `simulation`: what the simulator can do to hosts on this machine."""
+    """Yields the section `simulation`: abilities of the simulator on this machine."""
     for feature in features:
         if feature.name in ("toolkit", "mpi4py"):  # the section `software` has them
             continue

@@ -1,4 +1,4 @@
-"""Facts about this machine that matter to a job, and the rules that judge them."""
+"""Facts about this machine, and rules that judge them."""
 
 from __future__ import annotations
 
@@ -32,24 +32,23 @@ class HostFacts:
     cores: int
     cores_usable: int
     cpu_quota: float | None
-    """CPU seconds per second that the control group allows; None: no limit."""
+    """CPUs that the control group allows; None: no limit."""
     numa_nodes: int
     memory_bytes: int
     memory_free_bytes: int
     gpus: tuple[str, ...]
     gpus_seen: Mapping[str, int]
-    """Number that a library sees, by the library's name."""
     open_files: int
-    """Maximum per process; 2**30 where there is no limit."""
+    """Maximum per process; 2**30 without a limit."""
     shm_bytes: int | None
-    """Size of /dev/shm; None where it does not exist."""
+    """Size of /dev/shm; None if it does not exist."""
     directory: str
     disk_free_bytes: int
     busy_ports: tuple[str, ...]
-    """An error message for each of PORTS that is in use."""
+    """Error message of each of PORTS that is in use."""
     name: str
     addresses: tuple[str, ...]
-    """IPv4 addresses of the name; () where it cannot be resolved."""
+    """IPv4 addresses of the name; may be empty."""
     proxies: tuple[str, ...]
     """Variables that send gRPC through a proxy."""
 
@@ -57,7 +56,7 @@ class HostFacts:
 def look(
     env: Mapping[str, str], gpus_seen: Mapping[str, int], directory: Path | None = None, root: Path = Path("/")
 ) -> HostFacts:
-    """Reads all facts; changes nothing. root: place of /proc and /sys, for tests."""
+    """Reads all facts. root: location of /proc and /sys, for tests."""
     here = machine(root / "proc")
     wanted = (directory or Path(tempfile.gettempdir())).absolute()
     there = str(next(each for each in (wanted, *wanted.parents) if each.exists()))

@@ -1,4 +1,4 @@
-"""Facts about a data set that a data service is to deliver, and the rules that judge them."""
+"""Facts about a data set for data hosts, and rules that judge them."""
 
 from __future__ import annotations
 
@@ -16,49 +16,49 @@ if TYPE_CHECKING:
     from tfhet.profile import Anatomy
 
 LARGE_GRAPH_BYTES = 64 * MIB
-"""Every worker gets the graph before it begins, and again when it restarts."""
+"""Each worker receives the graph at its start and restarts."""
 MANY_REQUESTS = 10_000
-"""Report one request per source element from this number of elements on."""
+"""Source elements, and so requests, from which they are reported."""
 MUCH_MEMORY = 0.25
 """Share of the machine's memory."""
 NARROWER = 2
-"""Report a cut only if it reduces bytes by at least this factor."""
+"""Minimum factor by which a reported cut reduces bytes."""
 RANDOM = ("Random", "StatelessRandom", "StatefulUniform", "StatefulStandardNormal", "RngRead", "Multinomial")
-"""Prefixes of the names of operations that draw random numbers."""
+"""Prefixes of operations that draw random numbers."""
 
 
 @dataclass(frozen=True)
 class PipelineFacts:
     anatomy: Anatomy | None
-    """None: it could not be built."""
+    """None: it cannot be built."""
     error: str = ""
     workers: int | None = None
-    """Number of workers of the data service; None: not known."""
     memory_bytes: int = 0
-    """Memory of a machine that works on it: this one's."""
 
     @property
     def graph(self) -> Anatomy:
-        """The anatomy of a data set that could be built."""
         assert self.anatomy is not None
         return self.anatomy
 
 
 def look(target: str, stages: str | None, workers: int | None, memory_bytes: int) -> PipelineFacts:
-    """Builds what `target` names (see `tfhet.profile.load`) and examines its graph; reads no data. Loads TensorFlow,
-    and runs the user's file. Raises UsageError for a target that does not exist."""
+    """Builds a target of `tfhet.profile.load`, which runs the user's file, and examines its graph without reading data.
+
+    Raises:
+        UsageError: The target does not exist.
+    """
     from tfhet.profile import anatomy_of, load
 
     try:
         return PipelineFacts(anatomy_of(load(target, stages)), "", workers, memory_bytes)
     except UsageError:
         raise
-    except (Exception, SystemExit) as error:  # noqa: BLE001  # the user's code: whatever it raises is a finding
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # of the user's code: a finding
         return PipelineFacts(None, _summary(error), workers, memory_bytes)
 
 
 def _summary(error: BaseException) -> str:
-    """Returns the last line of the error: AutoGraph puts the way through the user's code before it."""
+    """Returns the last line of an error, after AutoGraph's path through the user's code, and the place."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [""]
     place = re.search(r'File "([^"]+)", line (\d+)', str(error))
     name = type(error).__name__
@@ -67,7 +67,7 @@ def _summary(error: BaseException) -> str:
 
 
 def _is_dataset(facts: PipelineFacts) -> bool:
-    """Whether batching, order and cut are the user's own: for a Pipeline tfhet chooses them."""
+    """Whether the user chose batching, order and cut: tfhet chooses those of a Pipeline."""
     return facts.anatomy is not None and not facts.anatomy.is_declared
 
 
@@ -193,7 +193,7 @@ def wire(facts: PipelineFacts) -> RuleAnswer | None:
         return ok(found)
     for index, step in reversed(list(enumerate(earlier))):
         is_narrow = step.example_bytes is not None and step.example_bytes * NARROWER <= last.example_bytes
-        # The same image in another form, and not the number that it is made from.
+        # the same image in another form, not the number from which it is made
         if is_narrow and (step.example_values or 0) * NARROWER >= last.example_values:
             rest = ", ".join(each.name for each in facts.graph.steps[index + 1 :])
             what = f"tfhet.distribute after {step.name!r}, then {rest}, where that is cheap (tfhet profile)"

@@ -1,4 +1,4 @@
-"""Rules of the doctor, by subject, and the checks that they make. A rule judges facts and looks at nothing else."""
+"""Rules of the doctor by subject, and their checks. A rule judges facts only."""
 
 from __future__ import annotations
 
@@ -12,17 +12,15 @@ from typing import Generic, TypeVar
 class Status(StrEnum):
     OK = "ok"
     LIMITED = "limited"
-    """Works, with a limitation."""
     MISSING = "missing"
     """Not installed, or broken."""
     WRONG = "wrong"
-    """Will fail."""
     UNKNOWN = "not tried"
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was examined, as people read it."""
+    """The result of one examination, for people."""
 
     section: str
     name: str
@@ -30,13 +28,13 @@ class Check:
     found: str
     """A version, a number, or what is wrong."""
     why: str
-    """Its purpose, or the consequence of what was found."""
+    """Its purpose, or the consequence."""
     what_to_do: str = ""
-    """Empty where the status is ok."""
+    """Empty if the status is ok."""
     is_needed: bool = False
-    """Whether nothing of tfhet works without it."""
+    """Whether tfhet does not work without it."""
     issue: str = ""
-    """Issue on GitHub that reports the same, as OWNER/REPOSITORY#NUMBER."""
+    """Issue on GitHub about it, as OWNER/REPOSITORY#NUMBER."""
 
     @property
     def is_fatal(self) -> bool:
@@ -66,7 +64,7 @@ limited, wrong = functools.partial(report, Status.LIMITED), functools.partial(re
 
 
 Look = Callable[[Facts], "RuleAnswer | None"]
-"""Judges facts; returns None where the question does not arise."""
+"""Judges facts; None if the rule does not apply."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +77,7 @@ class Rule(Generic[Facts]):
 
 
 class Subject(Generic[Facts]):
-    """All rules about one kind of facts, in the order in which they are reported."""
+    """All rules about one kind of facts, in the order of reports."""
 
     def __init__(self, section: str):
         self.section = section
@@ -88,7 +86,7 @@ class Subject(Generic[Facts]):
     def rule(
         self, name: str, why: str, issue: str = "", *, when: Callable[[Facts], bool] = lambda facts: True
     ) -> Callable[[Look[Facts]], Look[Facts]]:
-        """Adds the decorated function as a rule. when: whether the question arises at all."""
+        """Adds the decorated function as a rule. when: whether the rule applies."""
 
         def add(look: Look[Facts]) -> Look[Facts]:
             self.rules.append(Rule(name, lambda facts: look(facts) if when(facts) else None, why, issue))
@@ -97,7 +95,7 @@ class Subject(Generic[Facts]):
         return add
 
     def checks(self, facts: Facts) -> Iterator[Check]:
-        """Yields the answer of each rule whose question arises."""
+        """Yields the answer of each rule that applies."""
         for rule in self.rules:
             if (answer := rule.look(facts)) is not None:
                 status, found, what = answer.status, answer.found, answer.what_to_do

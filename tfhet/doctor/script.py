@@ -1,6 +1,6 @@
-"""Facts about the text of a training script, which is not run, and the rules that judge them.
+"""Facts about the text of a training script, which is not run, and rules that judge them.
 
-Rules that read a text may be mistaken: only what surely fails is `wrong`.
+Rules about text may be mistaken, so only certain failures are `wrong`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tfhet.doctor.rule import RuleAnswer, Subject, limited, ok, wrong
 from tfhet.errors import UsageError
 
 MAPPED = ("map", "interleave", "flat_map", "filter")
-"""Methods of a data set that take a function."""
+"""Methods of a data set with a function."""
 PYTHON_CODE = ("py_function", "numpy_function", "py_func", "from_generator")
 LOADERS = ("batches", "loader")
 """Last names of tfhet.batches and tfhet.torch.loader."""
@@ -27,19 +27,18 @@ BROADCASTS = ("BroadcastGlobalVariablesCallback", "broadcast_variables", "Broadc
 @dataclass(frozen=True)
 class Call:
     name: str
-    """Name, resolved to what was imported: `horovod.tensorflow.keras.init`, `ds.map`."""
+    """Name with resolved imports: `horovod.tensorflow.keras.init`, `ds.map`."""
     line: int
     keywords: frozenset[str]
-    """Names of its keyword arguments; `**` where there may be others."""
+    """Keyword arguments; `**` for unknown ones."""
     arguments: int
     is_rank_dependent: bool
-    """Whether it is under an `if` that asks for the rank."""
+    """Whether it is under an `if` about the rank."""
     is_mapped: bool
     """Whether it is in a function that a data set maps."""
 
     @property
     def last(self) -> str:
-        """The name after the last dot."""
         return self.name.rpartition(".")[2]
 
 
@@ -49,12 +48,11 @@ class ScriptFacts:
     calls: tuple[Call, ...] = ()
     imports: frozenset[str] = frozenset()
     error: str = ""
-    """Why Python cannot read it; "" when it can."""
+    """Why Python cannot read it; may be empty."""
     is_guarded: bool = False
-    """Whether it asks whether it is run or imported (`if __name__ == "__main__"`)."""
+    """Whether it has `if __name__ == "__main__"`."""
 
     def named(self, *names: str) -> list[Call]:
-        """The calls whose last name is one of these."""
         return [call for call in self.calls if call.last in names]
 
     def imports_from(self, package: str) -> bool:
@@ -62,7 +60,7 @@ class ScriptFacts:
 
 
 def look(path: Path) -> ScriptFacts:
-    """Reads `path`. Raises UsageError when there is no such file."""
+    """Reads a script. Raises UsageError if it cannot be read."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeError) as error:
@@ -71,7 +69,7 @@ def look(path: Path) -> ScriptFacts:
 
 
 def parse(text: str, path: str) -> ScriptFacts:
-    """Returns the facts of a text; one that Python cannot read has an error."""
+    """Returns the facts about a text."""
     try:
         tree = ast.parse(text, path)
     except (SyntaxError, ValueError, RecursionError) as error:
@@ -85,7 +83,7 @@ def parse(text: str, path: str) -> ScriptFacts:
 
 
 def _imported(tree: ast.AST) -> Iterator[tuple[str, str]]:
-    """Yields each local name with the full name that it stands for."""
+    """Yields each local name with its full name."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for each in node.names:
@@ -104,12 +102,10 @@ def _is_map(node: ast.AST) -> bool:
 @dataclass(frozen=True)
 class _Reader:
     names: dict[str, str]
-    """Full name by local name."""
     mapped: set[str]
-    """Names of functions that are given to a data set's `map` and the like."""
 
     def calls(self, node: ast.AST, by_rank: bool = False, inside: bool = False) -> Iterator[Call]:
-        """Yields the calls below a node. by_rank: under an `if` that asks for the rank; inside: a mapped function."""
+        """Yields the calls below a node. by_rank: under an `if` about the rank. inside: in a mapped function."""
         if isinstance(node, ast.Call):
             keywords = frozenset(keyword.arg or "**" for keyword in node.keywords)
             yield Call(self._name(node.func), node.lineno, keywords, len(node.args), by_rank, inside)
@@ -144,7 +140,7 @@ def readable(facts: ScriptFacts) -> RuleAnswer:
 def distribute(facts: ScriptFacts) -> RuleAnswer | None:
     calls = _distributes(facts)
     if not calls and facts.imports_from("torch") and not facts.imports_from("tensorflow"):
-        return None  # its data are no data set of tf.data
+        return None  # its data are not tf.data
     if not calls:
         return limited("no call of tfhet.distribute", "ds = tfhet.distribute(ds), after batch")
     by_rank = [call for call in calls if call.is_rank_dependent]
@@ -188,7 +184,7 @@ _OF_DISTRIBUTE = {
     "ParameterServer": "parameter_server",
     "Mirrored": "mirrored",
 }
-"""Beginnings of TensorFlow's names, and tfhet's strategy for each."""
+"""tfhet's strategy for each beginning of TensorFlow's names."""
 
 
 @SCRIPT.rule("tf.distribute", "its strategies take all GPUs of a host in each rank", "horovod/horovod#935")

@@ -1,12 +1,9 @@
-"""Python and the installed packages: TensorFlow, Horovod and PyTorch loaded as a job would, and versions that do not
-fit."""
+"""Python and packages: whether TensorFlow, Horovod and PyTorch load, and versions that conflict."""
 
 from __future__ import annotations
 
-import inspect
 import json
 import platform
-import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -14,11 +11,13 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
+from packaging.requirements import Requirement
+
 from tfhet.doctor.rule import Check, RuleAnswer, Status, Subject, limited, ok, wrong
 from tfhet.versions import versions
 
 LOAD_LIMIT_S = 120.0
-"""Limit for importing TensorFlow or PyTorch, which is slow from a cold disk."""
+"""Deadline of importing TensorFlow or PyTorch, which is slow from a cold disk."""
 _LOAD = """
 import json, sys
 found = {}
@@ -50,31 +49,29 @@ _HOROVOD = (
 )
 _TENSORFLOWS = ("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tf-nightly")
 DISTRIBUTIONS = (*_TENSORFLOWS, "keras", "horovod", "tensorflow-addons", "numpy", "protobuf", "pyarrow", "ray")
-"""Packages that the rules about versions ask for."""
+"""Packages in rules about versions."""
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """Findings of child processes that loaded TensorFlow and Horovod, and PyTorch."""
+    """Results of loading TensorFlow, Horovod and PyTorch in child processes."""
 
     tensorflow_error: str = ""
     horovod_error: str = ""
     gpus: int = 0
-    """Number that TensorFlow sees."""
     torch_gpus: int | None = None
-    """Number that PyTorch sees; None where it is not installed, or does not load."""
+    """Number that PyTorch sees; None if it does not load."""
     horovod: frozenset[str] = frozenset()
-    """Parts that Horovod was built with: gloo, mpi, nccl."""
+    """Built parts: gloo, mpi, nccl."""
 
     @property
     def gpus_seen(self) -> dict[str, int]:
-        """Number of GPUs that each library sees which loads."""
         tensorflow = {} if self.tensorflow_error else {"TensorFlow": self.gpus}
         return tensorflow if self.torch_gpus is None else {**tensorflow, "PyTorch": self.torch_gpus}
 
 
 def load(env: Mapping[str, str]) -> Loaded:
-    """Loads them in child processes, since a crash is a finding too. Takes some seconds."""
+    """Loads the packages in child processes, since a crash is a finding too."""
     output, crash = _run(_LOAD, env)
     count, _ = _run(_LOAD_TORCH, env) if find_spec("torch") else ("", "")
     words = count.split()
@@ -88,7 +85,7 @@ def load(env: Mapping[str, str]) -> Loaded:
 
 
 def _run(code: str, env: Mapping[str, str]) -> tuple[str, str]:
-    """The output of a child process, and what was wrong with it."""
+    """Returns output and failure of a child process."""
     try:
         done = subprocess.run(
             [sys.executable, "-c", code],
@@ -106,8 +103,7 @@ def _run(code: str, env: Mapping[str, str]) -> tuple[str, str]:
 
 
 def checks(loaded: Loaded, gpus: int, installed: Mapping[str, str] | None = None) -> Iterator[Check]:
-    """Yields the checks of Python and each package. gpus: number in the machine, whether TensorFlow sees them or not.
-    installed: version by distribution; None: look."""
+    """Yields the checks of Python and each package. gpus: number in the machine. installed: versions; None: look."""
     there = versions((*_PACKAGES, "tensorflow", "keras", "horovod", "torch")) if installed is None else installed
     yield _check("Python", platform.python_version(), "everything needs it", is_needed=True)
     found, what = f"{there.get('tensorflow', 'not installed')}, Keras {there.get('keras', 'not installed')}", ""
@@ -147,72 +143,58 @@ def _check(name: str, found: str, needed_for: str, what_to_do: str = "", *, is_n
 
 
 Versions = Mapping[str, str]
-Number = tuple[int, ...]
-Conflict = tuple[Callable[..., RuleAnswer], str]
-"""`limited` or `wrong`, and what to do."""
 VERSIONS: Subject[Versions] = Subject("versions")
 
 
-def number(version: str) -> Number:
-    """Returns the leading numbers between dots: (2, 15, 1) of 2.15.1rc0."""
-    found = re.match(r"\d+(\.\d+)*", version)
-    return tuple(int(part) for part in found[0].split(".")) if found else ()
+def _conflicts(name: str, why: str, issue: str, *conflicts: tuple[str, Callable[..., RuleAnswer], str]) -> None:
+    """Adds a rule about packages: the requirements of each conflict, the answer if they are met, and what to do.
+
+    {0} in the latter is the minor version of the first package.
+    """
+    wanted = [[Requirement(text) for text in conflict[0].split()] for conflict in conflicts]
+    packages = [each.name for each in wanted[0]]
+
+    def look(versions: Versions) -> RuleAnswer:
+        found = ", ".join(f"{package} {versions[package]}" for package in packages)
+        for (_, answer, what), requirements in zip(conflicts, wanted, strict=True):
+            if all(each.specifier.contains(versions[each.name], prereleases=True) for each in requirements):
+                return answer(found, what.format(".".join(versions[packages[0]].split(".")[:2])))
+        return ok(found)
+
+    VERSIONS.rule(name, why, issue, when=lambda versions: all(package in versions for package in packages))(look)
 
 
-def _pair(name: str, why: str, issue: str = "") -> Callable[[Callable[[Number, Number], Conflict | None]], None]:
-    """Adds a rule about two distributions, where both are installed: those that the parameters are called after."""
-
-    def add(conflict: Callable[[Number, Number], Conflict | None]) -> None:
-        pair = [each.replace("_", "-") for each in inspect.signature(conflict).parameters]
-
-        def look(versions: Versions) -> RuleAnswer:
-            found = ", ".join(f"{each} {versions[each]}" for each in pair)
-            problem = conflict(*(number(versions[each]) for each in pair))
-            return problem[0](found, problem[1]) if problem else ok(found)
-
-        VERSIONS.rule(name, why, issue, when=lambda versions: all(each in versions for each in pair))(look)
-
-    return add
-
-
-@_pair("TensorFlow and Keras", "tf.keras is the installed Keras", "tensorflow/tensorflow#62825")
-def _keras(tensorflow: Number, keras: Number) -> Conflict | None:
-    if tensorflow < (2, 16) and keras >= (3,):
-        return limited, f"pip install 'keras=={'.'.join(map(str, tensorflow[:2]))}.*'"
-    return (limited, "pip install 'keras>=3'") if tensorflow >= (2, 16) and keras < (3,) else None
-
-
-@_pair("TensorFlow and Horovod", "Horovod connects several ranks", "horovod/horovod#4290")
-def _tensorflow_for_horovod(tensorflow: Number, horovod: Number) -> Conflict | None:
-    what = "pip install tensorflow==2.15.1, and build Horovod again; or train on one rank"
-    return (wrong, what) if tensorflow >= (2, 16) and horovod <= (0, 28, 1) else None
-
-
-@_pair("TensorFlow and Addons", "the backend addons needs it; it knows Keras 2 only", "tensorflow/addons#2870")
-def _addons(tensorflow: Number, tensorflow_addons: Number) -> Conflict | None:
-    return (limited, "pip uninstall tensorflow-addons, and omit backend='addons'") if tensorflow >= (2, 16) else None
-
-
-@_pair("TensorFlow and NumPy", "TensorFlow before 2.18 was built for NumPy 1", "tensorflow/tensorflow#102743")
-def _numpy(tensorflow: Number, numpy: Number) -> Conflict | None:
-    return (wrong, "pip install 'numpy<2'") if numpy >= (2,) and tensorflow < (2, 18) else None
-
-
-@_pair("TensorFlow and protobuf", "graphs travel as protobuf messages")
-def _protobuf(tensorflow: Number, protobuf: Number) -> Conflict | None:
-    if protobuf >= (5,) and tensorflow < (2, 18):
-        return limited, "pip install 'protobuf>=4.25,<5'"
-    return (limited, "pip install 'protobuf>=4.25,<5': version 4 is faster") if protobuf < (4,) else None
-
-
-@_pair("PyArrow and NumPy", "Ray Data reads by PyArrow, which asks for NumPy 2 only when it is imported")
-def _pyarrow(pyarrow: Number, numpy: Number) -> Conflict | None:
-    return (wrong, "pip install 'pyarrow<26'") if pyarrow >= (26,) and numpy < (2,) else None
-
-
-@VERSIONS.rule("Ray", "the data plane ray uses private names of Ray 2.60", when=lambda versions: "ray" in versions)
-def ray_version(versions: Versions) -> RuleAnswer:
-    return limited(versions["ray"], "pip install 'tfhet[ray]'", when=number(versions["ray"])[:2] != (2, 60))
+_conflicts(
+    *("TensorFlow and Keras", "tf.keras is the installed Keras", "tensorflow/tensorflow#62825"),
+    ("tensorflow<2.16 keras>=3", limited, "pip install 'keras=={0}.*'"),
+    ("tensorflow>=2.16 keras<3", limited, "pip install 'keras>=3'"),
+)
+_HOROVOD_NEEDS = "pip install tensorflow==2.15.1, and build Horovod again; or train on one rank"
+_conflicts(
+    *("TensorFlow and Horovod", "Horovod connects several ranks", "horovod/horovod#4290"),
+    ("tensorflow>=2.16 horovod<=0.28.1", wrong, _HOROVOD_NEEDS),
+)
+_conflicts(
+    *("TensorFlow and Addons", "the backend addons needs it; it knows Keras 2 only", "tensorflow/addons#2870"),
+    ("tensorflow>=2.16 tensorflow-addons", limited, "pip uninstall tensorflow-addons, and omit backend='addons'"),
+)
+_conflicts(
+    *("TensorFlow and NumPy", "TensorFlow before 2.18 was built for NumPy 1", "tensorflow/tensorflow#102743"),
+    ("tensorflow<2.18 numpy>=2", wrong, "pip install 'numpy<2'"),
+)
+_conflicts(
+    *("TensorFlow and protobuf", "graphs travel as protobuf messages", ""),
+    ("tensorflow<2.18 protobuf>=5", limited, "pip install 'protobuf>=4.25,<5'"),
+    ("tensorflow protobuf<4", limited, "pip install 'protobuf>=4.25,<5': version 4 is faster"),
+)
+_conflicts(
+    *("PyArrow and NumPy", "Ray Data reads by PyArrow, which asks for NumPy 2 only when it is imported", ""),
+    ("pyarrow>=26 numpy<2", wrong, "pip install 'pyarrow<26'"),
+)
+_conflicts(
+    *("Ray", "the data plane ray uses private names of Ray 2.60", ""),
+    ("ray!=2.60.*", limited, "pip install 'tfhet[ray]'"),
+)
 
 
 @VERSIONS.rule("one TensorFlow", "several hold the same files: which one runs is a matter of chance")

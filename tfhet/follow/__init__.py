@@ -1,4 +1,4 @@
-"""A training job followed: its log, state, utilisation, diagnosis, cost, and the record of its run.
+"""Follows a training job: log, state, cost and record of the run; diagnoses it by its utilisation.
 
     import boto3
     from tfhet.follow import follow
@@ -6,7 +6,7 @@
     followed = follow("JOB_NAME", boto3.client("sagemaker"), boto3.client("logs"))
     print(followed.summary.usd, followed.exit_code)
 
-The command `tfhet diagnose` is `examine` of this room.
+`tfhet diagnose` is the function `examine`.
 """
 
 import lazy_loader

@@ -1,7 +1,7 @@
-"""The diagnosis of a training job, from what SageMaker, its log and CloudWatch say.
+"""The diagnosis of a training job from SageMaker, its log and CloudWatch.
 
-SageMaker publishes CPU, GPU, memory and disk of each instance minute by minute, under the dimension Host = JOB/algo-N;
-nothing of the network. CPUUtilization and the two of GPUs are sums over all CPUs, or GPUs, of an instance.
+SageMaker publishes CPU, GPU, memory and disk use of each instance per minute, under the dimension Host = JOB/algo-N.
+The CPU and GPU values are sums over the CPUs or GPUs of an instance.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tfhet.report import number
 SCHEMA = 1
 COLUMNS = ("host", "group", "type", "CPU %", "GPU %", "memory %", "GPU memory %", "disk %")
 LEAST_TRAINED_S = 180.0
-"""Where metric lines span at least this, only their time counts: the time before and after is no training."""
+"""If metric lines span at least this, only the time between the first and last counts."""
 METRICS: Mapping[str, str] = {
     "cpu_pct": "CPUUtilization",
     "gpu_pct": "GPUUtilization",
@@ -45,13 +45,13 @@ class Examined:
 
     @property
     def rows(self) -> list[list[object]]:
-        """A row for each host, in the order of COLUMNS: medians with the tenth and ninetieth percentile."""
+        """A row per host by COLUMNS: medians with the tenth and ninetieth percentile."""
         words = ([_in_words(getattr(use, name)) for name in METRICS] for use in self.hosts)
         pairs = zip(self.hosts, words, strict=True)
         return [[use.host, use.group or None, use.instance_type or None, *found] for use, found in pairs]
 
     def to_json(self) -> dict[str, Any]:
-        """The diagnosis in JSON values, with the raw samples."""
+        """Returns the diagnosis as JSON values, with raw samples."""
         found = self.diagnosis
         return {
             "schema": SCHEMA,
@@ -80,8 +80,18 @@ def examine(
     known: catalogue.Catalogue | None = None,
     clock: clocks.Clock = clocks.SYSTEM,
 ) -> Examined:
-    """Gathers and diagnoses. sagemaker, logs, cloudwatch: boto3's clients of these services. Raises UsageError for a
-    job that is not there, or without the right to see it; NotReady when AWS does not answer."""
+    """Diagnoses a training job.
+
+    Args:
+        job_name: Name of the job.
+        sagemaker: boto3's client of the service, like `logs` and `cloudwatch`.
+        known: Instance types; None for the default catalogue.
+        clock: The clock.
+
+    Raises:
+        UsageError: The job does not exist, or the credentials lack the right to see it.
+        NotReady: AWS does not answer.
+    """
     aws, known = Patient(clock), known or catalogue.default()
     state = JobState.ask(job_name, sagemaker, aws)
     heard = Heard()
@@ -94,7 +104,7 @@ def examine(
         if heard.trained_ms is not None and heard.trained_ms[1] - heard.trained_ms[0] >= 1000 * LEAST_TRAINED_S:
             between_s = (heard.trained_ms[0] / 1000, heard.trained_ms[1] / 1000)
         hosts = measured(state, heard.groups, cloudwatch, aws, known, between_s, now_s)
-    lines = heard.steps[1:] or heard.steps  # the first has the warm-up in it
+    lines = heard.steps[1:] or heard.steps  # the first includes the warm-up
     spans = [after.step - line.step for line, after in itertools.pairwise(heard.steps)]
     times_s = [(line.step_ms / 1e3, line.wait_pct / 100, line.epoch) for line in lines]
     steps = [StepTime(step_s, step_s * share, epoch=epoch) for step_s, share, epoch in times_s]
@@ -124,9 +134,13 @@ def measured(
     between_s: tuple[float, float],
     now_s: float,
 ) -> list[HostUtilisation]:
-    """Returns what each host of a job used, in order; without values for a host that CloudWatch does not know.
-    named_groups: by host, as their launchers named them. cloudwatch: boto3's client of that service. between_s: begin
-    and end of the time that counts, in seconds since 1970. Raises as `Patient` does."""
+    """Returns the utilisation of each host; hosts that CloudWatch does not know have no values.
+
+    Args:
+        named_groups: Groups by host, as launchers named them.
+        between_s: Begin and end of the time that counts, in seconds since 1970.
+        now_s: The current time.
+    """
     hosts = [f"algo-{number + 1}" for number in range(state.hosts)]
     samples = _samples(state.name, hosts, cloudwatch, aws, between_s, now_s)
     groups = {group.name: group for group in state.groups}
@@ -154,7 +168,7 @@ def measured(
 def _samples(
     job: str, hosts: Sequence[str], cloudwatch: Any, aws: Patient, between_s: tuple[float, float], now_s: float
 ) -> dict[tuple[str, str], list[float]]:
-    """Returns CloudWatch's means in the order of time, by host and field."""
+    """Returns CloudWatch's means over time, by host and field."""
     period_s = _period_s(between_s, now_s)
     begin, end = math.floor(between_s[0] / period_s) * period_s, math.ceil(between_s[1] / period_s) * period_s
     found: dict[tuple[str, str], list[float]] = {name: [] for name in itertools.product(hosts, METRICS)}
@@ -187,7 +201,7 @@ def _query(query: str, job: str, host: str, field: str, period_s: int) -> dict[s
 
 
 def _period_s(between_s: tuple[float, float], now_s: float) -> int:
-    """Returns the shortest period that CloudWatch has: it keeps means over 5 minutes for 63 days, over one for 15."""
+    """Returns the shortest period available: CloudWatch keeps 1-minute means for 15 days, 5-minute means for 63."""
     age_s, lasted_s = now_s - between_s[0], between_s[1] - between_s[0]
     if age_s > 63 * _DAY_S:
         return 3600

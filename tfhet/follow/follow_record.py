@@ -1,4 +1,4 @@
-"""The record of a paid run, made of its log and of SageMaker's description."""
+"""The record of a paid run, from its log and SageMaker's description."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _EXIT_CODE = re.compile(r"exit ?code:? *(\d{1,3})", re.IGNORECASE)
 
 
 def summary_of(state: JobState, heard: Heard, cost: JobCost) -> RunSummary:
-    """Returns the run as far as it is known. A sample of its step times is the mean of the steps between metric lines.
-    The first of several metric lines, in whose steps graphs are traced, is left out of the times."""
+    """Returns the summary of a run. A step time sample is the mean between two metric lines; the first line, which
+    includes the warm-up, is omitted."""
     times = _times(heard.steps)
     batch = state.hyperparameter("batch_size") or state.hyperparameter("batch-size") or ""
     return RunSummary(
@@ -46,8 +46,7 @@ def summary_of(state: JobState, heard: Heard, cost: JobCost) -> RunSummary:
 
 
 def _times(steps: list[MetricLine]) -> dict[str, Any]:
-    """Returns the times as fields of a RunSummary, from the means that metric lines give, without the first line where
-    there are more; each mean counts as long as its steps took."""
+    """Returns the times as fields of a RunSummary: means of metric lines, weighted by the time of their steps."""
     if not steps:
         return {}
     lines = steps[1:] or steps
@@ -65,7 +64,7 @@ def _times(steps: list[MetricLine]) -> dict[str, Any]:
 
 
 def _exit_code(state: JobState, heard: Heard) -> int | None:
-    """Returns None while the job runs; the code that a launcher or SageMaker names if it failed, else 1."""
+    """Returns None for a running job; of a failed one the code that a launcher or SageMaker names, else 1."""
     if not state.is_over:
         return None
     if state.status == COMPLETED:
@@ -76,7 +75,7 @@ def _exit_code(state: JobState, heard: Heard) -> int | None:
 
 
 def _exit_codes(state: JobState, heard: Heard) -> dict[str, int | None]:
-    """Returns the code of each host that named one; 0 for all hosts of a completed job."""
+    """Returns the known codes of hosts; 0 for all hosts of a completed job."""
     if state.status == COMPLETED:
         return dict.fromkeys(sorted(heard.hosts, key=natural), 0)
     return {host: heard.ends[host][0] for host in sorted(heard.ends, key=natural)}
@@ -89,7 +88,7 @@ def _cause(state: JobState, heard: Heard) -> str | None:
 
 
 def _quality(state: JobState, heard: Heard) -> dict[str, float]:
-    """Returns loss and accuracy of the last epoch, else of the last metric line, else as SageMaker found them."""
+    """Returns loss and accuracy of the last epoch, else of the last metric line, else by SageMaker."""
     last = heard.epochs[max(heard.epochs)] if heard.epochs else {}
     loss = heard.steps[-1].loss if heard.steps else None
     merged = {**state.final_metrics, **({} if loss is None else {"loss": loss}), **last}

@@ -1,4 +1,4 @@
-"""A training job followed to its end: its log as it grows, its steps and cost, and the record of the run."""
+"""Follows a training job to its end: shows its log, steps and cost, and writes the record of the run."""
 
 from __future__ import annotations
 
@@ -14,21 +14,20 @@ from tfhet.aws import AwsRefused, Patient
 from tfhet.errors import NotReady
 from tfhet.follow.follow_record import summary_of
 from tfhet.follow.heard import Heard, cluster_of, placed
-from tfhet.follow.log_line import LogLine, LogWindow
-from tfhet.follow.log_streams import LogStreams
+from tfhet.follow.log_streams import LogLine, LogStreams, LogWindow
 from tfhet.follow.state import JobCost, JobState, cost_of, training_prices
 from tfhet.planes import is_noise
 from tfhet.record import RunFolder, RunSummary
 from tfhet.report import Picture, PriceOf, Screen, gathered, place_of, run_table, screen, show
 
 START_S = 86400.0
-"""Seconds that a job may wait for its instances, in addition to its own time limit."""
+"""Seconds that a job may wait for instances, in addition to its own limit."""
 STOP_S = 1800.0
-"""Seconds that a stopping job may take: 120 s for its hosts, the rest to upload its results."""
+"""Seconds that a stopping job may take: 120 s for its hosts, the rest for uploads."""
 QUIET_S, SETTLE_S = 15.0, 120.0
-"""The log of an ended job is complete after QUIET_S without a new line, and SETTLE_S after the end in any case."""
+"""The log of an ended job is complete QUIET_S seconds after its last line, or SETTLE_S after the end."""
 CALLS_PER_S = 4.0
-"""Maximum rate of calls of CloudWatch: with many hosts the pauses between looks become longer."""
+"""Maximum calls of CloudWatch per second: with many hosts the pauses are longer."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ class Followed:
 
     @property
     def exit_code(self) -> int:
-        """0 of a job that is completed, 1 of one that failed or was stopped, 130 of one that runs on after Ctrl-C."""
+        """0 if the job is completed, 1 if it failed or was stopped, 130 if it still runs after Ctrl-C."""
         return 130 if self.summary.exit_code is None else 0 if self.summary.succeeded else 1
 
 
@@ -55,18 +54,21 @@ def follow(
     deadline_s: float | None = None,
     clock: clocks.Clock = clocks.SYSTEM,
 ) -> Followed:
-    """Shows the log of a training job, running or finished, and writes the record of its run.
+    """Shows the log of a running or finished training job, and writes the record of its run, also after an error.
 
-    sagemaker, logs: boto3's clients of these services.
-    run_dir: the folder of the run; None: runs/JOB_NAME. Logs that are there are overwritten.
-    out: where to show the log; None: standard output. A terminal gets a table that is redrawn, a file plain lines.
-    ask: answers whether to stop the job, after Ctrl-C; None: a question on a terminal, else the job runs on.
-    price_of: the price of an instance type; None: of training in the region of `sagemaker`, from the catalogue.
-    every_s: seconds between two looks.
-    deadline_s: seconds for which to follow; None: as long as the job may take, and a day for it to start.
+    Args:
+        job_name: Name of the job.
+        sagemaker: boto3's client of the service, like `logs`.
+        run_dir: Folder of the run, whose logs are overwritten; None for runs/JOB_NAME.
+        out: Screen; None for standard output.
+        ask: Answers after Ctrl-C whether to stop the job; None for a question on a terminal, else no.
+        price_of: Price of an instance type; None for training prices of the region.
+        every_s: Seconds between two looks.
+        deadline_s: Seconds to follow; None for the job's limit and a day for its start.
 
-    Raises UsageError for a job that is not there, or without the right to see it; NotReady when the deadline has
-    passed, or AWS does not answer. The record is written in these cases too.
+    Raises:
+        UsageError: The job does not exist, or the credentials lack the right to see it.
+        NotReady: The deadline has passed, or AWS does not answer.
     """
     out = out if out is not None else sys.stdout
     aws = Patient(clock)
@@ -93,7 +95,7 @@ def follow(
 
 @dataclass
 class _Following:
-    """A job as it is known so far, and the means to learn more."""
+    """The state of following a job."""
 
     state: JobState
     sagemaker: Any
@@ -108,15 +110,15 @@ class _Following:
     heard: Heard = field(default_factory=Heard)
     _is_asked_to_stop: bool = False
     _changed_s: float = 0.0
-    """Time of the last new line, or of the end of the job, on the monotonic clock."""
+    """Monotonic time of the last new line, or of the end of the job."""
     _over_s: float | None = None
-    """Time at which the job was seen to be over, on the monotonic clock."""
+    """Monotonic time at which the job was seen to be over."""
     _hosts_with_logs: set[str] = field(default_factory=set)
     _waiting: deque[tuple[LogLine, bool]] = field(default_factory=deque)
-    """Lines that are to be shown, with whether each is a metric line."""
+    """Lines to show, each with whether it is a metric line."""
 
     def run(self, deadline_s: float) -> None:
-        """Follows to the end of the job and its log. Writes the record, however this ends."""
+        """Follows the job and its log to the end, and writes the record in any case."""
         clock = self.aws.clock
         until_s = clock.monotonic() + deadline_s
         try:
@@ -146,12 +148,12 @@ class _Following:
         return cost_of(self.state, cluster_of(self.state.groups, self.heard), self.price_of, self.aws.clock.wall())
 
     def _look(self) -> None:
-        """Shows what is new. Asks for the state first: the log of a job that is over is complete but for late lines."""
+        """Shows new lines. Requests the state first: the log of an ended job lacks only late lines."""
         if not self.state.is_over:
             self.state = JobState.ask(self.state.name, self.sagemaker, self.aws)
         now_s = self.aws.clock.monotonic()
         if self.state.is_over and self._over_s is None:
-            # A job that ended long ago has a whole log.
+            # the log of a job that ended long ago is complete
             ago_s = max(0.0, self.aws.clock.wall() - (self.state.ended_s or self.aws.clock.wall()))
             self._over_s = self._changed_s = now_s - ago_s
         fresh = self.streams.read()
@@ -173,7 +175,7 @@ class _Following:
         self.shown.show(picture, now_s)
 
     def _places(self) -> dict[str, str]:
-        """The group of each host whose group is known, in a job of several groups."""
+        """The known groups of hosts, in a job of several groups."""
         return placed(self.state.groups, self.heard.groups, self.heard.hosts) if self.state.is_heterogeneous else {}
 
     def _is_done(self) -> bool:
@@ -181,7 +183,7 @@ class _Following:
         return self._over_s is not None and (now_s - self._changed_s >= QUIET_S or now_s - self._over_s >= SETTLE_S)
 
     def _show(self, lines: list[LogLine]) -> None:
-        """Hears all lines, then shows them: an introduction names the group of the lines before it, too."""
+        """Parses all lines before it shows them: a late introduction names the group of earlier lines."""
         heard = [(line, self.heard.hear(line)) for line in lines if not is_noise(line.text, gpus=1)]
         texts = gathered([line.text for line, _ in heard])
         self._waiting.extend((replace(heard[at][0], text=text), heard[at][1]) for at, text in texts.items())
@@ -197,10 +199,10 @@ class _Following:
             who = place if place.partition("/")[0] == line.host else line.host
             text = text if who == place else line.text
             self.shown.log(f"{who} {places.get(line.host, '')}".rstrip(), text, is_metric=is_metric)
-            self._waiting.popleft()  # after it was shown, so that Ctrl-C loses no line
+            self._waiting.popleft()  # after it was shown: Ctrl-C loses no line
 
     def _stop(self) -> bool:
-        """Asks, after Ctrl-C, whether the job is to stop. Returns whether to wait for its end."""
+        """Asks after Ctrl-C whether to stop the job. Returns whether to wait for its end."""
         name, say = self.state.name, self.shown.say
         if self._is_asked_to_stop or self.state.is_over:
             say(f"{name} is {self.state.status}; {self._again}")
@@ -210,14 +212,14 @@ class _Following:
             say(f"{runs_on}, and `aws sagemaker stop-training-job --training-job-name {name}` stops it")
             return False
         with self.shown.paused():
-            wanted = self.ask("Stop the job too? It goes on otherwise, and is paid for.")
+            wanted = self.ask("Stop the job too? Otherwise it continues, and is paid for.")
         if not wanted:
             say(runs_on)
             return False
         self._is_asked_to_stop = True
         try:
             self.aws(self.sagemaker.stop_training_job, TrainingJobName=name)
-        except AwsRefused as error:  # it ended while we asked
+        except AwsRefused as error:  # it ended meanwhile
             if error.code not in ("ResourceNotFound", "ValidationException"):
                 raise
         say(f"{name} was asked to stop; a second Ctrl-C does not wait for that")
@@ -225,7 +227,6 @@ class _Following:
 
 
 def _asked(question: str) -> bool:
-    """Returns whether the user says yes."""
     try:
         return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
     except (EOFError, KeyboardInterrupt):

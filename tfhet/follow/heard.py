@@ -1,4 +1,4 @@
-"""The content of a training job's log: its steps, and its hosts, whose groups only their launchers tell."""
+"""The content of a training job's log: steps, results, and hosts, whose groups only their launchers name."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import Any
 
 from tfhet import messages
 from tfhet.catalogue import InstanceGroup
-from tfhet.follow.log_line import LogLine
+from tfhet.follow.log_streams import LogLine
 from tfhet.record import natural
 
 
 @dataclass
 class Heard:
-    """Takes lines, and holds what they say."""
+    """Parses lines and keeps their content."""
 
     hosts: dict[str, messages.HostLine | None] = field(default_factory=dict)
-    """All hosts that printed anything, each with the line in which its launcher introduced itself, if it did."""
+    """Hosts that printed a line, each with the introduction of its launcher."""
     metrics: dict[int, messages.MetricLine] = field(default_factory=dict)
-    """Metric lines by step; the later one of a step that was taken again after a restart."""
+    """Metric lines by step; the latest of a step that was repeated after a restart."""
     trained_ms: tuple[int, int] | None = None
     """Times of the first and the last metric line, in milliseconds since 1970."""
     ends: dict[str, tuple[int, str]] = field(default_factory=dict)
-    """Exit code and cause of each launcher that ended badly, by host."""
+    """Exit code and cause of each failed launcher, by host."""
     epochs: dict[int, dict[str, Any]] = field(default_factory=dict)
     parts_ms: dict[str, float] = field(default_factory=dict)
     """As `RunSummary.step_parts_ms`."""
@@ -36,7 +36,7 @@ class Heard:
 
     @property
     def groups(self) -> dict[str, str]:
-        """The groups that launchers named, by host."""
+        """Groups by host, as launchers named them."""
         return {host: line.group for host, line in self.introduced.items()}
 
     @property
@@ -44,7 +44,7 @@ class Heard:
         return [self.metrics[step] for step in sorted(self.metrics)]
 
     def hear(self, line: LogLine) -> bool:
-        """Takes a line. Returns whether it is a metric line."""
+        """Parses a line. Returns whether it is a metric line."""
         self.hosts.setdefault(line.host, None)
         message = messages.parse_line(line.text)
         match message:
@@ -68,8 +68,10 @@ class Heard:
 
 
 def placed(groups: Sequence[InstanceGroup], known: Mapping[str, str], hosts: Collection[str]) -> dict[str, str]:
-    """Returns the group of each of `hosts`, where it is clear. known: the groups that launchers named, by host. Where a
-    single group lacks hosts, it has all hosts whose group is not known."""
+    """Returns the certain groups of hosts: the named ones, and if only one group lacks hosts, it has all others.
+
+    known: Groups by host, as launchers named them.
+    """
     names = {group.name for group in groups}
     found = {host: group for host, group in known.items() if group in names}
     lacking = [group.name for group in groups if list(found.values()).count(group.name) < group.count]
@@ -78,7 +80,7 @@ def placed(groups: Sequence[InstanceGroup], known: Mapping[str, str], hosts: Col
 
 
 def cluster_of(groups: Sequence[InstanceGroup], heard: Heard) -> dict[str, dict[str, Any]]:
-    """Returns the cluster as `RunSummary.cluster` holds it. Hosts that were not heard stand as `GROUP host N`."""
+    """Returns `RunSummary.cluster`. Hosts that printed nothing are called `GROUP host N`."""
     places = placed(groups, heard.groups, heard.hosts)
     introduced = heard.introduced.values()
     ranks = max((line.ranks for line in introduced), default=0)

@@ -1,4 +1,4 @@
-"""A training job as SageMaker describes it, and what it costs, until now or in all."""
+"""A training job as SageMaker describes it, and its cost."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tfhet.units import HOUR_S
 
 COMPLETED = "Completed"
 USUAL_LIMIT_S = 86400.0
-"""MaxRuntimeInSeconds of a job that names none."""
+"""Default of MaxRuntimeInSeconds."""
 
 
 @dataclass(frozen=True)
 class JobState:
-    """A training job at one moment. Times are seconds since 1970; None: not yet."""
+    """The state of a training job. Times are seconds since 1970; None: not yet."""
 
     name: str
     status: str
@@ -31,10 +31,9 @@ class JobState:
     secondary: str = ""
     """Detailed status: `Downloading`, `Training`, `Uploading`, `MaxRuntimeExceeded`, ..."""
     message: str = ""
-    """SageMaker's message about the detailed status."""
     failure_reason: str | None = None
     groups: Sequence[InstanceGroup] = ()
-    """One, called HOMOGENEOUS_GROUP, of a homogeneous job."""
+    """A homogeneous job has one, called HOMOGENEOUS_GROUP."""
     started_s: float | None = None
     """Time from which the job is paid for."""
     ended_s: float | None = None
@@ -48,13 +47,12 @@ class JobState:
     hyperparameters: Mapping[str, str] = field(default_factory=dict)
     output_path: str = ""
     profiler: Mapping[str, Any] = field(default_factory=dict)
-    """ProfilerConfig; empty where the job has none."""
     final_metrics: Mapping[str, float] = field(default_factory=dict)
     """Last values that the metric definitions found, by name."""
 
     @classmethod
     def of(cls, answer: Mapping[str, Any]) -> JobState:
-        """The state in an answer of DescribeTrainingJob."""
+        """Parses an answer of DescribeTrainingJob."""
         resources, limits = answer.get("ResourceConfig", {}), answer.get("StoppingCondition", {})
         trained_s = answer.get("TrainingTimeInSeconds")
         billed_s = answer.get("BillableTimeInSeconds", trained_s)
@@ -84,7 +82,7 @@ class JobState:
 
     @classmethod
     def ask(cls, job_name: str, sagemaker: Any, aws: Patient) -> JobState:
-        """Asks SageMaker for the state. Raises UsageError for a job that is not there; the rest as `Patient`."""
+        """Requests the state. Raises UsageError if the job does not exist, and as `Patient`."""
         try:
             return cls.of(aws(sagemaker.describe_training_job, TrainingJobName=job_name))
         except AwsRefused as error:
@@ -103,11 +101,10 @@ class JobState:
 
     @property
     def hosts(self) -> int:
-        """Number of instances."""
         return sum(group.count for group in self.groups)
 
     def billable_s(self, now_s: float) -> float:
-        """Seconds that each instance is charged for; so far, at `now_s` since 1970, while the job goes on."""
+        """Returns the seconds that each instance is charged for until `now_s`."""
         if self.is_over and self.billed_s is not None:
             return float(self.billed_s)
         if self.started_s is None:
@@ -115,7 +112,7 @@ class JobState:
         return max(0.0, (self.ended_s or now_s) - self.started_s)
 
     def hyperparameter(self, name: str) -> str | None:
-        """Its value without the quotes that SageMaker's SDK puts around it; None where it is not set."""
+        """Returns a value without the quotes of SageMaker's SDK; None if it is not set."""
         value = self.hyperparameters.get(name)
         return None if value is None else value.strip('"')
 
@@ -127,23 +124,23 @@ class JobState:
 
 @dataclass(frozen=True)
 class JobCost:
-    """The cost of a training job: seconds that each instance is charged for, and money where prices are known."""
+    """The cost of a training job: charged seconds of each instance, and money if prices are known."""
 
     billable_s: float
     usd_per_hour: float | None
-    """Price of all instances; None where one is not known."""
+    """Price of all instances; None if one is unknown."""
     is_at_most: bool
-    """Whether it may be less: SageMaker reports the discount of spot instances when the job has ended."""
+    """Whether it may be less: SageMaker reports the discount of spot instances after the end."""
     why: str
-    """Why the price is not known, or where it is from."""
+    """Why the price is unknown, or its source."""
 
     @property
     def usd(self) -> float | None:
-        """Money in USD, without storage and transfer; None where a price is not known."""
+        """USD without storage and transfer; None if a price is unknown."""
         return None if self.usd_per_hour is None else self.usd_per_hour * self.billable_s / HOUR_S
 
     def in_words(self, *, is_over: bool) -> str:
-        """The cost in words: `12 min 03 s, $3.21 so far`; "" before the job is paid for."""
+        """Returns `12 min 03 s, $3.21 so far`; "" before the job is charged."""
         so_far = " so far" if self.usd and not is_over else ""
         return f"{duration(self.billable_s)}, {self}{so_far}" if self.billable_s else ""
 
@@ -154,20 +151,19 @@ class JobCost:
 
 
 def cost_of(state: JobState, cluster: Mapping[str, Mapping[str, Any]], price_of: PriceOf, now_s: float) -> JobCost:
-    """Returns the cost of a job at `now_s` seconds since 1970. cluster: as `RunSummary.cluster`."""
+    """Returns the cost of a job until `now_s`. cluster: as `RunSummary.cluster`."""
     paid = bill(RunSummary(cluster=cluster), price_of)
     return JobCost(state.billable_s(now_s), paid.usd_per_hour, state.is_spot and not state.is_over, paid.why)
 
 
 def training_prices(region: str) -> PriceOf:
-    """Returns the prices on demand of instances in training jobs; EC2's, which are lower, do not count. The result
-    raises UsageError for a type that the catalogue does not know."""
+    """Returns prices of training jobs, not EC2's. The result raises UsageError for an unknown type."""
     known = catalogue.default()
     return lambda name: known.price(name, region, catalogue.TRAINING)
 
 
 def usd_per_million(state: JobState, cost: JobCost, examples_per_s: float | None) -> float | None:
-    """Returns the cost of a million examples while the job trains, without the time before and after."""
+    """Returns the cost of a million examples during training."""
     if cost.usd_per_hour is None or not examples_per_s:
         return None
     share = state.billed_s / state.trained_s if state.is_spot and state.billed_s and state.trained_s else 1.0

@@ -7,7 +7,7 @@
     for index, cost in enumerate(found.costs):
         print(cost.name, found.us(index), "us per example", cost.bytes_per_example, "bytes")
 
-`parts_of_dataset` takes any tf.data.Dataset instead. `tfhet profile` is the same on the command line.
+`parts_of_dataset` takes any tf.data.Dataset. `tfhet profile` is the command.
 """
 
 import lazy_loader

@@ -1,4 +1,4 @@
-"""The anatomy of a data set: its transformations as plain values, read from its graph without running it."""
+"""The transformations of a data set as plain values, read from its graph without running it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from tfhet.errors import UsageError
 from tfhet.placement import Cut, Inspection, Pipeline, inspect, remote_part, with_inputs
 
 _PASSED = ("Options", "Model", "Restructured")
-"""Wrappers that do not change elements."""
 
 Apply = Callable[[tf.data.Dataset], tf.data.Dataset]
 MOST_GRAPH_BYTES = (1 << 31) - 1
@@ -21,7 +20,7 @@ MOST_GRAPH_BYTES = (1 << 31) - 1
 
 
 def transformations(dataset: tf.data.Dataset) -> list[tf.data.Dataset]:
-    """Returns the transformations, without wrappers, from the source on; one with several inputs is the source."""
+    """Returns the transformations from the source on, without wrappers; one with several inputs is the source."""
     chain = [dataset]
     while len(inputs := chain[0]._inputs()) == 1:
         chain.insert(0, inputs[0])
@@ -36,7 +35,7 @@ def kind_of(dataset: tf.data.Dataset) -> str:
 
 
 def examples_in(dataset: tf.data.Dataset, before: int) -> int:
-    """Returns the number of examples in one element, as if every batch were full; `before`: in one of its input."""
+    """Returns the number of examples in an element with full batches. before: in an element of its input."""
     kind = kind_of(dataset)
     if kind == "Unbatch":
         return 1
@@ -50,20 +49,20 @@ def examples_in(dataset: tf.data.Dataset, before: int) -> int:
 
 
 def names_of(functions: list[Any]) -> list[str]:
-    """Returns the names of the Python functions of a transformation, lambdas left out."""
+    """Returns the names of a transformation's Python functions, without lambdas."""
     names = (getattr(function._func, "__name__", type(function._func).__name__) for function in functions)
     return [name for name in names if name != "<lambda>"]
 
 
 def ops_of(function: Any) -> set[str]:
-    """Returns the kinds of all operations of a function, those of called functions included."""
+    """Returns the kinds of all operations of a function and the functions that it calls."""
     definition = function.function.graph.as_graph_def()
     inner = (node.op for called in definition.library.function for node in called.node_def)
     return {node.op for node in definition.node} | set(inner)
 
 
 def applied_alone(dataset: tf.data.Dataset, functions: list[Any]) -> Apply | None:
-    """Returns what applies a transformation with these functions to another data set; None where that is impossible."""
+    """Returns a function that applies a transformation to another data set; None if impossible."""
     kind = kind_of(dataset)
     if kind in ("Map", "ParallelMap") and functions:
         function, calls = functions[0]._func, None if kind == "Map" else 1
@@ -84,57 +83,53 @@ class GraphStep:
     """One transformation of a data set."""
 
     name: str
-    """Name of its function (`parse`), or its kind."""
     kind: str
     """`Map`, `ParallelMap`, `Batch`, `Shuffle`, ..."""
     ops: frozenset[str] = frozenset()
-    """Kinds of operations in its functions."""
     examples: int = 1
-    """Number of examples in one element of its result."""
+    """Examples in an element of its result."""
     example_bytes: int | None = None
-    """Bytes of one example of its result; None where a size is unknown."""
+    """Bytes of an example of its result; None if unknown."""
     example_values: int | None = None
-    """Number of values in one example of its result; None where a size is unknown."""
+    """Values in an example of its result; None if unknown."""
     dtypes: tuple[str, ...] = ()
-    """Dtypes of the components of its result."""
     buffer: int | None = None
-    """Number of elements that a shuffle holds; negative for all."""
+    """Elements that a shuffle holds; negative for all."""
     elements: int | None = None
-    """Number of elements of its result; None for unknown or endless."""
+    """Elements of its result; None for unknown or endless."""
 
 
 @dataclass(frozen=True)
 class Anatomy:
-    """One data set: `sources` counts its sources, `graph_bytes` is the size of its serialised graph."""
+    """A data set with `sources` sources, whose serialised graph has `graph_bytes` bytes."""
 
     is_declared: bool
-    """Whether it is a Pipeline, for which tfhet chooses batching, order and cut."""
+    """Whether it is a Pipeline: tfhet chooses batching, order and cut."""
     steps: tuple[GraphStep, ...]
-    """Transformations in order; the source comes first."""
+    """Transformations, the source first."""
     elements: int | None
-    """Number of elements; None for unknown or endless."""
     is_endless: bool
     splits: int | None
-    """Number of splits for dynamic sharding; None for unknown, or for several sources."""
+    """Splits for dynamic sharding; None for unknown or several sources."""
     sources: int
     graph_bytes: int
     reads_files: bool = False
     python_functions: tuple[str, ...] = ()
-    """Python functions that the graph calls, which other processes cannot."""
+    """Python functions that the graph calls and other processes cannot call."""
     resources: tuple[str, ...] = ()
-    """Tables and variables that the graph uses, which other processes lack."""
+    """Tables and variables that other processes lack."""
     has_fixed_order: bool = False
     """Whether a shuffle has a seed."""
     asserts_cardinality: bool = False
-    """Whether it asserts its cardinality before its end; at its end `tfhet.distribute` removes the assertion."""
+    """Whether it asserts its cardinality before its end; `tfhet.distribute` removes an assertion at the end."""
     no_tensors: tuple[str, ...] = ()
-    """Components of an element that are not tensors, by the names of their specs."""
+    """Specs of components that are no tensors."""
     unknown_shapes: tuple[str, ...] = ()
-    """Components of an element whose number of dimensions is unknown."""
+    """Components with an unknown number of dimensions."""
 
 
 def anatomy_of(target: Pipeline | tf.data.Dataset) -> Anatomy:
-    """Returns the anatomy of a data set, or of the part of a pipeline that a data group would run."""
+    """Returns the anatomy of a data set, or of a pipeline's part on data hosts."""
     declared = target if isinstance(target, Pipeline) else None
     dataset: tf.data.Dataset = target if declared is None else remote_part(declared, None, Cut.smallest(declared))
     cardinality = int(dataset.cardinality())
@@ -160,7 +155,7 @@ def anatomy_of(target: Pipeline | tf.data.Dataset) -> Anatomy:
 
 
 def _inspected(dataset: tf.data.Dataset) -> Inspection:
-    """Returns what `inspect` finds, or less when the graph is too large to be serialised."""
+    """Returns the result of `inspect`, or less if the graph is too large to be serialised."""
     every = list(with_inputs(dataset))
     arrays = [array for each in every for array in getattr(each, "_tensors", ())]
     array_bytes = sum(array.shape.num_elements() * array.dtype.size for array in arrays)
@@ -194,7 +189,7 @@ def _steps(dataset: tf.data.Dataset) -> tuple[GraphStep, ...]:
 
 
 def _example_size(spec: Any, examples: int) -> tuple[int, int] | tuple[None, None]:
-    """Returns the bytes and the number of values of one example; None, None where a size is unknown."""
+    """Returns bytes and number of values of an example; None, None if unknown."""
     size = values = 0
     for each in tf.nest.flatten(spec):
         if not isinstance(each, tf.TensorSpec) or each.dtype == tf.string or each.shape.rank is None:

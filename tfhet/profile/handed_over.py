@@ -1,7 +1,7 @@
-"""Profiles what a script first hands to `tfhet.distribute` for training: `python -m` this runs it like `python SCRIPT`.
+"""Profiles the data that a script first passes to `tfhet.distribute` for training: `python -m` this module runs it.
 
-The data are measured inside that call, because a data set cannot leave the process that made it. Then the script ends,
-as by `sys.exit()`. In place of a script, FILE.py:NAME names a function that returns a Ray data set.
+The data are measured inside that call, because a data set cannot leave its process. Then the script ends, as by
+`sys.exit()`. Instead of a script, FILE.py:NAME names a function that returns a Ray data set.
 """
 
 from __future__ import annotations
@@ -29,13 +29,11 @@ from tfhet.profile.target import function_of, load, makes_ray, ray_data_set
 from tfhet.record import RunFolder, write_text
 
 REACHED, RECORD, FAILURE = "reached", "record.json", "failure"
-"""Files that the process leaves, beside the events of measuring: that the script has come to the call, the profile, and
-why there is none."""
+"""Files of the process, in addition to events: the script has reached the call, the profile, or why it is missing."""
 
 
 def measure_target(target: Any, effort: Effort, observer: Observer = ignore) -> Profile:
-    """Returns the profile of a pipeline, data set or loader. Raises UsageError for what cannot be profiled. observer:
-    as for `measure`."""
+    """Returns the profile of a pipeline, data set or loader. Raises UsageError for anything else."""
     if isinstance(target, Loader):
         source, as_loader = target.source, functools.partial(measure_loader, target, effort, observer=observer)
         if not names_ray(source.called):
@@ -51,33 +49,33 @@ def measure_target(target: Any, effort: Effort, observer: Observer = ignore) -> 
 
 
 def _named(target: str, effort: Effort, observer: Observer) -> Profile:
-    """The profile of FILE.py:NAME, in a file that imports Ray: of a Ray data set, or of what `load` knows."""
+    """Returns the profile of FILE.py:NAME in a file that imports Ray."""
 
     def otherwise() -> Profile:
         return measure_target(load(target), effort, observer)
 
     try:
         function_of(target)
-    except UsageError:  # such as of a data set
+    except UsageError:  # a data set, for one
         return otherwise()
     return measure_ray(functools.partial(ray_data_set, target), effort, otherwise=otherwise, observer=observer)
 
 
 def main(argv: Sequence[str]) -> None:
-    """Runs a script. argv: the folder for the files above, CPU seconds, rounds, the script, its arguments."""
+    """Runs a script. argv: folder of the files above, CPU seconds, rounds, script, its arguments."""
     folder, script, effort = Path(argv[0]), argv[3], Effort(float(argv[1]), int(argv[2]))
 
     def leave(measured: Callable[[Observer], Profile]) -> None:
         (folder / REACHED).touch()
         try:
             measured(RunFolder(folder).write_event).record().write(folder / RECORD)
-        except Exception as error:  # noqa: BLE001  whatever the script's own pipeline raises
+        except Exception as error:  # noqa: BLE001  raised by the script's pipeline
             kind = "" if isinstance(error, UsageError) else f"{type(error).__name__}: "
             write_text(folder / FAILURE, str(error) if isinstance(error, NotReady) else f"it hands over {kind}{error}")
         raise SystemExit(0)
 
     is_target = makes_ray(script)
-    sys.argv = [script.rpartition(":")[0] if is_target else script, *argv[4:]]  # beside it, Ray's tasks find modules
+    sys.argv = [script.rpartition(":")[0] if is_target else script, *argv[4:]]  # Ray's tasks find modules there
     sys.path[0] = str(Path(sys.argv[0]).resolve().parent)
     if is_target:
         leave(lambda observer: _named(script, effort, observer))

@@ -1,8 +1,8 @@
-"""The profile of a loader, of any Python: transform by transform where its dataset has a list of them.
+"""The profile of a loader of any Python: of each transform if its dataset has a list of them.
 
-PyTorch's datasets have it by convention: `dataset.transform.transforms`, as torchvision's Compose keeps them. Each
-prefix of the list is measured in every round, so that a machine that becomes slower slows all alike. Threads that
-libraries start count: what is measured is the CPU time of the process.
+PyTorch's datasets have `dataset.transform.transforms` by convention, as torchvision's Compose does. Every round
+measures each prefix of the list, so a machine that becomes slower slows all alike. The CPU time is of the process,
+with all threads of libraries.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from tfhet.profile.result import PYTHON, Cost, Profile
 from tfhet.profile.rounds import Effort
 
 PROBE_CPU_S = 0.1
-"""Minimum CPU time of the run that estimates the cost of an example, in seconds."""
+"""Minimum CPU seconds of the run that estimates the cost of an example."""
 
 
 @dataclass
 class _Prefix:
-    """The beginning of a chain. draw: makes the elements without end; examples: in one of them."""
+    """The beginning of a chain. draw: makes elements endlessly. examples: number in an element."""
 
     name: str
     draw: Callable[[], Iterator[Any]]
@@ -38,7 +38,7 @@ class _Prefix:
     cumulative_us: list[float] = field(default_factory=list)
 
     def cpu_us(self, elements: int, clock: Clock) -> float:
-        """CPU microseconds of an example."""
+        """Returns CPU microseconds per example."""
         iterator = self.draw()
         began_s = clock.cpu()
         for _ in range(elements):
@@ -52,8 +52,7 @@ class _Prefix:
 
 
 def measure_loader(loader: Loader, effort: Effort, *, observer: Observer = ignore, clock: Clock = SYSTEM) -> Profile:
-    """The profile of what a loader's function makes, in this process. Raises UsageError for one that makes nothing, and
-    whatever the function raises."""
+    """Returns the profile of a loader's function in this process. Raises UsageError if it makes nothing."""
     prefixes = list(_of_dataset(loader) if loader.source.batch_size else _of_iterable(loader))
     whole = prefixes[-1]
     count, each_us = 1, whole.cpu_us(1, clock)
@@ -74,8 +73,7 @@ def measure_loader(loader: Loader, effort: Effort, *, observer: Observer = ignor
 
 
 def _of_iterable(loader: Loader) -> Iterator[_Prefix]:
-    """The whole: what an iterable does inside cannot be seen."""
-
+    """The whole: the inside of an iterable is unknown."""
     first = next(_epoch(loader), None)
     if first is None:
         raise UsageError(f"{loader.source} makes no batch: a profile needs some")
@@ -115,7 +113,7 @@ def _of_dataset(loader: Loader) -> Iterator[_Prefix]:
 
 
 def _with(dataset: Any, transforms: Sequence[Callable[[Any], Any]], draw: Callable[[], Iterator[Any]]) -> Any:
-    """`draw` while the dataset has these transforms only."""
+    """Returns `draw` while the dataset has only these transforms."""
 
     def applied(example: Any) -> Any:
         for transform in transforms:
@@ -136,12 +134,12 @@ def _with(dataset: Any, transforms: Sequence[Callable[[Any], Any]], draw: Callab
 
 
 def _name(transform: Any) -> str:
-    """Name of a transform in tables: of its class, or of the function that it is."""
+    """Returns the name of a transform: its class or function."""
     return str(getattr(transform, "__name__", type(transform).__name__))
 
 
 def _bytes_of(element: Any) -> tuple[int, str]:
-    """Bytes of the arrays of an element, and the dtype of most of them."""
+    """Returns bytes of the arrays of an element, and the dtype of most bytes."""
     sizes: dict[str, int] = {}
 
     def add(part: Any) -> None:

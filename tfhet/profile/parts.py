@@ -1,4 +1,4 @@
-"""The parts of an input pipeline, declared or plain, as data sets that can be measured."""
+"""The parts of a declared pipeline or plain data set, as data sets to measure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tfhet.profile.anatomy import Apply, applied_alone, examples_in, kind_of, na
 
 READING = "read, parse and batch"
 _SOURCES = ("Interleave", "FlatMap", "ParallelInterleave")
-"""Up to the last of these transformations, elements are file names or the like: all of it counts as the source."""
+"""Transformations that belong to the source: before the last one, elements are file names or the like."""
 
 
 @dataclass(frozen=True)
@@ -21,26 +21,24 @@ class PipelinePart:
     """A step of a declared pipeline, or one transformation of a plain data set."""
 
     name: str
-    """Name in tables, different for each part of a pipeline."""
+    """Unique name in tables."""
     upto: tf.data.Dataset
-    """The pipeline up to and including this part, without end."""
+    """The endless pipeline up to and including this part."""
     examples: int = 1
-    """Number of examples in one element of `upto`."""
+    """Examples in an element of `upto`."""
     alone: Apply | None = None
-    """Applies this part alone to the elements of the part before; None where that is impossible."""
+    """Applies only this part to elements of the previous part; None if impossible."""
     idle: Apply = lambda dataset: dataset
-    """Has the overhead of `alone` but does not do its work, and is subtracted; by default hands elements over."""
+    """The overhead of `alone` without its work, which is subtracted."""
     kind: str = ""
-    """Kind of transformation in a plain data set: `Map`, `Batch`."""
     ops: frozenset[str] = frozenset()
-    """Kinds of graph operations in its functions."""
     parallel: bool | None = None
     """Whether a map has `num_parallel_calls`; None for other transformations."""
 
 
 def parts_of_pipeline(pipeline: Pipeline) -> list[PipelinePart]:
-    """Returns the parts, all in one process and on one thread. Stages that are fused are one part, and so are an
-    operation whose results cannot be batched (images of different sizes) and the next one."""
+    """Returns the parts, in one process and on one thread. Fused stages are one part, and so are an operation with
+    images of different sizes and the next one."""
     batch, begin, end = pipeline.batch_size, 0, 0
     parts = [PipelinePart(READING, remote_part(pipeline, None, Cut(0), threads=1), batch, kind="Source")]
     names: list[str] = []
@@ -60,13 +58,13 @@ def parts_of_pipeline(pipeline: Pipeline) -> list[PipelinePart]:
 
 
 def _idle(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """Returns the same iterators without a stage, which the whole pipeline has once for all stages."""
+    """Returns the iterators without a stage, which the whole pipeline has once."""
     return dataset.map(lambda element: element, num_parallel_calls=1).prefetch(2)
 
 
 def parts_of_dataset(dataset: tf.data.Dataset) -> list[PipelinePart]:
-    """Returns a part for each transformation with its function. A data set with several inputs (`zip`, ...) counts as a
-    source. Raises UsageError for a data set without a transformation."""
+    """Returns a part per transformation; a data set with several inputs (`zip`) is a source. Raises UsageError without
+    a transformation."""
     chain = transformations(dataset)
     first = max((i for i, each in enumerate(chain) if kind_of(each).startswith(_SOURCES)), default=0)
     parts: list[PipelinePart] = []
@@ -87,7 +85,7 @@ def parts_of_dataset(dataset: tf.data.Dataset) -> list[PipelinePart]:
 
 
 def _with_batch(part: PipelinePart, dataset: tf.data.Dataset, endless: tf.data.Dataset, examples: int) -> PipelinePart:
-    """Joins a parallel map and the batch after it, which tf.data runs as one."""
+    """Joins a parallel map and its batch, which tf.data runs as one."""
     mapped, batched = part.alone, applied_alone(dataset, [])
     assert mapped is not None and batched is not None
     name, both = f"{part.name}, {kind_of(dataset)}", lambda given: batched(mapped(given))

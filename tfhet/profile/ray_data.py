@@ -1,9 +1,8 @@
-"""The profile of a Ray data set, operator by operator, run by Ray on one CPU.
+"""The profile of a Ray data set by operator, run by Ray on one CPU.
 
-Each beginning of the chain of operators runs in every round, on the same inputs, so that the operators of one task can
-be distinguished, and a machine that becomes slower slows all alike. The CPU of the parts is that of their tasks, as Ray
-counts it. What Ray itself takes beside (its processes, and in the rank scheduling and reading) is no part: it is a cost
-of moving batches, which the profile holds apart.
+Every round runs each prefix of the chain of operators on the same inputs, so the operators of one task can be
+distinguished, and a machine that becomes slower slows all alike. The CPU time of a part is its tasks', counted by Ray.
+Ray's own CPU time (its processes, scheduling and reading in the rank) is separate: a cost of moving batches.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from tfhet.profile.result import RAY, Cost, Profile
 from tfhet.profile.rounds import Effort
 
 PROBE_CPU_S = 0.5
-"""Minimum CPU time, Ray's own included, of the run that estimates the cost of an input, in seconds."""
+"""Minimum CPU seconds, with Ray's own, of the run that estimates the cost of an input."""
 
 Execute = Callable[[Any, int], Execution]
 
 
 def names_ray(function: Callable[..., Any]) -> bool:
-    """Whether a function may make a Ray data set: it, or the module that it is of, names Ray, which is installed."""
+    """Whether a function may make a Ray data set: it or its module names Ray, which is installed."""
     code, known = getattr(function, "__code__", None), getattr(function, "__globals__", {})
     named = [*known, *(code.co_names + code.co_varnames if code else ())]
     named += [str(getattr(each, "__name__" if ismodule(each) else "__module__", "")) for each in known.values()]
@@ -40,7 +39,7 @@ def names_ray(function: Callable[..., Any]) -> bool:
 
 @dataclass
 class _Prefix:
-    """The beginning of a chain, and the runs of it."""
+    """The beginning of a chain, and its runs."""
 
     name: str
     data: Any
@@ -55,9 +54,18 @@ def measure_ray(
     otherwise: Callable[[], Profile] | None = None,
     observer: Observer = ignore,
 ) -> Profile:
-    """The profile of the Ray data set that a function makes. batch_size: rows of a batch; 0: a block is one.
-    otherwise: measures what is no Ray data set, if that is allowed. Raises UsageError for one without rows, and for
-    operators that need more than a CPU."""
+    """Returns the profile of the Ray data set that a function makes.
+
+    Args:
+        make: The function.
+        effort: Time to spend.
+        batch_size: Rows of a batch; 0 if a block is a batch.
+        otherwise: Profiles another result; None if it is not allowed.
+        observer: Gets the events of `measure`.
+
+    Raises:
+        UsageError: The data set has no rows, or an operator needs more than one CPU.
+    """
     with alone():
         data = make()
         if is_dataset(data):
@@ -76,8 +84,10 @@ def measure_chain(
     observer: Observer = ignore,
     clock: Clock = SYSTEM,
 ) -> Profile:
-    """The profile of a chain of operators, each with its name and the data set that ends with it. execute: runs such a
-    data set on at most so many of its inputs."""
+    """Returns the profile of a chain: each operator's name and the data set that ends with it.
+
+    execute: runs a data set on at most a number of its inputs.
+    """
     names = _different([name for name, _ in chain])
     parts = [_Prefix(name, data) for name, (_, data) in zip(names, chain, strict=True)]
     inputs = _inputs(parts, execute, effort)
@@ -104,16 +114,16 @@ def _different(names: Sequence[str]) -> list[str]:
 
 
 def _cost(part: _Prefix, whole: Sequence[Execution]) -> Cost:
-    """A part's cost for an example that comes out of the whole."""
+    """Returns a part's cost per example of the whole."""
     cumulative_us = tuple(1e6 * one.tasks_cpu_s / end.rows for one, end in zip(part.runs, whole, strict=True))
     last = part.runs[-1]
     return Cost(part.name, cumulative_us, (), round(last.bytes / max(1, last.rows)), last.dtype, 1, RAY)
 
 
 def _inputs(parts: Sequence[_Prefix], execute: Execute, effort: Effort) -> int:
-    """Number of inputs of each run, for which all rounds take about the budget."""
+    """Returns the number of inputs of a run with which all rounds take about the budget."""
     data, inputs, least = parts[-1].data, 1, 0
-    execute(data, inputs)  # processes of tasks start, and import what they need
+    execute(data, inputs)  # processes of tasks start and import
     while True:
         probe = execute(data, inputs)
         least = least or (inputs if probe.rows else 0)

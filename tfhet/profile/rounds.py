@@ -1,9 +1,9 @@
-"""Measures parts in rounds: every prefix of the pipeline, and every part alone on elements in memory, in turn.
+"""Measures parts in rounds: every prefix of the pipeline, and every part alone on elements in memory.
 
-Each round measures all of them, so that a machine that becomes slower slows all alike. Iterators live through all
-rounds. A run begins and ends when the process is idle, with all buffers full: its CPU time is then that of all threads
-for exactly the examples that were drawn. All threads share one core meanwhile, because across cores waking each other
-up costs a map over single elements between 20 and 100 us, at random (seen on TF 2.15.1).
+Each round measures all of them, so a machine that becomes slower slows all alike. Iterators live through all rounds. A
+run begins and ends when the process is idle with full buffers, so its CPU time is of exactly the drawn examples. All
+threads share one core, because waking threads on other cores costs a map over single elements 20 to 100 us at random
+(TF 2.15.1).
 """
 
 from __future__ import annotations
@@ -26,42 +26,40 @@ from tfhet.profile.parts import PipelinePart
 from tfhet.profile.result import Cost, Profile
 
 HELD_BYTES = 4 << 20
-"""Bytes of the elements that are kept in memory to measure a part alone."""
+"""Bytes of elements kept in memory to measure a part alone."""
 WINDOW_BYTES = 1 << 19
-"""Bytes of the single elements that are drawn together, which fit into the nearest cache."""
+"""Bytes of single elements drawn together, which fit into the nearest cache."""
 LEAST_ELEMENTS = 8
-"""Minimum number of elements of the largest part in a run."""
+"""Minimum elements of the largest part in a run."""
 PROBE_CPU_S = 0.2
-"""Minimum CPU time of the run that estimates the cost of an example, in seconds."""
+"""Minimum CPU seconds of the run that estimates the cost of an example."""
 REST_S = 0.005
-"""Time between two looks at the process, in seconds."""
+"""Seconds between two looks at the process."""
 REST_CALM = 4
-"""Number of consecutive looks without work, after which the process is idle: on a busy machine its threads may wait for
-a core during one of them."""
+"""Consecutive looks without work after which the process is idle: its threads may wait for a core during one."""
 REST_POLLS = 2000
-"""Maximum number of looks."""
 
 
 @dataclass(frozen=True)
 class Effort:
-    """Time that a profile may take."""
+    """Time to spend on a profile."""
 
     budget_s: float = 30.0
-    """Approximate CPU seconds of all rounds. Above 0."""
+    """Approximate CPU seconds of all rounds, above 0."""
     repeats: int = 5
-    """Number of measured rounds, after one more for warm-up. At least 1."""
+    """Measured rounds after a warm-up round, at least 1."""
 
 
 class _Case:
-    """A data set whose elements are drawn and timed."""
+    """A data set whose elements are timed."""
 
     def __init__(self, dataset: tf.data.Dataset, examples: int, window: int):
-        """examples: number in one element. window: number of single examples to draw together."""
+        """examples: number in an element. window: number of single examples to draw together."""
         options = tf.data.Options()
         options.threading.private_threadpool_size = 1
         options.threading.max_intra_op_parallelism = 1
         options.autotune.enabled = False
-        # Single elements are drawn in windows: one by one, that would cost more than most parts.
+        # drawing single elements one by one would cost more than most parts
         self._window = window if examples == 1 else 1
         self._dataset = (dataset.window(self._window) if self._window > 1 else dataset).with_options(options)
         self._per_draw = examples * self._window
@@ -80,16 +78,16 @@ class _Case:
 
 @dataclass
 class _Row:
-    """A part with its cases, and the samples taken of it."""
+    """A part with its cases and samples."""
 
     part: PipelinePart
     cost: Cost
-    """The cost without its samples."""
+    """The cost without samples."""
     upto: _Case
     alone: _Case | None = None
     idle: _Case | None = None
     warm: tuple[int, int] = (0, 0)
-    """Elements that `alone` and `idle` draw first, which fills the memory that they read from."""
+    """Elements that `alone` and `idle` draw first, to fill the memory."""
     cumulative_us: list[float] = field(default_factory=list)
     alone_us: list[float] = field(default_factory=list)
 
@@ -99,7 +97,7 @@ class _Row:
 
 
 def _rested(clock: Clock) -> float:
-    """Returns the CPU time of the process, in seconds, once its threads are idle and its buffers full."""
+    """Returns the CPU seconds of the process once its threads are idle and its buffers full."""
     before, calm = clock.cpu(), 0
     for _ in range(REST_POLLS):
         clock.sleep(REST_S)
@@ -112,7 +110,7 @@ def _rested(clock: Clock) -> float:
 
 
 def _draw(iterator: Any, count: int) -> None:
-    # Not next(): the Python objects of a window cost more than most parts.
+    # not next(): the Python objects of a window cost more than most parts
     types, shapes = iterator._flat_output_types, iterator._flat_output_shapes
     try:
         for _ in range(count):
@@ -129,9 +127,13 @@ def measure(
     observer: Observer = ignore,
     clock: Clock = SYSTEM,
 ) -> Profile:
-    """Measures parts that follow each other and returns their profile, called `name`. The observer gets the events
-    `profile.started` (parts, examples) and `profile.round` (done, total). Raises UsageError for a data set without
-    elements and for an effort out of range."""
+    """Measures consecutive parts and returns their profile, called `name`.
+
+    The observer gets the events `profile.started` (parts, examples) and `profile.round` (done, total).
+
+    Raises:
+        UsageError: The data set has no elements, or the effort is out of range.
+    """
     if effort.repeats < 1 or effort.budget_s <= 0:
         given = f"{effort.repeats} and {effort.budget_s} s"
         raise UsageError(f"a profile needs at least 1 round and some time, not {given}")
@@ -166,7 +168,7 @@ def measure(
 
 @contextlib.contextmanager
 def _one_core() -> Iterator[None]:
-    """Keeps all threads of this process on one core, where the system allows it."""
+    """Keeps all threads of this process on one core, if the system allows it."""
     cores = cpus.usable()
     cpus.confine(os.getpid(), cores[-1:])
     try:
@@ -176,13 +178,13 @@ def _one_core() -> Iterator[None]:
 
 
 def _examples(rows: Sequence[_Row], effort: Effort, clock: Clock) -> int:
-    """Returns the number of examples in each run for which all rounds take about the budget."""
+    """Returns the number of examples of a run with which all rounds take about the budget."""
     whole, count = rows[-1].upto, rows[-1].part.examples
     each = whole.cpu_us(count, clock)
     while each * count < PROBE_CPU_S * 1e6 and count < (1 << 20):
         count *= 4
         each = whole.cpu_us(count, clock)
-    # A prefix costs half of the whole on average, all parts alone together one whole, and their overheads little.
+    # a prefix costs half of the whole on average, all parts alone one whole, their overheads little
     a_round = each * (len(rows) / 2 + 1.5)
     least = LEAST_ELEMENTS * max(row.part.examples for row in rows)
     return max(least, int(effort.budget_s * 1e6 / (effort.repeats + 1) / max(a_round, 0.01)))
@@ -193,7 +195,7 @@ def _fitting(limit: int, each: int) -> int:
 
 
 def _row(part: PipelinePart) -> _Row:
-    """Returns the part with the bytes of one example, labels included, and the dtype of most of them."""
+    """Returns a part with the bytes of an example, with labels, and the dtype of most bytes."""
     element = next(iter(part.upto.take(1)), None)
     if element is None:
         raise UsageError(f"the data set has no elements at {part.name!r}: a profile needs some")

@@ -1,4 +1,4 @@
-"""A training script in a process of its own, run to the call by which it hands over the data set that is profiled."""
+"""Runs a training script in its own process up to its call of `tfhet.distribute`, where its data are profiled."""
 
 from __future__ import annotations
 
@@ -23,23 +23,31 @@ from tfhet.profile.target import makes_ray
 from tfhet.record import Record, RunFolder
 
 RAY = "ray"
-"""Name of the folder of a Ray node, where the data are Ray's."""
+"""Name of the folder of a Ray node."""
 GRACE_S = 10.0
-"""Seconds that the script may take to end after its pipeline was measured, before it is killed."""
+"""Seconds that the script may take to end after the measurement."""
 LOOK_S = 0.1
-"""Seconds between two looks at how far the script is."""
 BUDGETS = 20.0
-"""Number of times the CPU seconds of the budget that measuring may last, beyond the deadline of the script."""
+"""Maximum duration of measuring as a multiple of the budget's CPU seconds, after the script's deadline."""
 
 
 async def measure_script(
     script: Path, arguments: Sequence[str], effort: Effort, deadline_s: float, observer: Observer = ignore
 ) -> Profile:
-    """Returns the profile of the pipeline that a script trains on, or that FILE.py:NAME makes by Ray; what the script
-    prints goes to stderr. deadline_s:
-    seconds within which the script has to come to `tfhet.distribute`. observer: gets the latest event of measuring, now
-    and then. Raises UsageError for no such file, and for a script that ends before it, NotReady for one that is late,
-    DataError for data that cannot be profiled."""
+    """Returns the profile of a script's training data, or of a Ray data set FILE.py:NAME. Its output goes to stderr.
+
+    Args:
+        script: The script.
+        arguments: Arguments of the script.
+        effort: Time to spend on measuring.
+        deadline_s: Seconds in which the script must call `tfhet.distribute`.
+        observer: Gets the latest event of measuring, now and then.
+
+    Raises:
+        UsageError: The file does not exist, or ends before the call.
+        NotReady: The script is late.
+        DataError: The data cannot be profiled.
+    """
     if not script.is_file() and not makes_ray(str(script)):
         raise UsageError(f"--script {script}: no such file")
     with tempfile.TemporaryDirectory(prefix="tfhet-profile-") as name:
@@ -78,8 +86,7 @@ async def measure_script(
 async def _until(
     paths: Sequence[Path], child: Child, limit_s: float, late: str, look: Callable[[], None] = lambda: None
 ) -> None:
-    """Waits for one of some files of the child, or its end, and calls `look` meanwhile and then. Raises NotReady with
-    `late` when none comes in time."""
+    """Waits for one of some files or the end of the child, and calls `look` meanwhile; raises NotReady(late)."""
     try:
         async with asyncio.timeout(limit_s):
             while child.code is None and not any(path.exists() for path in paths):

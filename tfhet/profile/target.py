@@ -1,4 +1,4 @@
-"""Finds the pipeline that the words of a command line name."""
+"""Loads the pipeline that a command line names."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ _RAY = re.compile(r"^\s*(import|from)\s+ray\b", re.M)
 
 
 def makes_ray(target: str) -> bool:
-    """Whether a target is FILE.py:NAME in a file that imports Ray, which is installed: such a data set is profiled in a
-    process of its own, as a script is."""
+    """Whether a target is FILE.py:NAME in a file that imports Ray, which is installed: it is profiled as a script."""
     path, colon, _ = target.rpartition(":")
     if not (colon and path.endswith(".py") and Path(path).is_file() and importlib.util.find_spec("ray")):
         return False
@@ -30,15 +29,13 @@ def makes_ray(target: str) -> bool:
 
 
 def function_of(target: str) -> Callable[..., Any]:
-    """The function FILE.py:NAME. Its module is imported by its own name, by which tasks find it. Raises UsageError for
-    no such function."""
+    """Returns the function FILE.py:NAME; tasks find its module by its name. Raises UsageError without it."""
     path, _, name = target.rpartition(":")
     return FeedSource(Path(path).stem, str(Path(path).resolve()), name).called
 
 
 def ray_data_set(target: str) -> Any:
-    """The result of the function FILE.py:NAME, called with a shard where it takes one, as by `tfhet.batches`. Raises
-    UsageError for no such function."""
+    """Returns the result of the function FILE.py:NAME, called with a shard if it takes one."""
     make = function_of(target)
     parameters = inspect.signature(make).parameters.values()
     takes_shard = any(each.default is each.empty and each.kind is each.POSITIONAL_OR_KEYWORD for each in parameters)
@@ -46,9 +43,17 @@ def ray_data_set(target: str) -> Any:
 
 
 def load(target: str, stages: str | None = None, batch_size: int = 128) -> Pipeline | tf.data.Dataset:
-    """Returns the pipeline or data set that `target` names: a directory of TFRecords with a `tfhet.json`, the word
-    `synthetic`, or FILE.py:NAME, where NAME is a Pipeline, a tf.data.Dataset, or a function without arguments that
-    returns one. Raises UsageError for another target, and for stages beside a plain data set."""
+    """Loads a pipeline or data set.
+
+    Args:
+        target: Directory of TFRecords with a `tfhet.json`, `synthetic`, or FILE.py:NAME of a Pipeline, a
+            tf.data.Dataset, or a function without arguments that returns one.
+        stages: Stages of a source or Pipeline.
+        batch_size: Batch size of a source.
+
+    Raises:
+        UsageError: There is no such target, or a plain data set has stages.
+    """
     path, colon, name = target.rpartition(":")
     if colon and path.endswith(".py"):
         found = _attribute(Path(path), name)
@@ -65,7 +70,7 @@ def load(target: str, stages: str | None = None, batch_size: int = 128) -> Pipel
 
 
 def _attribute(path: Path, name: str) -> Pipeline | tf.data.Dataset:
-    """Runs a file and returns its attribute, called when it is a function."""
+    """Runs a file and returns its attribute, or the result if it is a function."""
     if not path.is_file():
         raise UsageError(f"no such file: {path}")
     spec = importlib.util.spec_from_file_location(f"_profiled_{path.stem}", path)

@@ -1,4 +1,4 @@
-"""Records made readable: tables on the terminal, one HTML page, a run as it goes on. From records only.
+"""Shows records: tables on the terminal, one HTML page, a running job.
 
 from pathlib import Path
 from tfhet import report

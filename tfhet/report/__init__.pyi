@@ -11,14 +11,13 @@ from .log_lines import (
 from .numbers import duration as duration, number as number, usd as usd
 from .picture import Picture as Picture
 from .progress import Step as Step, progress_of as progress_of
-from .run_list import COLUMNS as COLUMNS, run_list as run_list, run_rows as run_rows
-from .run_view import RunView as RunView
-from .tables import (
+from .run_tables import (
+    COLUMNS as COLUMNS,
     compare as compare,
-    figure_table as figure_table,
+    run_list as run_list,
+    run_rows as run_rows,
     run_table as run_table,
-    show as show,
     show_next as show_next,
-    table as table,
-    text as text,
 )
+from .run_view import RunView as RunView
+from .tables import figure_table as figure_table, show as show, table as table, text as text

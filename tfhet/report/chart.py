@@ -1,6 +1,7 @@
-"""The geometry of charts: axes, and lines over steps, epochs or seconds. The templates draw them as inline SVG. Places
-are percentages of an axis, 0 at its low end. The page stretches the plot area and writes labels beside it as text, so
-that they keep their size at any width."""
+"""Geometry of charts: axes, lines over steps, epochs or seconds, and bars. The templates draw them as inline SVG.
+
+Positions are percentages of an axis, 0 at its low end. The page stretches the plot area; labels are text outside it.
+"""
 
 from __future__ import annotations
 
@@ -11,23 +12,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tfhet.record import median, percentile
+from tfhet.record import Figure, median, percentile
 from tfhet.report import numbers
 
 Points: TypeAlias = Sequence[tuple[float, float]]
-"""Places across, which are whole numbers, each with a value."""
+"""Pairs of a step, epoch or second, which are whole numbers, and a value."""
 BUCKETS = 250
-"""Maximum number of points of a line: with more steps, a point is the median of those in its part of the axis."""
-LINES = 8  # in a chart, at most: the page has so many colours
+"""Maximum number of points of a line. With more steps, a point is the median of its bucket."""
+LINES = 8
+"""Maximum number of lines of a chart: the page has as many colours."""
 MOST = 1e300
-"""Values beyond this count as not finite, so that a difference of two values is finite."""
+"""Larger values count as not finite, so that the difference of two values is finite."""
 OUTLIER = 4.0
-"""A maximum beyond this many times p90 is cut at the top, which the note says, instead of flattening the rest."""
+"""If the maximum is more than this multiple of p90, the axis ends below it, and the note counts the values above."""
 
 
 @dataclass(frozen=True)
 class Tick:
-    """A labelled place on an axis, in percent."""
+    """A labelled position on an axis, in percent."""
 
     at: float
     label: str
@@ -41,21 +43,21 @@ class Axis:
     high: float
 
     def at(self, value: float) -> float:
-        """Place of a value, 0 to 100. A value beyond an end has the place of that end."""
+        """Returns the position of a value, 0 to 100; values outside the axis are at its ends."""
         return 100.0 * min(1.0, max(0.0, (value - self.low) / (self.high - self.low)))
 
     def ticks(self, values: Iterable[float]) -> list[Tick]:
-        """Ticks at some values, labelled with them."""
+        """Returns ticks at `values`, labelled with them."""
         return [Tick(self.at(value), f"{value:,.9g}" if 1e4 <= value < 1e9 else f"{value:g}") for value in values]
 
     def round_ticks(self, count: int = 4, *, whole: bool = False) -> list[Tick]:
-        """Ticks at the round values between its ends."""
+        """Returns ticks at the round values between the ends."""
         found = nice_ticks(self.high, count, low=self.low, whole=whole)
         return self.ticks(value for value in found if self.low <= value <= self.high)
 
 
 def nice_ticks(high: float, count: int = 4, *, low: float = 0.0, whole: bool = False) -> list[float]:
-    """Round values (1, 2 or 5 times a power of ten apart) that enclose `low` and `high`, about `count` of them."""
+    """Returns about `count` round values, 1, 2 or 5 times a power of ten apart, that enclose `low` and `high`."""
     if not high - low > 1 / MOST:
         return [0.0, 1.0]
     step = 10.0 ** math.floor(math.log10((high - low) / count))
@@ -73,28 +75,38 @@ class LineChart:
     x: str
     """Unit of the horizontal axis: `step`, `epoch` or `second`."""
     lines: Mapping[str, Sequence[Sequence[float]]]
-    """The points of each line, by its name: across, upwards, and the ends of the band, which only one alone has."""
+    """Points of each line by its name: x, y, and the low and high end of the band of a single line."""
     words: Mapping[str, str]
-    """The median of each line; over epochs its last value."""
+    """Median of each line, or its last value over epochs."""
     spots: Sequence[tuple[float, float, str]]
-    """Left edge and width of each region that shows words under the pointer: where it is, and the values there."""
+    """Left edge, width and tooltip of each region of the plot."""
     x_ticks: Sequence[Tick]
     y_ticks: Sequence[Tick]
     median: float | None
-    """Place of the median of a line that is alone; None over epochs."""
+    """Position of the median of a single line; None for several lines and over epochs."""
     note: str
-    """Omissions of the drawing; "" where there are none."""
+    """What the drawing omits and marks; may be empty."""
     described: str
-    """The chart in one sentence, for those who do not see it."""
+    """Description of the chart in one sentence, for screen readers."""
     marks: Sequence[Tick]
-    """Places across that are marked, each with the name of its kind."""
+    """Marked positions on the horizontal axis, each with the name of its kind."""
 
 
 def line_chart(
     title: str, unit: str, lines: Mapping[str, Points], *, x: str = "step", marks: Mapping[str, Sequence[int]] = {}
 ) -> LineChart | None:
-    """The chart of `lines`, by name; "" for one that needs none. An axis of percent ends at 100. None without values,
-    or where no line has two epochs. What is not finite is left out, and noted. marks: places, by what they are."""
+    """Returns the chart of `lines`; values that are not finite are omitted and counted in the note.
+
+    Args:
+        title: Title of the chart.
+        unit: Unit of the values; an axis of "%" ends at 100.
+        lines: Points of each line, by its name; "" for a single line.
+        x: Unit of the horizontal axis: `step`, `epoch` or `second`.
+        marks: Positions to mark, by the name of their kind.
+
+    Returns:
+        The chart, or None without values, and over epochs if no line has two.
+    """
     finite = {name: [each for each in points if all(abs(one) < MOST for one in each)] for name, points in lines.items()}
     drawn = dict([(name, points) for name, points in finite.items() if len(points) > (x == "epoch")][:LINES])
     if not drawn:
@@ -152,3 +164,58 @@ def line_chart(
         f"{title} over {numbers.number(len(set(places)))} {x}s: {summary}.",
         [Tick(across.at(place), name) for name, some in marked.items() for place in some],
     )
+
+
+@dataclass(frozen=True)
+class BarChart:
+    """Horizontal bars on one axis."""
+
+    title: str
+    figures: Mapping[str, Figure]
+    """The figures by name; all are finite."""
+    limits: Mapping[str, float]
+    """Upper limits of some figures, by name."""
+    axis: Axis
+    ticks: Sequence[Tick]
+    note: str
+    """What the drawing omits, and the meaning of its whiskers; may be empty."""
+
+
+def bar_chart(
+    title: str, figures: Mapping[str, Figure], *, limits: Mapping[str, float] | None = None
+) -> BarChart | None:
+    """Returns the bars of `figures`, which share one unit; None if none of them is finite.
+
+    Args:
+        title: Title of the chart.
+        figures: Figures by name. Figures that are not finite are omitted and counted in the note.
+        limits: Values that figures cannot exceed, by name; the axis includes them.
+    """
+    shown = {name: figure for name, figure in figures.items() if abs(figure.value) < MOST}
+    if not shown:
+        return None
+    limits = {name: limit for name, limit in (limits or {}).items() if name in shown and 0 < limit < MOST}
+    every = [end for figure in shown.values() for end in (figure.value, *ends(figure))]
+    low, high = min(0.0, *every), max(0.0, *every, *limits.values())
+    ticked = [0.0] if low < 0 else nice_ticks(high)
+    axis = Axis(low, max(high, ticked[-1]))
+    notes = {
+        f"{len(figures) - len(shown)} without a finite value left out": len(shown) < len(figures),
+        "whiskers: interval of the median": any(low < high for low, high in map(ends, shown.values())),
+    }
+    note = "; ".join(words for words, is_true in notes.items() if is_true)
+    return BarChart(title, shown, limits, axis, axis.ticks(ticked), note)
+
+
+def in_words(figure: Figure, name: str) -> str:
+    """Returns a figure in one line: value, interval, samples."""
+    words = f"{numbers.level(figure)} interval".lstrip()
+    interval = f", {words} {numbers.interval(figure)}" if figure.low != figure.high else ""
+    samples = f"{figure.n} sample{'s' * (figure.n != 1)}"
+    return f"{name}: {numbers.number(figure.value, unit=figure.unit)}{interval}, {samples}"
+
+
+def ends(figure: Figure) -> tuple[float, float]:
+    """Returns the ends of the interval in order; the value itself if one of them is not finite."""
+    low, high = sorted((figure.low, figure.high))
+    return (low, high) if abs(low) < MOST and abs(high) < MOST else (figure.value, figure.value)

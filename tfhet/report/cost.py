@@ -1,25 +1,31 @@
-"""The price-performance table: what a step of each run costs, and what one run gains over another."""
+"""Costs: of a step of each run, compared with the first run, and of each part of a pipeline."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tfhet import catalogue
 from tfhet.catalogue import Price
-from tfhet.errors import UsageError, unknown
-from tfhet.record import RunSummary
+from tfhet.errors import DataError, UsageError, unknown
+from tfhet.record import Figure, Record, RunSummary
 from tfhet.report import numbers
+from tfhet.report.chart import BarChart, bar_chart
 
 MS_PER_HOUR = 3.6e6
 PriceOf = Callable[[str], Price | None]
-"""The price of an instance type; None where none is known."""
+"""The price of an instance type; None if it is unknown."""
+_WHOLE = "profile.whole.us"
 
 
 def prices_in(region: str, runs: Iterable[RunSummary]) -> PriceOf:
-    """The prices of the market that knows most of the runs' types: those of two markets are not to be compared. Raises
-    UsageError for an unknown region."""
+    """Returns the prices of the market that has most of the runs' types; prices of two markets cannot be compared.
+
+    Raises:
+        UsageError: The region is unknown.
+    """
     known = catalogue.default()
     if region not in known.regions():
         unknown("region", region, known.regions())
@@ -36,9 +42,9 @@ class Bill:
     instances: tuple[str, ...]
     """`1 x ml.p4d.24xlarge`, `2 x ml.c5.18xlarge`."""
     usd_per_hour: float | None
-    """Price of all of them; None where one is not known."""
+    """Price of all instances; None if one is unknown."""
     why: str
-    """Why it is not known, or where the prices are from."""
+    """Why the price is unknown, or its source."""
 
 
 @dataclass(frozen=True)
@@ -50,15 +56,15 @@ class CostRow:
     bill: Bill
     usd_per_step: float | None
     usd_per_million: float | None
-    """USD per million examples; None where the number of examples in a step is not known."""
+    """USD per million examples; None if the number of examples of a step is unknown."""
     speedup: float | None
-    """Examples per time over those of the first run; above 1 is faster."""
+    """Examples per second divided by the first run's."""
     saving_pct: float | None
-    """Money per example that is saved against the first run; negative where it costs more."""
+    """Cost per example saved compared with the first run, in percent; negative if it costs more."""
 
 
 def bill(summary: RunSummary, price_of: PriceOf | None) -> Bill:
-    """The instances of a run and their price. price_of: None for prices that are not looked up."""
+    """Returns the instances of a run and their price. price_of: None if prices are not looked up."""
     names: list[str] = []
     why: list[str] = []
     sources: list[str] = []
@@ -86,34 +92,26 @@ def bill(summary: RunSummary, price_of: PriceOf | None) -> Bill:
 
 
 def cost_rows(runs: Mapping[str, RunSummary], price_of: PriceOf | None) -> list[CostRow]:
-    """A row for each run, compared with the first. Runs are compared per example where the number of examples in a step
-    is known of both, else per step."""
+    """Returns a row per run, compared with the first per example, or per step if a step's examples are unknown."""
     rows: list[CostRow] = []
-    first: tuple[float | None, float | None, int | None] | None = None
+    first: tuple[float | None, float | None, int] | None = None
     for name, run in runs.items():
-        paid, count = bill(run, price_of), max(0, (run.batch_size or 0) * (run.ranks or 1))  # examples in one step
+        paid, count = bill(run, price_of), max(0, (run.batch_size or 0) * (run.ranks or 1))  # examples of a step
         step_ms = _positive(run.step_ms.median if run.step_ms else None)
         usd = _positive(paid.usd_per_hour * step_ms / MS_PER_HOUR) if paid.usd_per_hour and step_ms else None
+        base_ms, base_usd, base_count = first or (None, None, 0)
         first = first or (step_ms, usd, count)
-        base_ms, base_usd, base_count = first if rows else (None, None, None)
         larger = count / base_count if count and base_count else 1.0
-        dearer = _positive(usd / larger / base_usd) if usd and base_usd else None
-        rows.append(
-            CostRow(
-                name=name,
-                run=run,
-                bill=paid,
-                usd_per_step=usd,
-                usd_per_million=_positive(usd / count * 1e6) if usd and count else None,
-                speedup=_positive(base_ms / step_ms * larger) if base_ms and step_ms else None,
-                saving_pct=100.0 * (1.0 - dearer) if dearer else None,
-            )
-        )
+        relative = _positive(usd / larger / base_usd) if usd and base_usd else None
+        per_million = _positive(usd / count * 1e6) if usd and count else None
+        speedup = _positive(base_ms / step_ms * larger) if base_ms and step_ms else None
+        saving = 100.0 * (1.0 - relative) if relative else None
+        rows.append(CostRow(name, run, paid, usd, per_million, speedup, saving))
     return rows
 
 
-def headline(rows: list[CostRow]) -> str:
-    """The table in one sentence: the best of the others against the first."""
+def headline(rows: Sequence[CostRow]) -> str:
+    """Returns the best of the other runs compared with the first, in one sentence."""
     if len(rows) < 2:
         return ""
     timed = [row for row in rows[1:] if row.speedup]
@@ -133,3 +131,51 @@ def headline(rows: list[CostRow]) -> str:
 
 def _positive(value: float | None) -> float | None:
     return value if value is not None and 1e-300 < value < 1e300 else None
+
+
+@dataclass(frozen=True)
+class PartCost:
+    """The cost of one part of a pipeline."""
+
+    name: str
+    added: Figure
+    """CPU time per example that it adds to the parts before it."""
+    alone: Figure | None
+    """CPU time per example of the part alone; None if it was not measured."""
+    bytes_per_example: int | None
+    """Size of an example after this part."""
+    place: str
+    """Place of the part in a run, as in `stages_where`; may be empty."""
+
+
+@dataclass(frozen=True)
+class StageCosts:
+    """All parts in order, the source first."""
+
+    parts: Sequence[PartCost]
+    whole: Figure | None
+    """The whole pipeline, measured together."""
+
+    def chart(self) -> BarChart | None:
+        return bar_chart("CPU time per example that each part adds", {part.name: part.added for part in self.parts})
+
+
+def stage_costs(record: Record, stages_where: Mapping[str, str]) -> StageCosts:
+    """Reads the costs of a pipeline's parts from the record of `tfhet profile`, and their places in a run.
+
+    Raises:
+        DataError: The record is no profile.
+    """
+    added = [name for name in record.figures if re.fullmatch(r"profile\..+\.us", name) and name != _WHOLE]
+    details = record.details.get("parts")
+    if not added or not isinstance(details, (list, tuple)) or len(details) != len(added):
+        raise DataError(f"{record.name or 'this record'} is no profile: `tfhet profile TARGET --json FILE` writes one")
+    parts = []
+    for figure, detail in zip(added, details, strict=True):
+        name = str(detail.get("name") or figure)
+        words = set(re.findall(r"(\w+)\(", name))
+        places = {place for stage, place in stages_where.items() if stage.partition("(")[0] in words}
+        alone = record.figures.get(figure.removesuffix("us") + "alone_us")
+        place = places.pop() if len(places) == 1 else ""
+        parts.append(PartCost(name, record.figures[figure], alone, detail.get("bytes_per_example") or None, place))
+    return StageCosts(parts, record.figures.get(_WHOLE))

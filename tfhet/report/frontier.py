@@ -1,9 +1,7 @@
-"""The section of a plan: its clusters by speed and money, and what it projects beside what runs measured. The plan is
-read as JSON (`tfhet plan --json FILE`), so that a page can be made long after the plan."""
+"""A plan on a page, read from `tfhet plan --json FILE`: clusters by speed and cost, projected and measured steps."""
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,11 +13,11 @@ from tfhet.report.chart import MOST, Axis
 
 KIND, SCHEMA = "plan", 1
 PlannedCluster: TypeAlias = Mapping[str, Any]
-"""A cluster that the plan considered: its JSON with that of `cluster` in it, its intervals as `Interval`."""
+"""A cluster that the plan considered: its JSON, with each interval as an `Interval`."""
 
 
 def _planned(content: Mapping[str, Any]) -> PlannedCluster:
-    """The cluster in a JSON object. Raises KeyError, TypeError or ValueError for anything else."""
+    """Reads a cluster from JSON; raises KeyError, TypeError or ValueError."""
     cluster, found = content["cluster"], {"layout": {}, "usd_per_million_examples": None, "fits": True, **content}
     for name in ("step_ms", "examples_per_s", "usd_per_million_examples"):
         if found[name] or name == "step_ms":
@@ -34,26 +32,30 @@ class PlanView:
 
     candidates: Sequence[PlannedCluster]
     roles: Mapping[int, str]
-    """`chosen`, `runner-up`, `today`, by index of the candidate."""
+    """`chosen`, `runner-up` or `today`, by the index of the candidate."""
     decision: Sequence[str]
-    """Sentences in the order in which to act; the last one is the choice."""
+    """Sentences; the last one is the choice."""
     notes: Sequence[str]
 
     @property
     def chosen(self) -> int | None:
-        """Index of the chosen candidate; None where no cluster keeps the limits."""
+        """Index of the chosen candidate; None if no cluster keeps the limits."""
         return next((index for index, role in self.roles.items() if "chosen" in role), None)
 
     @property
     def numbered(self) -> list[int]:
-        """The candidates that have a number in the plot and a line in the table: the roles, then the frontier."""
+        """Candidates with a number in the plot and a row in the table: those with a role, then the frontier."""
         frontier = [index for index, one in enumerate(self.candidates) if one["on_frontier"]]
         return list(dict.fromkeys([*self.roles, *frontier]))
 
 
 def read_plan(content: Mapping[str, Any], where: str = "") -> PlanView:
-    """The plan in a JSON object; `where` (a path) goes into the messages. Raises UsageError for another schema version
-    and DataError for anything but a plan."""
+    """Reads a plan from JSON; `where` names it in messages.
+
+    Raises:
+        UsageError: The schema has another version.
+        DataError: The object is no plan.
+    """
     check_schema(content, KIND, SCHEMA, where)
     try:
         candidates = tuple(_planned(one) for one in content["candidates"])
@@ -70,34 +72,17 @@ def read_plan(content: Mapping[str, Any], where: str = "") -> PlanView:
 
 @dataclass(frozen=True)
 class FrontierChart:
-    """Speed across, cost upwards."""
+    """Clusters by speed (x) and cost (y)."""
 
     marks: Sequence[PlannedCluster]
-    """The marks, each with its `role`, and with the `number` of its line in the table; None for a dot."""
+    """The clusters, each with its `role`, the `number` of its row in the table (None for a dot), and the `side` of its
+    pin for its name, such as `upper left`."""
     across: Axis
     upward: Axis
 
-    def sides(self, width: int, height: int) -> dict[int, str]:
-        """The corner of its pin at which the name of a role covers no pin and no name in a plot of so many pixels, by
-        the number of the pin. A letter is 6.6 pixels wide, a name 18 high, a pin 24 wide and high."""
-        numbered, found = [mark for mark in self.marks if mark["number"]], dict[int, str]()
-        x_px = [self.across.at(mark["examples_per_s"].value) * width / 100 for mark in numbered]
-        y_px = [self.upward.at(mark["usd_per_million_examples"].value) * height / 100 for mark in numbered]
-        taken = [(x, y, 12.0, 12.0) for x, y in zip(x_px, y_px, strict=True)]  # its middle, and how far it reaches
-        for mark, (x, y, *_) in zip(numbered, taken.copy(), strict=True):
-            half = 3.3 * len(mark["text"].replace("ml.", "")) if mark["role"] else width  # which has no room anywhere
-            for up, right in itertools.product((22, -22) if y > min(y_px) else (-22, 22), (1, -1)):
-                at, high = x + right * (half + 6), y + up
-                is_within = half <= at <= width - half and 9 <= high <= height - 9
-                if is_within and all(abs(at - a) >= half + b or abs(high - c) >= 9 + d for a, c, b, d in taken):
-                    found[mark["number"]] = f"{'upper' if up > 0 else 'lower'} {'right' if right > 0 else 'left'}"
-                    taken.append((at, high, half, 9.0))
-                    break
-        return found
-
 
 def frontier_chart(plan: PlanView) -> FrontierChart | None:
-    """The plot of the plan; None where fewer than two of its clusters have a speed and a price."""
+    """Returns the plot of the plan; None if fewer than two clusters have a speed and a price."""
     points = {
         index: (one["examples_per_s"], one["usd_per_million_examples"])
         for index, one in enumerate(plan.candidates)
@@ -116,21 +101,25 @@ def frontier_chart(plan: PlanView) -> FrontierChart | None:
         for axis in (0, 1)
     )
     numbers = {index: number for number, index in enumerate(listed, start=1)}
-    marks = [
-        {**plan.candidates[index], "role": plan.roles.get(index, ""), "number": numbers.get(index)} for index in shown
-    ]
+    cheapest = min((points[index][1].value for index in plan.roles if index in points), default=0.0)
+    marks = []
+    for index in shown:
+        speed, usd = (end.value for end in points[index])
+        side = f"{'lower' if usd <= cheapest else 'upper'} {'left' if across.at(speed) > 50 else 'right'}"
+        own = {"role": plan.roles.get(index, ""), "number": numbers.get(index), "side": side}
+        marks.append({**plan.candidates[index], **own})
     return FrontierChart(marks, across, upward)
 
 
 def _around(values: Sequence[float]) -> Axis:
-    """The axis of some values, with some room at its ends."""
+    """An axis around `values`, with a margin."""
     low, high = min(values), max(values)
     room = 0.06 * (high - low) or max(high, 1.0) * 0.06
     return Axis(max(0.0, low - room), high + room)
 
 
 def projected(plan: PlanView, runs: Mapping[str, RunSummary]) -> list[tuple[str, PlannedCluster, Spread]]:
-    """The measured runs whose cluster the plan considered: name, projection and measured milliseconds of a step."""
+    """Returns name, plan and measured step (ms) of each run whose cluster the plan considered."""
     found = []
     for name, run in runs.items():
         hosts: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""One self-contained page of runs, a profile, a plan and benchmark records: no network, no scripts, light and dark."""
+"""One self-contained HTML page of runs, a profile, a plan and benchmark records, without network and scripts."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import jinja2
 from tfhet.advice import of_run, paragraph
 from tfhet.errors import DataError
 from tfhet.record import Record, RunFolder, RunSummary, read_json, write_text
-from tfhet.report import bars, numbers, tables
+from tfhet.report import chart, numbers
 from tfhet.report.chart import LineChart, line_chart
-from tfhet.report.cost import PriceOf, cost_rows, headline
+from tfhet.report.cost import PriceOf, cost_rows, headline, stage_costs
 from tfhet.report.frontier import PlanView, frontier_chart, projected, read_plan
+from tfhet.report.run_tables import parts_of_wait
 from tfhet.report.run_view import LOG_LINES, STEPS, RunView, views
-from tfhet.report.stage_costs import stage_costs
 from tfhet.telemetry import timeline_tables
 
 _TEMPLATES = jinja2.Environment(
@@ -28,7 +28,7 @@ _TEMPLATES = jinja2.Environment(
     lstrip_blocks=True,
 )
 _SHOWN = (numbers.number, numbers.percent, numbers.duration, numbers.size, numbers.moment, numbers.exit_code)
-_OTHERS = (numbers.interval, numbers.usd, numbers.value, paragraph, tables.parts_of_wait, bars.ends, bars.in_words)
+_OTHERS = (numbers.interval, numbers.usd, numbers.value, paragraph, parts_of_wait, chart.ends, chart.in_words)
 _TEMPLATES.filters |= {"place": "{:.2f}".format, **{each.__name__: each for each in (*_SHOWN, *_OTHERS)}}
 
 
@@ -37,19 +37,23 @@ class Given:
     """The material of one page."""
 
     runs: Sequence[RunView] = ()
-    """The first is what the others are compared with."""
+    """The others are compared with the first."""
     records: Sequence[Record] = ()
     profile: Record | None = None
-    """Record that `tfhet profile --json` wrote."""
+    """Record of `tfhet profile --json`."""
     plan: PlanView | None = None
-    """Plan that `tfhet plan --json` wrote."""
+    """Plan of `tfhet plan --json`."""
     price_of: PriceOf | None = None
     """None: prices are not looked up."""
 
 
 def read_given(paths: Sequence[Path], *, profile: Path | None = None, plan: Path | None = None) -> Given:
-    """Reads what `paths` name: folders of runs, summaries of runs and benchmark records, each known by its content.
-    Raises UsageError for a path with nothing to read or of another schema, DataError for a file that is neither."""
+    """Reads folders of runs, summaries of runs and benchmark records, which are known by their content.
+
+    Raises:
+        UsageError: A path has nothing to read, or another schema.
+        DataError: A file has another content.
+    """
     runs: list[tuple[RunSummary, Path | None]] = []
     records = []
     for path in paths:
@@ -72,7 +76,7 @@ def read_given(paths: Sequence[Path], *, profile: Path | None = None, plan: Path
 
 
 def page(given: Given) -> str:
-    """The page as text. Raises DataError where the profile that was given is none."""
+    """Returns the page. Raises DataError if the record of the profile is no profile."""
     places = [view.run.stages_where for view in given.runs]
     most_places = max(places, key=lambda each: len(set(each.values())), default={})
     costs = stage_costs(given.profile, most_places) if given.profile else None
@@ -100,7 +104,7 @@ def page(given: Given) -> str:
 
 
 def overlaid(runs: Sequence[RunView]) -> list[LineChart]:
-    """Charts with a line for each run, of what at least two of them have."""
+    """Returns charts with a line per run, of the measures of at least two runs."""
     found = {view.name: view.lines for view in runs}
     charts = []
     for kind in dict.fromkeys(itertools.chain(*found.values())):
@@ -110,9 +114,12 @@ def overlaid(runs: Sequence[RunView]) -> list[LineChart]:
 
 
 def write_html(folder: RunFolder | Path | str, given: Given | None = None) -> Path:
-    """Writes the page of a run, `report.html`, into its folder and returns the path. given: a profile, a plan and
-    prices. Raises UsageError when the folder has no summary or one of another schema, DataError when it cannot be
-    read."""
+    """Writes `report.html` into the folder of a run, with profile, plan and prices of `given`; returns its path.
+
+    Raises:
+        UsageError: The folder has no summary, or one of another schema.
+        DataError: The summary cannot be read.
+    """
     folder = folder if isinstance(folder, RunFolder) else RunFolder(Path(folder))
     view = RunView.of(folder.read_summary(), folder)
     return write_text(folder.report_path, page(replace(given or Given(), runs=(view,), records=())))

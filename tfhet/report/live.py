@@ -1,4 +1,4 @@
-"""A run on the screen while it goes on: redrawn on a terminal, plain lines elsewhere. `top` and `follow` share it."""
+"""A running job on the screen, for `top` and `follow`: redrawn on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -17,43 +17,42 @@ from tfhet.errors import UsageError
 from tfhet.messages import MetricLine
 from tfhet.record import RunFolder
 from tfhet.report import numbers
-from tfhet.report.fitted_table import FittedTable
 from tfhet.report.log_lines import hue, is_error
 from tfhet.report.picture import Picture, Watcher, event_line
-from tfhet.report.tables import show, table
+from tfhet.report.tables import FittedTable, show, table
 
 GIVE_UP_S = 1800.0
-"""Seconds without a change after which `top` ends: the writer of the folder is gone."""
+"""Seconds without a change of the folder after which `top` ends."""
 COST_EVERY_S = 60.0
-"""Minimum time between two plain lines that repeat the cost while steps are taken."""
+"""Minimum seconds between two plain lines with the cost."""
 INCIDENTS_SHOWN = 5
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.?)")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class Plain:
-    """A screen that writes a line for everything that is new."""
+    """A screen that writes a line for each change."""
 
     def __init__(self, out: IO[str], command: str, *, has_log: bool = False):
-        """command: first word of its own lines. has_log: whether metric lines are already written by `log`."""
+        """command: first word of its own lines. has_log: whether `log` already gets the metric lines."""
         self._out, self._command, self._has_log = out, command, has_log
         self._state = ""
         self._incidents = 0
         self._shown_step = -1
         self._cost_at_s, self._cost_steps = -math.inf, 0
-        """When the cost was written, and with how many metric lines."""
+        """Time and number of metric lines at the last line with the cost."""
 
     def log(self, who: str, text: str, *, is_metric: bool) -> None:
-        """Shows a line of the run's log. who: its host and group. is_metric: whether pictures show its numbers too."""
+        """Shows a line of the log. who: its host and group. is_metric: whether `show` gets its numbers too."""
         shown = printable(text)
         self._write(f"{who} | {'! ' if is_error(shown) else ''}{shown}")
 
     def say(self, text: str) -> None:
-        """Shows a sentence of the command's own."""
+        """Shows a line of the command itself."""
         self._write(f"[{self._command}] {text}")
 
     def show(self, picture: Picture, now_s: float) -> None:
-        """Shows the run as it is now. now_s: a monotonic time."""
+        """Shows the state of the run. now_s: monotonic time."""
         new = [] if self._has_log else [step for step in picture.steps if step.step > self._shown_step]
         lines = [*map(step_line, new), *map(event_line, picture.incidents[self._incidents :])]
         has_news = bool(picture.cost) and len(picture.steps) > self._cost_steps
@@ -69,7 +68,7 @@ class Plain:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Lends the screen for a question."""
+        """Leaves the screen to a question."""
         yield
 
     def _write(self, text: str) -> None:
@@ -78,7 +77,7 @@ class Plain:
 
 
 class Redrawn:
-    """A screen that draws each picture over the last one, below the log, which scrolls."""
+    """A screen that redraws the state below the log, which scrolls."""
 
     def __init__(self, out: IO[str]):
         self.live = Live(Text(""), console=Console(file=out), auto_refresh=False, transient=False)
@@ -112,7 +111,7 @@ Screen = Plain | Redrawn
 
 @contextlib.contextmanager
 def screen(out: IO[str], command: str, *, has_log: bool = False) -> Iterator[Screen]:
-    """The screen that suits `out`: redrawn on a terminal, else plain. Arguments as for `Plain`."""
+    """Yields the screen for `out`: redrawn on a terminal, else plain. Arguments as for `Plain`."""
     if out.isatty():
         redrawn = Redrawn(out)
         with redrawn.live:
@@ -123,7 +122,7 @@ def screen(out: IO[str], command: str, *, has_log: bool = False) -> Iterator[Scr
 
 
 def parts(picture: Picture) -> list[FittedTable]:
-    """The picture as tables."""
+    """Returns the state of a run as tables."""
     now = picture.steps[-1] if picture.steps else None
     rows: list[tuple[str, object]] = [
         ("run", picture.name),
@@ -149,7 +148,7 @@ def parts(picture: Picture) -> list[FittedTable]:
 
 
 def step_line(step: MetricLine) -> str:
-    """The numbers of a step as a plain line."""
+    """Returns the numbers of a step as a plain line."""
     loss = "" if step.loss is None else f" loss={step.loss:.4f}"
     return (
         f"step={step.step} epoch={step.epoch} step_ms={step.step_ms:g} wait_pct={step.wait_pct:g} "
@@ -158,7 +157,7 @@ def step_line(step: MetricLine) -> str:
 
 
 def printable(text: str) -> str:
-    """Strips control sequences; keeps the final text of a line redrawn with `\\r`."""
+    """Strips control sequences; of a line redrawn with `\\r` the last text remains."""
     last = text.rstrip("\r").rpartition("\r")[2]
     return _CONTROLS.sub("", _ESCAPES.sub("", last))
 
@@ -166,11 +165,17 @@ def printable(text: str) -> str:
 def top(
     folder: RunFolder, out: IO[str], *, once: bool = False, every_s: float = 1.0, clock: clocks.Clock = clocks.SYSTEM
 ) -> int:
-    """Shows the run in `folder` until it ends. The exit code: 1 when the run failed or was given up on. once: shows one
-    picture and returns 0. Raises UsageError where there is no folder, DataError for a summary that cannot be read."""
+    """Shows a run every `every_s` seconds until it ends, or once.
+
+    Returns:
+        The exit code: 1 if the run failed, or did not change for GIVE_UP_S seconds.
+
+    Raises:
+        UsageError: The folder does not exist.
+        DataError: The summary cannot be read.
+    """
     if not folder.path.is_dir():
-        where = "name the folder of a run (`tfhet runs` lists them)"
-        raise UsageError(f"no run at {folder.path}: {where}")
+        raise UsageError(f"no run at {folder.path}: name the folder of a run (`tfhet runs` lists them)")
     watcher = Watcher(folder, clock)
     picture = watcher.look()
     if once:

@@ -1,4 +1,4 @@
-"""Lines of a job's log as a screen shows them: equal lines of several ranks once, hosts in colours, errors marked."""
+"""Lines of a job's log on a screen: equal lines of several ranks once, hosts in colours, errors marked."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import IO
 from tfhet.messages import JobResultLine, parse_line
 
 HUES = ("green", "yellow", "blue", "magenta", "cyan")
-"""Colours of hosts, by name, in the order of their escape sequences, from 32 on; 31 is red."""
+"""Colours of hosts, in the order of their escape sequences from 32 on; 31 is red."""
 _PLACE = re.compile(r"(?:[\w.-]+ \| )?(?:\[\d+,[^\]]*\]<std\w+>:)?\[(?!tfhet\])([\w.-]+(?:/\d+)?)\] ")
 _COUNT = re.compile(r" \((\d+) ranks\)$")
 _ERROR = re.compile(
@@ -20,15 +20,13 @@ _ERROR = re.compile(
 
 
 def place_of(line: str) -> tuple[str, str]:
-    """The place that a launcher put before a line, `algo-2` or `algo-2/0` (with the rank), and the rest of the line.
-    The place is "" where there is none. What mpirun or the simulator put before it is omitted."""
+    """Splits a line into its place (`algo-2`, `algo-2/0` with the rank, or "") and text; drops mpirun's prefix."""
     found = _PLACE.match(line)
     return (found[1], line[found.end() :]) if found else ("", line)
 
 
 def gathered(lines: Sequence[str]) -> dict[int, str]:
-    """The lines in their order, by their index, with those that several ranks printed once, as `... (2 ranks)`. A line
-    that one rank printed twice stays twice."""
+    """Returns lines by index; equal lines of several ranks become one, as `... (2 ranks)`."""
     seen: Counter[tuple[str, str]] = Counter()
     first: dict[tuple[str, object], int] = {}
     ranks: Counter[int] = Counter()
@@ -45,18 +43,17 @@ def gathered(lines: Sequence[str]) -> dict[int, str]:
 
 
 def is_error(text: str) -> bool:
-    """Whether a line, without its place, begins an error of a script, of TensorFlow or of a launcher."""
+    """Whether a line without its place begins an error of a script, of TensorFlow or of a launcher."""
     return _ERROR.match(text) is not None or isinstance(parse_line(text), JobResultLine)
 
 
 def hue(place: str) -> str:
-    """The colour of a host, the same for all its ranks."""
+    """Returns the colour of a host, the same for all its ranks."""
     return HUES[sum(place.partition("/")[0].encode()) % len(HUES)]
 
 
 def painted(line: str, is_coloured: bool) -> str:
-    """The line with its place in the colour of its host, and red where it begins an error, which has a `!` in any case.
-    is_coloured: whether with escape sequences, or as plain text."""
+    """Returns the line with its place in the colour of its host, and `!`, in red, before an error."""
     place, text = place_of(line)
     is_bad = is_error(text)
     text = f"! {text}" if is_bad else text
@@ -68,5 +65,5 @@ def painted(line: str, is_coloured: bool) -> str:
 
 
 def has_colours(out: IO[str], env: Mapping[str, str]) -> bool:
-    """Whether a screen takes colours: a terminal, or any with FORCE_COLOR, unless the user has set NO_COLOR."""
+    """Whether to use colours: on a terminal or with FORCE_COLOR, but not with NO_COLOR."""
     return (out.isatty() or bool(env.get("FORCE_COLOR"))) and not env.get("NO_COLOR")

@@ -1,4 +1,4 @@
-"""Numbers as people read them: three significant digits, a unit, and a dash for what was not measured."""
+"""Numbers for people: three significant digits, a unit, and a dash if unknown."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ MISSING = "–"
 
 
 def number(value: float | int | None, digits: int = 3, unit: str = "") -> str:
-    """At least `digits` significant digits without an exponent where that is short: 4120, 86.1, 0.0312, 95,143. Numbers
-    from 10,000 on are grouped. None becomes a dash."""
+    """Returns at least `digits` significant digits: 4120, 86.1, 0.0312, 95,143; a dash for None."""
     if value is None:
         return MISSING
     if not math.isfinite(value):
@@ -31,19 +30,18 @@ def number(value: float | int | None, digits: int = 3, unit: str = "") -> str:
 
 
 def percent(value: float | None) -> str:
-    """A share that is already in percent, with one decimal."""
+    """Returns percent with one decimal."""
     if value is None or not math.isfinite(value):
         return number(value)
     return f"{value:.1f} %"
 
 
 def usd(value: float | None) -> str:
-    """Money, with three significant digits."""
     return MISSING if value is None else f"${number(value)}"
 
 
 def duration(seconds: float | None) -> str:
-    """A length of time in the units that suit it: 180 ms, 4.21 s, 3 min 12 s, 2 h 05 min."""
+    """Returns seconds in a suitable unit: 180 ms, 4.21 s, 3 min 12 s, 2 h 05 min."""
     if seconds is None or not math.isfinite(seconds):
         return number(seconds)
     if seconds < 1:
@@ -57,7 +55,6 @@ def duration(seconds: float | None) -> str:
 
 
 def size(count_bytes: float | None) -> str:
-    """Bytes in binary units."""
     if count_bytes is None:
         return MISSING
     for factor, unit in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
@@ -67,7 +64,7 @@ def size(count_bytes: float | None) -> str:
 
 
 def moment(wall_s: float | None) -> str:
-    """Seconds since 1970 as a UTC date and time; what is beyond the calendar as a number."""
+    """Returns seconds since 1970 as UTC date and time, or as a number beyond the calendar."""
     if wall_s is None:
         return MISSING
     try:
@@ -77,7 +74,6 @@ def moment(wall_s: float | None) -> str:
 
 
 def spread(value: Spread | None, unit: str) -> str:
-    """The median, then the tenth and the ninetieth percentile."""
     if value is None:
         return MISSING
     return f"{number(value.median)} {unit} (p10 {number(value.p10)}, p90 {number(value.p90)})"
@@ -88,19 +84,18 @@ def interval(figure: Figure) -> str:
 
 
 def level(figure: Figure) -> str:
-    """Probability with which the interval of a figure holds the true value: `95 %`; "" where none is known."""
+    """Returns the confidence level of a figure's interval: `95 %`; may be empty."""
     return "" if figure.level is None else f"{math.floor(100 * figure.level)} %"
 
 
 def exit_code(code: int | None) -> str:
-    """An exit code in words: 0, 3, `signal 9`, or that the process was not seen to end."""
     if code is None:
         return "not seen to end"
     return f"signal {-code}" if code < 0 else str(code)
 
 
 def value(content: object) -> str:
-    """A value of a record in words: lists with commas, numbers as people read them."""
+    """Returns any value of a record as text."""
     if isinstance(content, (list, tuple)):
         return ", ".join(str(item) for item in content) or MISSING
     if content is None or (isinstance(content, (int, float)) and not isinstance(content, bool)):

@@ -1,4 +1,4 @@
-"""A run at one moment, read from its folder: its steps, its hosts, and what happened."""
+"""The state of a run, read from its folder: steps, hosts, faults."""
 
 from __future__ import annotations
 
@@ -22,46 +22,40 @@ INCIDENTS = (
     "link.member_returned",
     "service.restarted",
 )
-"""Events of faults, whether they were injected or not."""
+"""Events of faults, injected or not."""
 
 
 @dataclass(frozen=True)
 class Picture:
-    """The run at one moment."""
+    """The state of a run."""
 
     state: str
-    """`starting`, `training`, `ending`, `succeeded` or `failed`, with its cause where there is one."""
+    """`starting`, `training`, `ending`, `succeeded` or `failed`, with the cause."""
     is_over: bool
     exit_code: int | None = None
-    """Exit code of the job, once it is over."""
     elapsed_s: float | None = None
-    """Seconds since the first event; the duration of a run that is over."""
+    """Seconds since the first event, or the duration of a finished run."""
     steps: Sequence[MetricLine] = ()
-    """All metric lines in the order of steps; the last one is now."""
     workers: int | None = None
-    """Number of data workers that the launchers reported; None where none did."""
     hosts: Mapping[str, str] = field(default_factory=dict)
-    """State of each host, or member of the link (`rank-1`), in words."""
+    """State of each host or member of the link (`rank-1`)."""
     restarts: int = 0
-    """Number of processes that were started again."""
     incidents: Sequence[Mapping[str, Any]] = ()
-    """The events among INCIDENTS, in order."""
     quiet_s: float | None = None
-    """Seconds since anything in the folder changed; None for an empty folder."""
+    """Seconds since the last change of the folder; None if it is empty."""
     name: str = ""
-    """Name of the job, or the folder."""
     cost: str = ""
-    """The cost of the run so far, in words; "" where it costs nothing."""
+    """Cost so far, in words; may be empty."""
 
 
 def event_line(event: Mapping[str, Any]) -> str:
-    """An event in one line, without its time."""
+    """Returns an event in one line, without its time."""
     rest = (f"{key}={json.dumps(value, default=str)}" for key, value in event.items() if key not in ("time_s", "event"))
     return " ".join([str(event.get("event")), *rest])
 
 
 class Watcher:
-    """Reads what is new in the folder of a run."""
+    """Reads the changes in the folder of a run."""
 
     def __init__(self, folder: RunFolder, clock: clocks.Clock = clocks.SYSTEM):
         self._folder = folder
@@ -71,7 +65,7 @@ class Watcher:
         self._workers: int | None = None
 
     def look(self) -> Picture:
-        """The picture now. Raises UsageError or DataError for a summary that cannot be read."""
+        """Returns the current state. Raises UsageError or DataError for an unreadable summary."""
         summary = self._folder.read_summary() if self._folder.summary_path.is_file() else None
         logs = sorted(self._folder.logs_path.glob("*.log"))
         tails = (self._logs.setdefault(path, LineTail(path)) for path in logs)

@@ -1,4 +1,4 @@
-"""How far a command is: a bar on a terminal, plain lines in a log. On standard error, so that results stay alone."""
+"""Progress of a command on standard error: a bar on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 Step = Callable[[int, "int | None", str], None]
-"""Called with the number of steps that are done, the number of all (None: not known), and what they are, in words."""
+"""Arguments: number of finished steps, number of all steps (None if unknown), and their name."""
 
 
 @contextlib.contextmanager
 def progress_of(command: str, *, is_silent: bool = False, out: IO[str] | None = None) -> Iterator[Step]:
-    """Yields what shows the progress of a command; a bar goes with the context. It is drawn at each step and not
-    between two, because a thread that draws would take CPU from what is measured. is_silent: no lines where there is no
-    terminal. out: where to show it; None: standard error."""
+    """Yields a function that shows progress on `out` (standard error); is_silent: only on a terminal.
+
+    No thread draws the bar: it would take CPU from measurements.
+    """
     out = out or sys.stderr
     if not out.isatty():
         said = {""}

@@ -1,4 +1,4 @@
-"""One run as a page shows it: its record, its folder where there is one, and the CPU that each host used."""
+"""One run for a page: its summary, the content of its folder, and the CPU use of each host."""
 
 from __future__ import annotations
 
@@ -13,43 +13,40 @@ from tfhet.advice import next_commands, of_run
 from tfhet.errors import TfhetError
 from tfhet.planes import is_noise
 from tfhet.record import Figure, RunFolder, RunSummary, Timeline, Waiting
-from tfhet.report.bars import BarChart, bar_chart
-from tfhet.report.chart import LineChart, Points, line_chart
+from tfhet.report.chart import BarChart, LineChart, Points, bar_chart, line_chart
 from tfhet.report.picture import INCIDENTS, event_line
 from tfhet.telemetry import host_cpus, process_summaries
 
 EVENTS_SHOWN = 200
 LOG_LINES = 40
 READING_BEGAN, RANK_ENDED = "reading.seen", "rank.ended"
-"""Events between which `reading_cpu_s` was counted."""
+"""Events between which `reading_cpu_s` is counted."""
 STEPS = {"step": ("Step time (ms)", "ms"), "wait": ("Share of the step waiting for data (%)", "%")}
 
 
 @dataclass(frozen=True)
 class HostCpu:
-    """The use of one host; None for what the record does not say, and for a limit that the host does not have."""
+    """The use of one host; None for unknown values."""
 
     name: str
     group: str
-    """"" where the record does not say."""
     cpu_s: float | None
-    """CPU seconds of its whole life."""
     reading_cpu_s: float | None
-    """CPU seconds while the ranks read."""
+    """CPU seconds while the ranks read data."""
     cpus_used: float | None
-    """Mean number of CPUs used while the ranks read; of the whole run where the record does not say when that was."""
+    """Mean number of used CPUs while the ranks read data, or of the whole run."""
     limits: Mapping[str, Any]
-    """Its limits `cpus`, `memory_bytes` and `bits_per_s` (of its network, in each direction), where it has them."""
+    """Limits `cpus`, `memory_bytes` and `bits_per_s` (network, each direction)."""
 
     @property
     def used_pct(self) -> float | None:
-        """`cpus_used` as a share of the CPUs that it may use, in percent."""
+        """`cpus_used` as a share of the limit, in percent."""
         cpus = _real(self.limits.get("cpus"))
         return _real(100.0 * self.cpus_used / cpus) if self.cpus_used is not None and cpus else None
 
 
 def reading_s(events: Iterable[Mapping[str, Any]]) -> float | None:
-    """Seconds from the first read of the ranks to the end of the last one; None where the events do not say."""
+    """Returns seconds from the first read to the end of the last rank; None if unknown."""
     times: dict[object, list[float]] = {READING_BEGAN: [], RANK_ENDED: []}
     for event in events:
         if event.get("event") in times and (at_s := _real(event.get("time_s"))) is not None:
@@ -61,7 +58,7 @@ def reading_s(events: Iterable[Mapping[str, Any]]) -> float | None:
 
 
 def use_of_hosts(summary: RunSummary, lasted_s: float | None = None) -> list[HostCpu]:
-    """The hosts whose CPU was counted, in the order of the cluster. lasted_s: seconds that the ranks read."""
+    """Returns the hosts with CPU counts, in the order of the cluster. lasted_s: seconds that the ranks read data."""
     groups = {str(host): name for name, group in summary.cluster.items() for host in group.get("hosts") or ()}
     counted = sorted({*summary.host_cpu_s, *summary.reading_cpu_s})
     found = []
@@ -79,23 +76,19 @@ class RunView:
 
     run: RunSummary
     name: str
-    """Its name on the page."""
     folder: RunFolder | None = None
-    """None where only its summary is given."""
     hosts: Sequence[HostCpu] = ()
     events: Sequence[Mapping[str, Any]] = ()
-    """The first and the last events."""
     events_hidden: int = 0
-    """Number of events in the middle that are left out."""
+    """Number of omitted events between them."""
     timeline: Timeline = Timeline()
-    """Steps and usage that its hosts recorded; may be empty."""
     waits: Waiting = Waiting()
     happened: Sequence[tuple[float, str]] = ()
-    """Incidents, and what held the steps up, with their times in seconds since 1970."""
+    """Incidents and pauses, with their times in seconds since 1970."""
 
     @classmethod
     def of(cls, run: RunSummary, folder: RunFolder | None = None) -> RunView:
-        """The view of a run; reads events and logs of its folder."""
+        """Returns the view of a run; reads events and timeline of its folder."""
         found = folder.events() if folder else []
         half = EVENTS_SHOWN // 2
         hidden = max(0, len(found) - 2 * half)
@@ -112,12 +105,12 @@ class RunView:
 
     @property
     def is_simulated(self) -> bool:
-        """Whether its hosts were simulated: it has the status of a platform, and no bill."""
+        """Whether the hosts were simulated: the run has a platform's status, but no bill."""
         return self.run.status is not None and self.run.billable_s is None
 
     @property
     def lines(self) -> dict[str, Points]:
-        """Step time and share of waiting over the measured steps, and the measures of the run over its epochs."""
+        """Step time and share of waiting by step, and the measures of the run by epoch."""
         steps, waits = (spread.samples if spread else () for spread in (self.run.step_ms, self.run.wait_ms))
         pairs = zip(waits, steps, strict=False)
         shares = [100.0 * min(1.0, max(0.0, wait / step)) if step > 0 else 0.0 for wait, step in pairs]
@@ -125,7 +118,7 @@ class RunView:
 
     @property
     def charts(self) -> dict[str, LineChart]:
-        """By kind: `step` and `wait` over the steps, `loss` and `share` over the epochs, `cpus` over the seconds."""
+        """Charts by kind: `step` and `wait` by step, `loss` and `share` by epoch, `cpus` by second."""
         parts = {"epoch starts": self.waits.epoch_starts, "stalls": self.waits.stalls}
         marks = {name: [index + 1 for index in part.steps] for name, part in parts.items() if part.steps}
         measures, cpus = self.run.measures, host_cpus(self.timeline)
@@ -141,7 +134,6 @@ class RunView:
 
     @property
     def parts(self) -> BarChart | None:
-        """Where the time of a step goes; None of a run that was not traced."""
         parts = {name: Figure.single(time, unit="ms") for name, time in self.run.step_parts_ms.items()}
         return bar_chart("Where the time of a step goes, median of rank 0", parts)
 
@@ -153,7 +145,6 @@ class RunView:
 
     @property
     def use(self) -> BarChart | None:
-        """CPUs used by each host, with its limit where it has one; None where none is known."""
         known = [host for host in self.hosts if host.cpus_used is not None]
         used = {f"{host.name} ({host.group})" if host.group else host.name: host for host in known}
         figures = {name: Figure.single(host.cpus_used or 0.0, unit="CPUs") for name, host in used.items()}
@@ -162,7 +153,7 @@ class RunView:
 
     @property
     def busiest_data_host(self) -> tuple[str, float] | None:
-        """The data host that used the largest share of its CPUs, in percent; None where no limit is known."""
+        """Name of the busiest data host, and its share of used CPUs in percent; None if unknown."""
         groups = [name for name, group in self.run.cluster.items() if group.get("role") == "data"]
         data = [host for host in self.hosts if host.group in groups]
         known = [(host.name, host.used_pct) for host in data if host.used_pct is not None]
@@ -170,18 +161,18 @@ class RunView:
 
     @property
     def next_commands(self) -> list[str]:
-        """The commands that come next, in their order; [] where only a summary is given."""
+        """The next commands, in order; empty without a folder."""
         return next_commands(of_run(self.run, waits=self.waits), self.run, self.folder) if self.folder else []
 
     @property
     def logs(self) -> list[tuple[str, list[str]]]:
-        """The last lines of every host's log, without noise."""
+        """The last lines of each host's log, without noise."""
         tails = {host: self.folder.log_tail(host, 9 * LOG_LINES) for host in self.folder.hosts()} if self.folder else {}
         return [(host, [each for each in tail if not is_noise(each, 1)][-LOG_LINES:]) for host, tail in tails.items()]
 
 
 def views(runs: Iterable[tuple[RunSummary, Path | None]]) -> list[RunView]:
-    """Views with names of their own: runs whose summaries share one are called by their folders, else by a number."""
+    """Returns views with unique names: runs of one name are called by their folders, else numbered."""
     every = [RunView.of(run, RunFolder(path) if path else None) for run, path in runs]
     shared, found = Counter(view.name for view in every), dict[str, RunView]()
     for view in every:
@@ -192,5 +183,4 @@ def views(runs: Iterable[tuple[RunSummary, Path | None]]) -> list[RunView]:
 
 
 def _real(value: object) -> float | None:
-    """A finite number that is not negative, or None."""
     return float(value) if isinstance(value, (int, float)) and 0 <= value < 1e300 else None

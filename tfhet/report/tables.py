@@ -1,29 +1,59 @@
-"""Tables on the terminal, of rows, figures and runs: fitted to its width, in colour there and plain in a file."""
+"""Tables on the terminal: fitted to its width, in colour on a terminal and plain in a file."""
 
 from __future__ import annotations
 
 import io
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
 from rich import box
 from rich.console import Console, RenderableType
+from rich.measure import Measurement
+from rich.table import Table
 from rich.text import Text
 
-from tfhet.advice import peaks
 from tfhet.errors import UsageError
-from tfhet.record import Figure, RunFolder, RunSummary, Waiting, median
+from tfhet.record import Figure
 from tfhet.report import numbers
-from tfhet.report.fitted_table import WHOLE, FittedTable
-from tfhet.report.run_view import RunView
 
-PLACES = ("data_group", "dnn_group", "trainer")
-_COUNTS = ("seen", "before", "missing", "repeated", "bad", "left", "unused")
-_WORDS = {"left": "not delivered when the script ended", "unused": "held by the script's own prefetch"}
-_BAD_SHOWN = 3
+WHOLE = 10_000
+"""Width of a screen, in characters, on which no cell is folded."""
+_ASCII = {0x2500: "-", 0x2013: "-", 0x221E: "inf", 0xB1: "+-", 0x2192: "->", 0xD7: "x", 0x2713: "+", 0x2717: "x"}
+
+
+class FittedTable(Table):
+    """A table that fits the screen: it omits columns that matter less, then folds headings and cells between words."""
+
+    extras = 0
+    """Number of columns, at the right, that a narrow screen omits."""
+
+    def fit(self, width: int) -> int:
+        """Fits the table to `width` characters if its longest words allow it, and returns its width."""
+        console = Console(width=WHOLE, force_jupyter=False)
+        spans = []  # the widths of each column: with its cells folded, with its heading folded, with nothing folded
+        for column in self.columns:
+            parts = (column.header or "", *column.cells)
+            heading, *cells = (Measurement.get(console, console.options, part) for part in parts)
+            least = max(part.minimum for part in (heading, *cells))
+            folded = max([least, *(cell.maximum for cell in cells)])
+            spans.append((folded if column.no_wrap else least, folded, max(folded, heading.maximum)))
+        omitted: list[str] = []
+        while len(omitted) < self.extras and sum(span[1] + 3 for span in spans) - 1 > width:
+            spans.pop()
+            omitted.insert(0, str(self.columns.pop().header))
+        if omitted:
+            self.caption, self.caption_justify = f"left out (--wide): {', '.join(omitted)}", "left"
+        widths = [span[2] for span in spans]
+        for level in (1, 0):  # headings are folded before cells
+            while sum(widths) + 3 * len(widths) - 1 > width:
+                if not (foldable := [at for at, span in enumerate(spans) if widths[at] > span[level]]):
+                    break
+                widths[max(foldable, key=widths.__getitem__)] -= 1
+        for column, own in zip(self.columns, widths, strict=True):
+            column.width = own
+        return max(width, sum(widths) + 3 * len(widths) - 1)
 
 
 def table(
@@ -34,10 +64,18 @@ def table(
     header: bool = True,
     extras: int = 0,
 ) -> FittedTable:
-    """A table of `rows`, each a mapping by column or a sequence in the order of `columns`. extras: number of columns,
-    at the right, that matter less: a narrow screen leaves them out. Without `columns` the keys of the rows decide, in
-    the order first seen. None becomes a dash, numbers are written with three significant digits, and a column of
-    nothing but numbers is set to the right. Raises UsageError for rows without columns, or of another length."""
+    """Returns a table: None as a dash, numbers with three significant digits, columns of numbers right-aligned.
+
+    Args:
+        rows: Mappings by column, or sequences in the order of `columns`.
+        columns: Names of the columns; by default the keys of the rows in the order in which they first occur.
+        title: Line above the table.
+        header: Whether to show the names of the columns.
+        extras: Number of columns, at the right, that a narrow screen omits.
+
+    Raises:
+        UsageError: The rows are sequences and `columns` is missing, or a row has another length.
+    """
     if columns is None:
         if not all(isinstance(row, Mapping) for row in rows):
             raise UsageError("table: rows that are sequences need `columns`")
@@ -66,7 +104,7 @@ def _is_number(value: object) -> bool:
 
 
 def figure_table(figures: Mapping[str, Figure], *, title: str | None = None) -> FittedTable:
-    """One line per figure: name, value with unit, interval and its level, number of samples, what it is against."""
+    """Returns a row per figure: name, value, unit, interval and its level, number of samples, what it is a ratio to."""
     rows = [
         [
             *(name, numbers.number(figure.value), figure.unit, numbers.interval(figure), numbers.level(figure)),
@@ -82,8 +120,13 @@ def figure_table(figures: Mapping[str, Figure], *, title: str | None = None) -> 
 
 
 def show(made: RenderableType, file: IO[str] | None = None, *, wide: bool = False) -> None:
-    """Prints a table to `file` (standard output): in colour on a terminal, or where FORCE_COLOR is set, else plain. It
-    is fitted to the width of the terminal; in a file or pipe to COLUMNS, or 80. wide: it is not."""
+    """Prints a table, in colour on a terminal or if FORCE_COLOR is set.
+
+    Args:
+        made: The table.
+        file: Output; None for standard output.
+        wide: Whether to fold nothing; by default the table fits the terminal, and COLUMNS or 80 elsewhere.
+    """
     out, width = file or sys.stdout, WHOLE if wide else shutil.get_terminal_size().columns
     if Console(file=out).is_terminal:
         width = made.fit(width) if isinstance(made, FittedTable) else width
@@ -93,16 +136,8 @@ def show(made: RenderableType, file: IO[str] | None = None, *, wide: bool = Fals
         out.flush()
 
 
-def show_next(summary: RunSummary, folder: RunFolder | Path | None) -> None:
-    """Prints the commands that come after a run, ready to be typed; nothing where its folder is not given."""
-    folder = RunFolder(folder) if isinstance(folder, Path) else folder
-    for place, command in enumerate(RunView.of(summary, folder).next_commands):
-        print(f"{'then' if place else 'next'}: {command}")
-
-
 def text(made: RenderableType, *, encoding: str | None = "utf-8", width: int = WHOLE) -> str:
-    """The table as plain text without colours, trailing spaces or cut cells, fitted to `width`; ASCII where `encoding`
-    knows no more."""
+    """Returns the table as plain text fitted to `width` characters, in ASCII if `encoding` cannot write it."""
     buffer = io.StringIO()
     console = Console(
         file=buffer,
@@ -120,160 +155,3 @@ def text(made: RenderableType, *, encoding: str | None = "utf-8", width: int = W
     except UnicodeEncodeError:
         plain = plain.translate(_ASCII).encode(encoding, "replace").decode(encoding)
     return plain
-
-
-_ASCII = {0x2500: "-", 0x2013: "-", 0x221E: "inf", 0xB1: "+-", 0x2192: "->", 0xD7: "x", 0x2713: "+", 0x2717: "x"}
-
-
-def places(summary: RunSummary) -> dict[str, list[str]]:
-    """The stages by where they ran, in the order of the pipeline; places of the cluster first."""
-    found: dict[str, list[str]] = {}
-    for stage, place in summary.stages_where.items():
-        found.setdefault(place, []).append(stage)
-    return {place: found[place] for place in dict.fromkeys((*PLACES, *found)) if place in found}
-
-
-def _groups(summary: RunSummary) -> str:
-    parts = (
-        f"{name} {len(group.get('hosts') or ())} x {group.get('instance_type') or 'host'}"
-        for name, group in summary.cluster.items()
-    )
-    return ", ".join(parts) or numbers.MISSING
-
-
-def _examples_seen(summary: RunSummary) -> str:
-    """Whether every example came exactly once, over the epochs that counted."""
-    counted = [epoch for epoch in summary.epochs if epoch.get("expected") is not None]
-    if not counted or summary.not_counted:
-        return f"not counted by id: {summary.not_counted}" if summary.not_counted else numbers.MISSING
-    total = {name: sum(int(each.get(name) or 0) for each in (*counted, *summary.by_rank)) for name in _COUNTS}
-    if any(total[name] for name in _COUNTS[1:]):
-        shown = [name for name in _COUNTS if total[name] or name in ("seen", "missing", "repeated")]
-        return ", ".join(f"{numbers.number(total[name])} {_WORDS.get(name, name)}" for name in shown)
-    readable = " that can be read" if summary.bad_records else ""
-    epochs = f"{len(counted)} epoch{'s' * (len(counted) != 1)}"
-    return f"each of {numbers.number(total['seen'])}{readable} exactly once, {epochs}"
-
-
-def _made_good(summary: RunSummary) -> str:
-    """The failures that did not end the job; "" when there were none."""
-    rereads = sum(int(epoch.get("rereads") or 0) for epoch in summary.epochs)
-    failures = {
-        f"lost {', '.join(summary.lost_hosts)}": summary.lost_hosts,
-        f"{summary.restarts} processes started again": summary.restarts,
-        f"what was left was read again, {rereads} time{'s' * (rereads != 1)}": rereads,
-    }
-    return "; ".join(words for words, happened in failures.items() if happened)
-
-
-def waiting(waits: Waiting) -> str | None:
-    """The mean share of waiting for data, with its median; None where it is not known."""
-    if waits.mean_pct is None:
-        return None
-    middle = "" if waits.median_pct is None else f", median {numbers.percent(waits.median_pct)}"
-    return f"{numbers.percent(waits.mean_pct)} of the step{middle}"
-
-
-def parts_of_wait(waits: Waiting) -> list[tuple[str, str]]:
-    """The parts of the wait by name, in words; none where all that counts is the steady state (`advice.peaks`)."""
-    parts = {"at epoch starts": waits.epoch_starts, "in stalls": waits.stalls, "in the steady state": waits.steady}
-    rows = []
-    for name, part in parts.items():
-        if part.waits_s and peaks(waits):
-            lasts = f"{numbers.duration(part.total_s)} in {len(part.steps) or 'all steps'}"
-            middle = f"median {numbers.duration(median(part.waits_s))}, mean {numbers.duration(part.mean_s)}"
-            cost = f"{numbers.percent(part.share_pct)} of the time ({lasts}; {middle})"
-            rows.append((name, f"{cost}; without it {numbers.number(part.faster)} times faster"))
-    return rows
-
-
-def run_table(summary: RunSummary, folder: Path | str | None = None) -> FittedTable:
-    """The short table of one run: its errors, step time, waiting share, throughput, where the stages ran, exit codes.
-    folder: the run's folder, which the last line names. What was not measured shows as a dash."""
-    waits = Waiting.of_run(summary, RunView.of(summary, RunFolder(folder)).timeline.steps if folder else ())
-    errors = [("cause", summary.cause)] if summary.cause else []
-    errors += [("failed, too", failure) for failure in summary.failures]
-    rows: list[tuple[object, object]] = [
-        *((what, Text(words, style="red")) for what, words in errors),
-        ("cluster", _groups(summary)),
-        ("step time", numbers.spread(summary.step_ms, "ms")),
-        ("waiting for data", waiting(waits)),
-        *parts_of_wait(waits),
-        ("examples/s", numbers.number(summary.examples_per_s)),
-    ]
-    if len(summary.by_rank) > 1:
-        steps, shares = ([each[name] for each in summary.by_rank] for name in ("step_ms", "wait_pct"))
-        between = f"step {numbers.number(min(steps))} to {numbers.number(max(steps), unit='ms')}, waiting "
-        rows.append(("of the ranks", f"{between}{numbers.percent(min(shares))} to {numbers.percent(max(shares))}"))
-    if summary.epochs:
-        rows.append(("examples", _examples_seen(summary)))
-    if made_good := _made_good(summary):
-        rows.append(("made good", made_good))
-    for record in summary.bad_records[:_BAD_SHOWN]:
-        where = f"{record.get('file') or ''} at byte {record.get('offset')}"
-        rows.append(("bad record", f"{where}: {record.get('reason')}"))
-    if len(summary.bad_records) > _BAD_SHOWN:
-        rows.append(("bad records", f"{len(summary.bad_records)} are listed in summary.json"))
-    if summary.billable_s is not None:
-        rows.append(("paid", f"{numbers.usd(summary.usd)} for {numbers.duration(summary.billable_s)}"))
-    for host, used in summary.plane_use.items():
-        words = (
-            f"{name.replace('_bytes', '').replace('_', ' ')} {numbers.size(value)}" for name, value in used.items()
-        )
-        rows.append((f"used on {host}", ", ".join(words)))
-    for name, value in summary.metrics.items():
-        rows.append((name, numbers.number(value) if isinstance(value, (int, float)) else value))
-    for place, stages in places(summary).items():
-        rows.append((f"on {place}", "; ".join(stages)))
-    groups = {host: name for name, group in summary.cluster.items() for host in group.get("hosts") or ()}
-    for host, code in summary.exit_codes.items():
-        group = groups.get(host.partition("/")[0])
-        shown = Text(numbers.exit_code(code), style="green" if code == 0 else "bold red")
-        rows.append((f"exit code of {host}" + (f" ({group})" if group else ""), shown))
-    if summary.exit_code is not None or not summary.exit_codes:
-        job = Text(numbers.exit_code(summary.exit_code), style="green" if summary.succeeded else "bold red")
-        rows.append(("exit code of the job", job))
-    if folder is not None:
-        rows.append(("run record", str(folder)))
-    named = f"{summary.name}: " if summary.name else ""
-    return table(rows, columns=("what", "value"), title=f"{named}{summary.mode} run", header=False)
-
-
-_COMPARED: tuple[tuple[str, Callable[[RunSummary], float | None]], ...] = (
-    ("step time, median (ms)", lambda run: run.step_ms.median if run.step_ms else None),
-    ("step time, p10 (ms)", lambda run: run.step_ms.p10 if run.step_ms else None),
-    ("step time, p90 (ms)", lambda run: run.step_ms.p90 if run.step_ms else None),
-    ("waiting for data (%)", lambda run: run.wait_pct),
-    ("waiting for data, median (%)", lambda run: Waiting.of_run(run).median_pct),
-    ("waiting in the steady state (%)", lambda run: Waiting.of_run(run).steady_pct),
-    ("examples/s", lambda run: run.examples_per_s),
-    ("bytes/example on the wire", lambda run: run.bytes_per_example),
-    ("first batch (s)", lambda run: run.first_batch_s),
-    ("teardown (s)", lambda run: run.teardown_s),
-    ("restarts", lambda run: run.restarts),
-    ("USD per million examples", lambda run: run.usd_per_million_examples),
-    ("billable (s)", lambda run: run.billable_s),
-    ("USD", lambda run: run.usd),
-)
-_RATIOS = ("step time, median (ms)", "examples/s", "USD per million examples")
-
-
-def compare(named: Mapping[str, RunSummary]) -> FittedTable:
-    """Runs side by side, a column each, under the names given. Ratios are against the first. Lines that no run measured
-    are left out. Raises UsageError when there is no run."""
-    if not named:
-        raise UsageError("compare: give at least one run")
-    runs = list(named.values())
-    rows: list[list[object]] = [["cluster", *(_groups(run) for run in runs)], ["mode", *(run.mode for run in runs)]]
-    for what, get in _COMPARED:
-        values = [get(run) for run in runs]
-        if any(value is not None for value in values):
-            shown = [numbers.number(value) for value in values]
-            if what in _RATIOS and (first := values[0]):
-                for index, value in enumerate(values[1:], 1):
-                    shown[index] += "" if value is None else f" ({numbers.number(value / first)}x)"
-            rows.append([what, *shown])
-    metrics = dict.fromkeys(name for run in runs for name in run.metrics)
-    rows += [[name, *(run.metrics.get(name) for run in runs)] for name in metrics]
-    rows.append(["exit code", *(numbers.exit_code(run.exit_code) for run in runs)])
-    return table(rows, columns=["", *named])

@@ -1,7 +1,7 @@
-"""The code directory of a job, SageMaker's `source_dir`, made of the installed package: no checkout, no network.
+"""Makes the code directory of a job, SageMaker's `source_dir`, from the installed package, without network.
 
-It holds launcher.py (the entry point), the training script, and a requirements.txt, which SageMaker's toolkit installs
-on every host, with tfhet as a wheel beside it.
+It has launcher.py (the entry point), the training script, tfhet as a wheel, and a requirements.txt that names it, which
+SageMaker's toolkit installs on every host.
 """
 
 from __future__ import annotations
@@ -36,9 +36,16 @@ WHEEL = "Wheel-Version: 1.0\nGenerator: tfhet package\nRoot-Is-Purelib: true\nTa
 
 
 def make(target: Path, script: Path | None = None, requirements: Path | None = None) -> None:
-    """Makes the directory, or makes it anew: replaces what an earlier call wrote, and leaves other files. script: the
-    training script; None: the built-in trainer. requirements: further lines for requirements.txt. Raises UsageError for
-    a directory of somebody else's, and for files that would change how the toolkit starts the job."""
+    """Makes or updates the directory; other files in it stay.
+
+    Args:
+        target: The directory.
+        script: Training script; None for the built-in trainer.
+        requirements: File with further lines for requirements.txt.
+
+    Raises:
+        UsageError: The directory was made by something else, or a file would change how the toolkit starts the job.
+    """
     listing, more = target / "requirements.txt", ""
     was_made = listing.is_file() and listing.read_text(encoding="utf-8").partition("\n")[0] == MARK
     if target.exists() and not target.is_dir():
@@ -60,7 +67,7 @@ def make(target: Path, script: Path | None = None, requirements: Path | None = N
         more = f"# From {requirements.name}:\n{requirements.read_text(encoding='utf-8')}"
     name, content = wheel()
     target.mkdir(parents=True, exist_ok=True)
-    if not listing.exists():  # the list that names the wheel comes last, so that an interrupted call can be repeated
+    if not listing.exists():  # it names the wheel last, so that an interrupted call can be repeated
         listing.write_text(f"{MARK}\n", encoding="utf-8")
     for old in target.glob("tfhet-*.whl"):
         old.unlink()
@@ -73,9 +80,13 @@ def make(target: Path, script: Path | None = None, requirements: Path | None = N
 
 
 def wheel() -> tuple[str, bytes]:
-    """Returns name and content of a wheel of this package. Raises UsageError where the package is not installed. Its
-    version ends with the hash of what is in it: pip leaves an installed tfhet alone when the version is the same, so an
-    image's own would otherwise hide this one. The same content gives the same wheel."""
+    """Returns name and content of a reproducible wheel of this package.
+
+    Its version ends with a hash of its content: pip keeps an installed tfhet of the same version, such as an image's.
+
+    Raises:
+        UsageError: The package is not installed.
+    """
     installed = _installed()
     paths = [path for path in sorted(PACKAGE.rglob("*")) if path.is_file() and "__pycache__" not in path.parts]
     files = {f"tfhet/{path.relative_to(PACKAGE).as_posix()}": path.read_bytes() for path in paths}

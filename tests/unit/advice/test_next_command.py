@@ -43,14 +43,14 @@ def after(folder: RunFolder, wait_ms: float | None, **fields: object) -> list[st
         (40.0, {"exit_code": 1}, ["tfhet doctor --brief --script train.py"]),
     ],
 )
-def test_the_commands_follow_from_the_verdict(folder, wait_ms, fields, wanted):
+def test_commands_follow_from_the_verdict(folder, wait_ms, fields, wanted):
     found = after(folder, wait_ms, **fields)
     assert found == wanted
     for command in found:
         _parser().parse_args(command.split()[1:])
 
 
-def test_what_was_done_is_not_asked_for_again(folder):
+def test_finished_steps_are_omitted(folder):
     folder.profile_path.touch()
     assert after(folder, 40.0) == [PLAN, SUBMIT]
     Path("job.yaml").touch()
@@ -59,7 +59,7 @@ def test_what_was_done_is_not_asked_for_again(folder):
     assert after(folder, 40.0) == [SUBMIT]
 
 
-def test_a_script_is_named_as_it_can_be_run_here_with_its_arguments(tmp_path, monkeypatch):
+def test_script_is_named_with_its_arguments(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my train.py").touch()
     folder = RunFolder(Path("a")).create()
@@ -69,7 +69,7 @@ def test_a_script_is_named_as_it_can_be_run_here_with_its_arguments(tmp_path, mo
     assert after(folder, 40.0)[0] == f"tfhet profile --script '{tmp_path}/my train.py' --json a/profile.json -- --n 3"
 
 
-def test_a_run_of_the_built_in_trainer_is_profiled_by_its_stages(folder):
+def test_built_in_trainer_is_profiled_by_stages(folder):
     (folder.path / "hosts" / "algo-1" / "input" / "data" / "training").mkdir(parents=True)
     stages = {"dilate(3)": "trainer", "rescale()": "trainer", "dilate(3) at 2": "trainer"}
     command = after(folder, 40.0, stages_where=stages, batch_size=64)[0]
@@ -77,7 +77,7 @@ def test_a_run_of_the_built_in_trainer_is_profiled_by_its_stages(folder):
     assert command == f"tfhet profile {wanted} --json runs/a/profile.json"
 
 
-def test_a_record_that_names_no_script_has_a_place_for_it(tmp_path):
+def test_unknown_script_has_a_placeholder(tmp_path):
     folder = RunFolder(tmp_path / "followed").create()
     assert after(folder, 40.0)[0].startswith("tfhet profile --script SCRIPT.py --json ")
     assert after(folder, None) == []

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from tfhet import catalogue
-from tfhet.advice import HostUtilisation, InputState, ObservedJob, of_training_job, sentence, sentences
+from tfhet.advice import Finding, HostUtilisation, InputState, ObservedJob, of_training_job
+from tfhet.advice.input_bound import SHORTEN_STEP, Diagnosis
 from tfhet.catalogue import InstanceGroup
 from tfhet.cluster import HOMOGENEOUS_GROUP
 from tfhet.record import Spread, StepTime, Waiting
@@ -43,26 +45,16 @@ def mixed(gpu: float, cpu: float, *data_cpu: float) -> list[HostUtilisation]:
     return [trains(gpu, cpu, kind="ml.p4d.24xlarge"), *data]
 
 
-@dataclass(frozen=True)
-class Judged:
-    """A diagnosis in sentences."""
-
-    kind: InputState
-    verdict: str
-    evidence: list[str]
-    levers: list[str]
-    next_run: list[str]
+def judged(hosts: list[HostUtilisation], wait_pct: float | None = None, state: ObservedJob = ALONE) -> Diagnosis:
+    return of_training_job(replace(state, hosts=hosts, wait_pct=wait_pct, metric_lines=12), catalogue.shipped())
 
 
-def judged(hosts: list[HostUtilisation], wait_pct: float | None = None, state: ObservedJob = ALONE) -> Judged:
-    job = replace(state, hosts=hosts, wait_pct=wait_pct, metric_lines=12)
-    found = of_training_job(job, catalogue.shipped())
-    lists = (sentences(findings) for findings in (found.evidence, found.levers, found.next_run))
-    return Judged(found.state, sentence(found.verdict), *lists)
+def kinds(findings: Sequence[Finding]) -> list[str]:
+    return [each.kind for each in findings]
 
 
 @pytest.mark.parametrize(
-    ("gpu", "cpu", "wait_pct", "kind"),
+    ("gpu", "cpu", "wait_pct", "state"),
     [
         (30, 95, None, INPUT),
         (30, 20, None, INPUT),
@@ -77,104 +69,86 @@ def judged(hosts: list[HostUtilisation], wait_pct: float | None = None, state: O
         (None, 95, None, UNKNOWN),
     ],
 )
-def test_the_verdict_is_that_of_the_waiting_or_else_of_the_gpus(
-    gpu: float | None, cpu: float, wait_pct: float | None, kind: str
-) -> None:
-    assert judged([trains(gpu, cpu)], wait_pct).kind == kind
+def test_waiting_decides_before_utilisation(gpu, cpu, wait_pct, state) -> None:
+    assert judged([trains(gpu, cpu)], wait_pct).state is state
 
 
-def test_busy_cpus_are_named_and_cheaper_stages_come_before_a_bigger_size_and_that_before_a_data_group() -> None:
-    found = judged([trains(30, 95)])
-    assert "the GPUs are busy 30.0 % of the time, and the CPUs are used up" in found.verdict
-    cheaper, bigger, group = found.levers
-    assert cheaper.startswith("Cheaper stages first")
-    assert "ml.g5.2xlarge has 8 vCPUs for 1 GPU, ml.g5.xlarge has 4" in bigger
-    assert group.startswith("Then a data group: `tfhet plan") and "--cluster 1*ml.g5.xlarge" in group
+GROW = ["profile_first", "bigger", "data_group"]
+FIND = ["find_the_wait", "profile_first", "more_cpus_last"]
 
 
-def test_idle_cpus_beside_idle_gpus_are_no_reason_for_more_cpus() -> None:
-    found = judged([trains(30, 20)], 50.0)
-    assert "a stage runs on one thread, or waits for the source or the network" in found.verdict
-    assert found.levers[0].startswith("Find what the input waits for") and "only when" in found.levers[-1]
-    assert not any("data group" in lever for lever in found.levers)
+@pytest.mark.parametrize(
+    ("hosts", "wait_pct", "job", "reason", "levers"),
+    [
+        ([trains(30, 95)], None, ALONE, "CPUs are used up", GROW),
+        ([trains(30, 20)], 50.0, ALONE, "one thread", FIND),
+        ([trains(30, None)], 50.0, ALONE, "not known", FIND),
+        (mixed(30, 10, 95, 96), 50.0, MIXED, "data hosts are used up", ["profile_first", "more_data_hosts"]),
+        (mixed(30, 10, 20, 20), 50.0, MIXED, "data hosts wait", FIND),
+        (
+            mixed(30, 95, 20, 20),
+            50.0,
+            MIXED,
+            "training hosts are used up",
+            ["profile_first", "bigger", "more_data_hosts"],
+        ),
+        (mixed(95, 10, 20, 20), 1.0, MIXED, "", [SHORTEN_STEP.kind, "fewer_data_hosts"]),
+        ([trains(95, 10, gpu_memory=20)], 1.0, ALONE, "", [SHORTEN_STEP.kind, "larger_batch"]),
+        ([trains(30, 20)], 1.0, ALONE, "GPUs rest", [SHORTEN_STEP.kind]),
+    ],
+)
+def test_levers_follow_from_busy_cpus(hosts, wait_pct, job, reason, levers) -> None:
+    found = judged(hosts, wait_pct, job)
+    assert kinds(found.levers) == levers and reason in found.verdict.clause
 
 
-def test_a_family_without_a_bigger_size_is_said_to_have_none() -> None:
+def test_bigger_size_is_of_the_family() -> None:
+    _, bigger, group = judged([trains(30, 95)]).levers
+    assert "ml.g5.2xlarge has 8 vCPUs" in bigger.clause and "--cluster 1*ml.g5.xlarge" in group.clause
     state = replace(ALONE, groups=(InstanceGroup(HOMOGENEOUS_GROUP, "ml.p4d.24xlarge", 1),))
-    found = judged([trains(30, 95, kind="ml.p4d.24xlarge")], state=state)
-    assert any("ml.p4d has none with more CPUs for 8 GPUs" in lever for lever in found.levers)
+    largest = judged([trains(30, 95, kind="ml.p4d.24xlarge")], state=state).levers[1]
+    assert largest.kind == "bigger" and "ml.p4d has none" in largest.clause
 
 
-def test_busy_data_hosts_mean_more_of_them_behind_cheaper_stages() -> None:
-    found = judged(mixed(30, 10, 95, 96), 50.0, MIXED)
-    assert "the CPUs of the data hosts are used up" in found.verdict
-    assert [lever.split(":")[0] for lever in found.levers] == [
-        "Cheaper stages first, they cost nothing",
-        "More data hosts",
-    ]
+def test_evidence_has_numbers_and_uneven_hosts() -> None:
+    waited, gpus, cpus = judged([trains(90, 50), trains(40, 50, "algo-2")], 12.5).evidence
+    assert "12.5 %" in waited.clause and "12 metric lines" in waited.clause
+    for part in ("65.0 % (p10 40, p90 90)", "algo-2 40", "algo-1 90"):
+        assert part in gpus.clause
+    assert "50.0 %" in cpus.clause and "algo" not in cpus.clause
+    full = judged([trains(90, 50, memory=95, disk=10)], 1.0).evidence
+    assert kinds(full)[-1] == "memory_nearly_full" and "algo-1 95 %" in full[-1].clause
 
 
-def test_idle_data_hosts_do_not_mean_more_of_them() -> None:
-    found = judged(mixed(30, 10, 20, 20), 50.0, MIXED)
-    assert "the data hosts wait for their source or the network" in found.verdict
-    assert not any(lever.startswith("More data hosts") for lever in found.levers)
-    found = judged(mixed(30, 95, 20, 20), 50.0, MIXED)
-    assert "the CPUs of the training hosts are used up, those of the data hosts are not" in found.verdict
+@pytest.mark.parametrize("hosts", [[], [HostUtilisation("algo-1")]])
+def test_job_without_metrics_is_unknown(hosts) -> None:
+    for state, kind in ((replace(ALONE, status="InProgress", is_over=False), "nothing_yet"), (ALONE, "nothing_kept")):
+        found = judged(hosts, state=state)
+        assert (found.state, found.verdict.kind, found.levers) == (UNKNOWN, kind, ())
 
 
-def test_an_input_that_keeps_up_leaves_the_step_and_what_is_too_much() -> None:
-    found = judged(mixed(95, 10, 20, 20), 1.0, MIXED)
-    assert found.kind == STEP and found.levers[0].startswith(
-        "First shorten the training step itself: neither cheaper stages nor"
-    )
-    assert any(lever.startswith("Fewer data hosts: their CPUs are used to 20.0 %") for lever in found.levers)
-    found = judged([trains(95, 10, gpu_memory=20)], 1.0)
-    assert any(lever.startswith("A larger batch: 20.0 % of the GPUs' memory") for lever in found.levers)
-
-
-def test_gpus_that_rest_while_nobody_waits_rest_inside_the_step() -> None:
-    assert "rest inside the step" in judged([trains(30, 20)], 1.0).verdict
-
-
-def test_the_evidence_has_numbers_spread_and_hosts_that_differ() -> None:
-    waited, gpus, cpus, *_ = judged([trains(90, 50), trains(40, 50, "algo-2")], 12.5).evidence
-    assert waited == "Waiting for data: 12.5 % of the step, of 12 metric lines."
-    assert gpus == "GPUs of 2 training hosts: 65.0 % (p10 40, p90 90); uneven: algo-2 40, algo-1 90."
-    assert cpus == "CPUs of 2 training hosts: 50.0 % (p10 50, p90 50)."
-
-
-def test_memory_and_disks_that_are_nearly_full_are_named() -> None:
-    evidence = judged([trains(90, 50, memory=95, disk=10)], 1.0).evidence
-    assert any(each.startswith("Nearly full, memory: algo-1 95 %") for each in evidence)
-    assert not any("disk" in each for each in evidence)
-
-
-def test_before_the_first_minute_it_says_to_ask_again() -> None:
-    starting = replace(ALONE, status="InProgress, Downloading", is_over=False)
-    for hosts in ([], [HostUtilisation("algo-1")]):
-        found = judged(hosts, state=starting)
-        assert found.kind == UNKNOWN and "There is nothing of demo yet (InProgress, Downloading)" in found.verdict
-        assert "Ask again" in found.verdict and not found.levers
-    assert "CloudWatch has no utilisation of demo (Completed)" in judged([]).verdict
-
-
-def test_waits_that_stand_out_are_advised_on_beside_the_steady_state() -> None:
+def test_stalls_and_epoch_starts_are_separate() -> None:
     """Metric lines of 10 steps each; the fifteenth holds a stall of 20 s, the ninth an epoch start of 10 s."""
     waits_s = {14: 2.0, 8: 1.0}
     lines = [StepTime(0.1 + waits_s.get(at, 0.0), waits_s.get(at, 0.0), epoch=at // 8) for at in range(24)]
     waits = Waiting.of(lines, stretch=10, mean_pct=None)
     found = judged([trains(90, 40)], waits.steady_pct, replace(ALONE, waits=waits))
-    assert found.kind == STEP and "stalls cost 37.0 % of the time (1 wait, 20 s)" in found.verdict
-    assert "epoch starts cost 18.5 % of the time (1 wait, 10 s)" in found.verdict
-    assert "the longest first: 20 s at metric line 15." in found.levers[0] and "read on" in found.levers[1]
-    assert "12 metric lines (with epoch starts and stalls 55.6 %, median 0.0 %)" in found.evidence[0]
+    assert found.state is STEP and kinds(found.levers) == ["look_at_stalls", "bridge_epochs"]
+    assert "37.0 % of the time (1 wait, 20 s)" in found.verdict.clause
+    assert "18.5 % of the time (1 wait, 10 s)" in found.verdict.clause
+    assert "20 s at metric line 15" in found.levers[0].clause and "55.6 %" in found.evidence[0].clause
 
 
-def test_what_is_off_is_to_be_switched_on_for_the_next_run() -> None:
-    lines, timeline, profiler = judged([trains(30, 95)]).next_run
-    assert "metric line" in lines and "timeline=steps" in timeline
-    assert "{'ProfilerConfig': {'S3OutputPath': 's3://bucket/out/profiler'" in profiler
-    on = replace(ALONE, has_profiler=True, has_step_timeline=True)
-    assert judged([trains(30, 95)], 20.0, on).next_run == []
-    off = replace(on, has_profiler=False)
-    assert len(judged([trains(30, 95)], 20.0, off).next_run) == 1
+@pytest.mark.parametrize(
+    ("wait_pct", "changes", "wanted"),
+    [
+        (None, {}, ["print_metric_lines", "switch_timeline_on", "switch_profiler_on"]),
+        (20.0, {"has_step_timeline": True}, ["switch_profiler_on"]),
+        (20.0, {"has_step_timeline": True, "has_profiler": True}, []),
+    ],
+)
+def test_next_run_switches_measurements_on(wait_pct, changes, wanted) -> None:
+    found = judged([trains(30, 95)], wait_pct, replace(ALONE, **changes)).next_run
+    assert kinds(found) == wanted
+    if "switch_profiler_on" in wanted:
+        assert "'S3OutputPath': 's3://bucket/out/profiler'" in found[-1].clause

@@ -33,47 +33,14 @@ REQUEST = {
 
 
 def product(usage: str = "USE1-Train:ml.c5.xlarge", usd: str = "0.2040000000", sku: str = "ABCDEFGH12345678") -> dict:
-    """A document as AWS writes it, without attributes that nobody reads."""
-    code = f"{sku}.JRTCKXETXF.6YS6EN2CT7"
+    """A document as AWS writes it, without attributes that are not read."""
+    dimension = {"unit": "Hrs", "beginRange": "0", "endRange": "Inf", "pricePerUnit": {"USD": usd}}
+    term = {"priceDimensions": {f"{sku}.JRTCKXETXF.6YS6EN2CT7": dimension}, "sku": sku}
+    attributes = {"regionCode": "us-east-1", "component": "Training", "usagetype": usage, "operation": "RunInstance"}
     return {
-        "product": {
-            "productFamily": "ML Instance",
-            "attributes": {
-                "regionCode": "us-east-1",
-                "servicecode": "AmazonSageMaker",
-                "vCpu": "4",
-                "memory": "8 GiB",
-                "instanceName": usage.rpartition(":")[2],
-                "component": "Training",
-                "location": "US East (N. Virginia)",
-                "usagetype": usage,
-                "operation": "RunInstance",
-            },
-            "sku": sku,
-        },
+        "product": {"productFamily": "ML Instance", "attributes": attributes, "sku": sku},
         "serviceCode": "AmazonSageMaker",
-        "terms": {
-            "OnDemand": {
-                f"{sku}.JRTCKXETXF": {
-                    "priceDimensions": {
-                        code: {
-                            "unit": "Hrs",
-                            "endRange": "Inf",
-                            "description": f"${usd} per Training {usage} hour in US East (N. Virginia)",
-                            "appliesTo": [],
-                            "rateCode": code,
-                            "beginRange": "0",
-                            "pricePerUnit": {"USD": usd},
-                        }
-                    },
-                    "sku": sku,
-                    "effectiveDate": "2026-09-01T00:00:00Z",
-                    "offerTermCode": "JRTCKXETXF",
-                    "termAttributes": {},
-                }
-            }
-        },
-        "version": "20260924235959",
+        "terms": {"OnDemand": {f"{sku}.JRTCKXETXF": term}},
         "publicationDate": "2026-09-24T23:59:59Z",
     }
 
@@ -88,48 +55,47 @@ def page(*products: dict, following: str | None = None) -> dict[str, Any]:
     return {"FormatVersion": "aws_v1", "PriceList": texts, **({"NextToken": following} if following else {})}
 
 
-def test_all_pages_are_asked_for_and_become_a_file_that_the_catalogue_reads(client, home: Path):
+def asked(client: Any, *pages: dict[str, Any], path: Path | None = None) -> tuple[Path, price_list.PriceList]:
+    """The result of a refresh that AWS answers with these pages."""
+    with Stubber(client) as stub:
+        for number, each in enumerate(pages):
+            stub.add_response("get_products", each, {**REQUEST, **({"NextToken": "more"} if number else {})})
+        found = catalogue.refresh("us-east-1", path, pricing=client)
+        stub.assert_no_pending_responses()
+    return found
+
+
+def test_all_pages_become_a_catalogue_file(client, home: Path, tmp_path: Path):
     spot = product("USE1-TrSpt:ml.c5.xlarge", "0.05")
     first = page(product(), spot, product("USE1-Train:ml.p3.2xlarge", "3.825"), following="more")
     second = page(product("USE1-Train:ml.inf9.xlarge", "1.0"), product("USE1-Train:ml.c5.xlarge", "0.0000000000"))
-    with Stubber(client) as stub:
-        stub.add_response("get_products", first, REQUEST)
-        stub.add_response("get_products", second, {**REQUEST, "NextToken": "more"})
-        path, found = catalogue.refresh("us-east-1", pricing=client)
-        stub.assert_no_pending_responses()
+    named = tmp_path / "new" / "prices.yaml"
+    for usd in (1.0, 2.0):
+        asked(client, page(product(usd=str(usd))), path=named)
+        assert catalogue.shipped().with_file(named).price("c5.xlarge").usd_per_hour == usd
+    assert catalogue.default() is catalogue.shipped(), "only the file that was named is written"
+    path, found = asked(client, first, second)
     assert found.usd_per_hour == {"ml.c5.xlarge": 0.204, "ml.inf9.xlarge": 1.0, "ml.p3.2xlarge": 3.825}
     assert path == home / ".cache/tfhet/prices/us-east-1.yaml"
     price = catalogue.default().price("c5.xlarge")
     assert price == catalogue.Price(0.204, "us-east-1", TRAINING, "AWS Price List", datetime.date(2026, 9, 24))
-    assert catalogue.default().price("c5.2xlarge").market == catalogue.EC2, "what AWS did not name stays as it was"
+    assert catalogue.default().price("c5.2xlarge").market == catalogue.EC2, "other prices stay"
 
 
-def test_a_file_can_be_named_and_is_replaced_whole(client, home: Path, tmp_path: Path):
-    path = tmp_path / "new" / "prices.yaml"
-    for usd in ("1.0", "2.0"):
-        with Stubber(client) as stub:
-            stub.add_response("get_products", page(product(usd=usd)), REQUEST)
-            catalogue.refresh("us-east-1", path, client)
-    assert catalogue.shipped().with_file(path).price("c5.xlarge").usd_per_hour == 2.0
-    assert catalogue.default() is catalogue.shipped(), "only the file that was named is written"
-
-
-def test_what_is_listed_twice_has_the_higher_price(client):
-    with Stubber(client) as stub:
-        stub.add_response("get_products", page(product(usd="2.61"), product(usd="2.6054")), REQUEST)
-        assert price_list.ask("us-east-1", client).usd_per_hour == {"ml.c5.xlarge": 2.61}
-
-
-@pytest.mark.parametrize("usage", ["Train:ml.c5.xlarge", "EU-Train:ml.c5.xlarge", "APS3-Train:ml.c5.xlarge"])
-def test_a_region_may_have_any_prefix(usage):
-    assert price_list._product(json.dumps(product(usage)))[0] == "ml.c5.xlarge"
+def test_higher_of_two_prices_counts(client, tmp_path: Path):
+    listed = page(product(usd="2.61"), product(usd="2.6054"))
+    assert asked(client, listed, path=tmp_path / "p.yaml")[1].usd_per_hour == {"ml.c5.xlarge": 2.61}
 
 
 @pytest.mark.parametrize(
-    "usage", ["USE1-TrSpt:ml.c5.xlarge", "USE1-Host:ml.c5.xlarge", "USE1-Train:VolumeUsage.gp2", "USE1-Notebk:ml.t3.x"]
+    ("usage", "name"),
+    [
+        *((f"{prefix}Train:ml.c5.xlarge", "ml.c5.xlarge") for prefix in ("", "EU-", "APS3-")),
+        *((f"USE1-{other}", "") for other in ("TrSpt:ml.c5.xlarge", "Host:ml.c5.xlarge", "Train:VolumeUsage.gp2")),
+    ],
 )
-def test_what_is_no_training_is_left_out(usage):
-    assert price_list._product(json.dumps(product(usage)))[0] == ""
+def test_only_training_on_demand_is_read(usage, name):
+    assert price_list._product(json.dumps(product(usage)))[0] == name
 
 
 def dimension(document: dict) -> dict:
@@ -137,79 +103,69 @@ def dimension(document: dict) -> dict:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "says"),
+    ("spoil", "named"),
     [
-        (lambda d: d["product"].pop("attributes"), "it has no 'attributes'"),
-        (lambda d: d["product"]["attributes"].update(usagetype=3), "expected string"),
-        (lambda d: d.pop("terms"), "it has no 'terms'"),
-        (lambda d: d["terms"].update(OnDemand=[]), "'list' object has no attribute 'values'"),
-        (lambda d: d["terms"].update(OnDemand={}), "its prices are missing"),
-        (lambda d: next(iter(d["terms"]["OnDemand"].values())).pop("priceDimensions"), "it has no 'priceDimensions'"),
-        (lambda d: dimension(d).pop("pricePerUnit"), "it has no 'pricePerUnit'"),
-        (lambda d: dimension(d).update(pricePerUnit={"CNY": "1.0"}), "it has no 'USD'"),
-        (lambda d: dimension(d)["pricePerUnit"].update(USD="free"), "could not convert string to float: 'free'"),
-        (lambda d: dimension(d)["pricePerUnit"].update(USD="NaN"), r"its prices are \[nan\]"),
-        (lambda d: dimension(d)["pricePerUnit"].update(USD="-1"), r"its prices are \[-1.0\]"),
-        (lambda d: dimension(d).update(unit="Seconds"), "unit is seconds, not Hrs"),
-        (lambda d: d.pop("publicationDate"), "it has no 'publicationDate'"),
-        (lambda d: d.update(publicationDate="soon"), "Invalid isoformat string: 'soon'"),
+        (lambda d: d["product"].pop("attributes"), "'attributes'"),
+        (lambda d: d["product"]["attributes"].update(usagetype=3), "string"),
+        (lambda d: d.pop("terms"), "'terms'"),
+        (lambda d: d["terms"].update(OnDemand=[]), "list"),
+        (lambda d: d["terms"].update(OnDemand={}), "prices"),
+        (lambda d: next(iter(d["terms"]["OnDemand"].values())).pop("priceDimensions"), "'priceDimensions'"),
+        (lambda d: dimension(d).pop("pricePerUnit"), "'pricePerUnit'"),
+        (lambda d: dimension(d).update(pricePerUnit={"CNY": "1.0"}), "'USD'"),
+        (lambda d: dimension(d)["pricePerUnit"].update(USD="free"), "'free'"),
+        (lambda d: dimension(d)["pricePerUnit"].update(USD="NaN"), "nan"),
+        (lambda d: dimension(d)["pricePerUnit"].update(USD="-1"), r"-1\.0"),
+        (lambda d: dimension(d).update(unit="Seconds"), "seconds"),
+        (lambda d: d.pop("publicationDate"), "'publicationDate'"),
+        (lambda d: d.update(publicationDate="soon"), "'soon'"),
     ],
 )
-def test_a_product_that_cannot_be_understood_is_named_by_its_sku(client, home: Path, spoil, says):
+def test_faulty_product_is_named_by_sku(client, home: Path, spoil, named):
     spoilt = copy.deepcopy(product())
     spoil(spoilt)
-    with Stubber(client) as stub:
-        stub.add_response("get_products", page(product(), spoilt), REQUEST)
-        with pytest.raises(DataError, match=f"SKU ABCDEFGH12345678: {says}"):
-            catalogue.refresh("us-east-1", pricing=client)
-    assert not refreshed_path("us-east-1").exists(), "nothing is written of a list with faults"
+    with pytest.raises(DataError, match=f"ABCDEFGH12345678: .*{named}"):
+        asked(client, page(product(), spoilt))
+    assert not refreshed_path("us-east-1").exists()
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "3", '"x"', "null", '{"product": []}'])
-def test_what_is_no_product_at_all_is_refused(text):
-    with pytest.raises(DataError, match="AWS's Price List"):
+def test_what_is_no_product_is_refused(text):
+    with pytest.raises(DataError):
         price_list._product(text)
 
 
-@pytest.mark.parametrize(
-    ("code", "kind", "says"),
-    [
-        ("AccessDeniedException", UsageError, "AWS refused GetProducts: the credentials lack the right"),
-        ("ExpiredTokenException", UsageError, "renew them"),
-        ("UnrecognizedClientException", UsageError, "renew them"),
-        ("InvalidSignatureException", UsageError, "renew them"),
-        ("NotFoundException", TfhetError, "AWS refused GetProducts"),
-    ],
-)
-def test_what_aws_refuses_is_told_with_what_to_do(client, code, kind, says):
-    with Stubber(client) as stub:
-        stub.add_client_error("get_products", code, "no", expected_params=REQUEST)
-        with pytest.raises(kind, match=says):
-            price_list.ask("us-east-1", client)
+def refused(code: str) -> wrong.ClientError:
+    return wrong.ClientError({"Error": {"Code": code, "Message": "no"}}, "GetProducts")
 
 
 @pytest.mark.parametrize(
-    ("error", "kind", "says"),
+    ("error", "kind", "named"),
     [
-        (wrong.NoCredentialsError(), UsageError, "run `aws configure`, or set AWS_PROFILE"),
+        (refused("AccessDeniedException"), UsageError, "GetProducts"),
+        (refused("ExpiredTokenException"), UsageError, "renew"),
+        (refused("UnrecognizedClientException"), UsageError, "renew"),
+        (refused("InvalidSignatureException"), UsageError, "renew"),
+        (refused("NotFoundException"), TfhetError, "GetProducts"),
+        (wrong.NoCredentialsError(), UsageError, "AWS_PROFILE"),
         (wrong.PartialCredentialsError(provider="env", cred_var="key"), UsageError, "aws configure"),
-        (wrong.ProfileNotFound(profile="me"), UsageError, "set AWS_PROFILE"),
-        (wrong.EndpointConnectionError(endpoint_url="https://x"), NotReady, "with --file FILE, and bring FILE here"),
-        (wrong.ConnectTimeoutError(endpoint_url="https://x"), NotReady, "out of reach"),
-        (wrong.ReadTimeoutError(endpoint_url="https://x"), NotReady, "out of reach"),
-        (wrong.DataNotFoundError(data_path="x"), UsageError, "cannot be asked"),
+        (wrong.ProfileNotFound(profile="me"), UsageError, "AWS_PROFILE"),
+        (wrong.EndpointConnectionError(endpoint_url="https://x"), NotReady, "--file FILE"),
+        (wrong.ConnectTimeoutError(endpoint_url="https://x"), NotReady, "--file FILE"),
+        (wrong.ReadTimeoutError(endpoint_url="https://x"), NotReady, "--file FILE"),
+        (wrong.DataNotFoundError(data_path="x"), UsageError, "data"),
     ],
 )
-def test_no_credentials_and_no_network_are_told_with_what_to_do(error, kind, says):
+def test_refusals_of_aws_name_a_remedy(error, kind, named):
     class Failing:
         def get_products(self, **request: Any) -> None:
             raise error
 
-    with pytest.raises(kind, match=says):
+    with pytest.raises(kind, match=named):
         price_list.ask("us-east-1", Failing(), FakeClock())
 
 
-def test_a_list_without_end_ends_at_the_deadline():
+def test_endless_list_ends_at_the_deadline():
     clock = FakeClock()
 
     class Endless:
@@ -217,25 +173,22 @@ def test_a_list_without_end_ends_at_the_deadline():
             clock.sleep(10.0)
             return page(product(), following="more")
 
-    with pytest.raises(NotReady, match="more than 180 s"):
+    with pytest.raises(NotReady):
         price_list.ask("us-east-1", Endless(), clock)
     assert clock.monotonic() < 200.0
 
 
-def test_a_region_without_prices_or_with_no_such_name_is_an_error(client):
+def test_unknown_region_is_refused(client):
     with Stubber(client) as stub:
         stub.add_response("get_products", page())
-        with pytest.raises(UsageError, match="no prices of training in xx-nowhere-1: no such region"):
+        with pytest.raises(UsageError, match="xx-nowhere-1"):
             price_list.ask("xx-nowhere-1", client)
-    with pytest.raises(UsageError, match="like us-east-1"):
+    with pytest.raises(UsageError, match=r"\.\./\.\./etc"):
         price_list.ask("../../etc", client)
 
 
-def test_without_boto3_it_is_said_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "botocore.exceptions", None)
-    with pytest.raises(UsageError, match=r"pip install 'tfhet\[aws\]'"):
-        price_list.ask("us-east-1")
-    monkeypatch.undo()
-    monkeypatch.setitem(sys.modules, "boto3", None)
-    with pytest.raises(UsageError, match=r"pip install 'tfhet\[aws\]'"):
+@pytest.mark.parametrize("module", ["botocore.exceptions", "boto3"])
+def test_missing_boto3_names_the_extra(monkeypatch, module):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(UsageError, match=r"tfhet\[aws\]"):
         price_list.ask("us-east-1")

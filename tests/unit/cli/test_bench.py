@@ -1,4 +1,4 @@
-"""bench/command.py and suite.py: the command `tfhet bench`, on a suite that measures nothing."""
+"""`tfhet bench`, with a suite that measures nothing."""
 
 from __future__ import annotations
 
@@ -30,12 +30,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fail", action="store_true")
 
 
-TOY = Suite(
-    name="toy",
-    does="nothing, quickly",
-    options=_options,
-    run=_measured,
-)
+TOY = Suite(name="toy", does="nothing, quickly", options=_options, run=_measured)
 
 
 @pytest.fixture
@@ -44,9 +39,7 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("toy")
-def test_the_table_is_printed_and_the_record_written_with_its_command(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_record_is_written_with_its_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "results" / "toy.json"
     assert run(["toy", "--repeats", "3", "--json", str(path)]) == 0
     record = Record.read(path)
@@ -60,28 +53,27 @@ def test_the_table_is_printed_and_the_record_written_with_its_command(
 @pytest.mark.parametrize(
     "wrong", [["--repeats", "0"], ["--repeats", "x"], ["--nonsense"], ["--json", "."], ["--plot", "a.png"]]
 )
-def test_wrong_options_end_with_2_before_anything_is_measured(
-    wrong: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_options_end_with_2(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["toy", *wrong]) == 2
     assert "tfhet bench toy" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("toy")
-def test_a_suite_that_fails_ends_with_its_errors_code(capsys: pytest.CaptureFixture[str]) -> None:
+def test_failed_suite_ends_with_its_code(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["toy", "--fail"]) == 1
-    assert capsys.readouterr().err == "tfhet bench toy: record 3 is corrupt\n"
+    assert "record 3" in capsys.readouterr().err
 
 
-def test_an_unknown_suite_lists_the_known(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_suite_lists_the_known(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "speed"]) == 2
     known = ", ".join(sorted(NAMES))
-    assert capsys.readouterr().err == f"tfhet: error: unknown bench suite 'speed'; known: {known}\n"
-    with pytest.raises(UsageError, match="did you mean stages"):
+    error = capsys.readouterr().err
+    assert "'speed'" in error and known in error
+    with pytest.raises(UsageError, match="stages"):
         suite_named("stage")
 
 
-def test_no_suite_is_wrong_use_and_help_is_not(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_lists_suites_and_options(capsys: pytest.CaptureFixture[str]) -> None:
     assert run([]) == 2
     assert run(["--help"]) == 0
     assert "stages" in capsys.readouterr().out
@@ -89,10 +81,10 @@ def test_no_suite_is_wrong_use_and_help_is_not(capsys: pytest.CaptureFixture[str
     assert "--batch_size" in capsys.readouterr().out
 
 
-def test_every_listed_suite_is_there_under_its_name() -> None:
+def test_listed_suites_have_their_names() -> None:
     assert [suite_named(name).name for name in NAMES] == list(NAMES)
 
 
 @pytest.mark.parametrize(("kept", "code"), [(True, 0), (False, 1)])
-def test_a_suite_that_does_not_find_what_it_looks_for_fails(kept: bool, code: int) -> None:
+def test_suite_that_is_not_kept_fails(kept: bool, code: int) -> None:
     assert run_suite(dataclasses.replace(TOY, is_kept=lambda record: kept), [], "toy") == code

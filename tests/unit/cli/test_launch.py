@@ -12,33 +12,33 @@ from tfhet.__main__ import main
 
 @pytest.fixture
 def launched(monkeypatch) -> list[object]:
-    """Arguments that the launcher got, or None where it took those of its process; and the arguments of the process."""
+    """Arguments of the launcher, None if it reads those of its process, and the arguments of the process."""
     got: list[object] = []
     monkeypatch.setattr(launch, "main", lambda argv=None: got.append((argv, sys.argv[1:])) or 3)
     return got
 
 
-def test_it_passes_all_words_on_and_returns_the_launchers_exit_code(launched, monkeypatch):
+def test_words_go_to_the_launcher(launched, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["pytest"])
     assert main(["launch", "--train_script", "train.py", "--help", "--", "more"]) == 3
     assert launched == [(["--train_script", "train.py", "--help", "--", "more"], [])]
 
 
-def test_a_process_that_was_started_for_it_is_the_launchers_own(launched, monkeypatch):
+def test_own_process_becomes_the_launcher(launched, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["tfhet", "launch", "--lease_s", "3"])
     assert main() == 3
     assert launched == [(None, ["--lease_s", "3"])]
 
 
 @pytest.mark.parametrize("word", ["-h", "--help"])
-def test_help_alone_is_its_own(launched, word, capsys):
+def test_help_starts_no_launcher(launched, word, capsys):
     with pytest.raises(SystemExit) as end:
         main(["launch", word])
     assert end.value.code == 0 and not launched
-    assert "usage: tfhet launch [--NAME VALUE ...]" in capsys.readouterr().out
+    assert capsys.readouterr().out.startswith("usage: tfhet launch")
 
 
-def test_wrong_arguments_end_it_with_code_2_and_the_reason(tmp_path, monkeypatch, capsys):
+def test_wrong_arguments_end_with_2(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("SAGEMAKER_BASE_DIR", str(tmp_path))
     assert main(["launch", "--lease_s", "soon"]) == 2
     assert "--lease_s" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`tfhet report` and `tfhet top` as commands."""
+"""`tfhet report`, `tfhet top` and `tfhet timeline`."""
 
 from __future__ import annotations
 
@@ -10,39 +10,45 @@ import pytest
 
 from tfhet import catalogue
 from tfhet.__main__ import main
+from tfhet.events import Event
 from tfhet.profile import Cost, Profile
-from tfhet.record import Figure, Record, RunFolder, RunSummary, Spread
+from tfhet.record import (
+    Figure,
+    HostUsage,
+    Record,
+    RunFolder,
+    RunSummary,
+    Spread,
+    StepTime,
+    TimelineFile,
+    UsageSample,
+)
 from tfhet.report.cost import prices_in
 
 
 @pytest.fixture
 def runs(tmp_path: Path, monkeypatch) -> list[str]:
-    """Two folders of runs, in the directory where the command runs."""
+    """Two folders of runs, in the working directory."""
     monkeypatch.chdir(tmp_path)
     for name, step in (("a", 20.0), ("b", 10.0)):
         cluster = {"dnn_group": {"hosts": ["algo-1"], "instance_type": "ml.c5.18xlarge", "role": "dnn"}}
-        RunFolder(Path(name)).create().write_summary(
-            RunSummary(name=name, exit_code=0, cluster=cluster, step_ms=Spread.of([step]), wait_pct=0.0)
-        )
+        run = RunSummary(name=name, exit_code=0, cluster=cluster, step_ms=Spread.of([step]), wait_pct=0.0)
+        RunFolder(Path(name)).create().write_summary(run)
     return ["a", "b"]
 
 
-def test_one_run_gets_its_page_in_its_folder_and_nothing_else(runs, tmp_path, capsys) -> None:
+def test_runs_get_pages_and_tables(runs, tmp_path, capsys) -> None:
     assert main(["report", "a"]) == 0
-    assert sorted(path.name for path in tmp_path.rglob("*.html")) == ["report.html"]
-    told = capsys.readouterr().out
-    assert told.splitlines()[0] == "a/report.html" and "20.0 ms" in told
-
-
-def test_several_runs_get_theirs_and_a_page_of_all(runs, tmp_path, capsys) -> None:
+    assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.html")] == ["a/report.html"]
+    out = capsys.readouterr().out
+    assert out.splitlines()[0] == "a/report.html" and "20.0 ms" in out
     assert main(["report", *runs, "--json", "all.json"]) == 0
     assert capsys.readouterr().out.split()[:3] == ["a/report.html", "b/report.html", "report.html"]
-    page = (tmp_path / "report.html").read_text()
-    assert "2 runs side by side" in page and "1 x ml.c5.18xlarge" in page
+    assert "1 x ml.c5.18xlarge" in (tmp_path / "report.html").read_text()
     assert [one["name"] for one in json.loads((tmp_path / "all.json").read_text())] == runs
 
 
-def test_a_run_ends_with_what_to_type_next_and_shows_what_lies_beside_it(runs, capsys) -> None:
+def test_report_ends_with_next_commands(runs, capsys) -> None:
     folder = RunFolder(Path("a"))
     waits = {"step_ms": Spread.of([20.0] * 9), "wait_ms": Spread.of([8.0] * 9), "wait_pct": 40.0}
     folder.write_summary(replace(folder.read_summary(), mode="homogeneous", **waits))
@@ -50,22 +56,22 @@ def test_a_run_ends_with_what_to_type_next_and_shows_what_lies_beside_it(runs, c
     submit = "tfhet submit --dry_run job.yaml"
     assert main(["report", "a"]) == 0
     assert capsys.readouterr().out.splitlines()[-3:] == [f"next: {profile}", f"then: {plan}", f"then: {submit}"]
-    assert f"{profile}\n{plan}\n{submit}</pre>\n</section>\n\n<footer>" in folder.report_path.read_text()
+    assert f"{profile}\n{plan}\n{submit}</pre>" in folder.report_path.read_text()
     Profile("p", (Cost("blur()", (7.0,), examples=8, kind="Stage"),)).record().write(folder.profile_path)
     assert main(["report", "a"]) == 0
     assert capsys.readouterr().out.splitlines()[-2:] == [f"next: {plan}", f"then: {submit}"]
-    assert "What the stages cost" in folder.report_path.read_text()
+    assert "<code>blur()</code>" in folder.report_path.read_text(), "the profile in the folder is shown"
 
 
-def test_prices_of_two_markets_are_never_mixed(tmp_path) -> None:
-    """One of the two types has a price in both markets, the other in one: that one is taken for both."""
+def test_prices_of_two_markets_are_never_mixed() -> None:
+    """One of the two types has a price in both markets, the other in one: that market is used for both."""
     known = catalogue.default()
-    both, one = (
-        next(
-            name for name in known.instances if [bool(known.price(name, market=m)) for m in catalogue.MARKETS] == wanted
-        )
-        for wanted in ([True, True], [False, True])
-    )
+
+    def priced(*markets: bool) -> str:
+        found = {name: tuple(bool(known.price(name, market=m)) for m in catalogue.MARKETS) for name in known.instances}
+        return next(name for name, has in found.items() if has == markets)
+
+    both, one = priced(True, True), priced(False, True)
     run = RunSummary(cluster={kind: {"instance_type": kind} for kind in (both, one, "odd")})
     price_of = prices_in("us-east-1", [run])
     assert {price_of(both).market, price_of(one).market} == {catalogue.EC2}
@@ -73,7 +79,7 @@ def test_prices_of_two_markets_are_never_mixed(tmp_path) -> None:
     assert alone(both).market == catalogue.TRAINING
 
 
-def test_a_record_gets_a_page_and_a_table(tmp_path, monkeypatch, capsys) -> None:
+def test_record_gets_a_page(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     Record("mine", {"mine.x": Figure.of([3.0, 4.0], unit="x")}).write("mine.json")
     assert main(["report", "mine.json", "--html", "out/mine.html"]) == 0
@@ -82,21 +88,54 @@ def test_a_record_gets_a_page_and_a_table(tmp_path, monkeypatch, capsys) -> None
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("words", "named"),
     [
-        (["report", "a", "--profile", "a/summary.json"], "benchmark record a/summary.json"),
-        (["report", "a", "--plan", "nowhere.json"], "no plan at nowhere.json"),
-        (["report", "a", "--region", "moon"], "unknown region 'moon'; known: "),
-        (["top", "nowhere"], "no run at nowhere"),
-        (["top", "a", "--every_s", "0"], "--every_s: 0: give a number above 0"),
-        (["top", "a", "--every_s", "nan"], "--every_s: nan: give a number above 0"),
+        (["report", "a", "--profile", "a/summary.json"], "a/summary.json"),
+        (["report", "a", "--plan", "nowhere.json"], "nowhere.json"),
+        (["report", "a", "--region", "moon"], "'moon'"),
+        (["top", "nowhere"], "nowhere"),
+        (["top", "a", "--every_s", "0"], "--every_s: 0"),
+        (["timeline", "a"], "--timeline"),
     ],
 )
-def test_what_cannot_be_read_is_told(runs, words, message, capsys) -> None:
+def test_unreadable_material_is_named(runs, words, named, capsys) -> None:
     assert main(words) in (1, 2)
-    assert message in capsys.readouterr().err
+    assert named in capsys.readouterr().err
 
 
-def test_top_of_a_run_that_is_over_shows_it_and_ends(runs, capsys) -> None:
+def test_top_of_a_finished_run(runs, capsys) -> None:
     assert main(["top", "a"]) == 0
     assert capsys.readouterr().out == "[top] succeeded\n"
+
+
+@pytest.fixture
+def timed(tmp_path: Path) -> RunFolder:
+    """A run of one rank and one data host, with a timeline."""
+    folder = RunFolder(tmp_path / "run")
+    times = {"dur_s": 0.5, "wait_s": 0.125, "copy_s": 0.0625, "allreduce_s": None}
+    steps = [StepTime(host="algo-1", rank=0, step=n + 1, epoch=0, at_s=10.0 + n, **times) for n in range(5)]
+    use = UsageSample("algo-2", 11.0, 1.0, "algo-2", {"worker-0": 0.75}, HostUsage(1, 2, "machine", 5, 0, 0))
+    for host, name, entries in (("algo-1", "steps-0", steps), ("algo-2", "use-algo-2", [use])):
+        path = folder.path / "hosts" / host / "output" / "data" / "tfhet" / "timeline" / f"{name}.jsonl"
+        TimelineFile(path).append(entries)
+    folder.write_event(Event("host.lost", 12.0, {"host": "algo-2"}))
+    return folder
+
+
+def test_timeline_shows_where_time_went(timed, tmp_path, capsys):
+    assert main(["timeline", str(timed.path), "--wide", "--json", str(tmp_path / "shares.json")]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["0", "algo-1", "2", "500", "25.0", "25.0", "12.5", "62.5", "–", "0"] in rows
+    assert any(row[:3] == ["algo-2", "worker-0", "0.750"] for row in rows)
+    content = json.loads((tmp_path / "shares.json").read_text())
+    assert content["ranks"][0]["step_ms"] == 500.0 and content["hosts"][0]["of_cpus"] == 2
+
+
+def test_timeline_writes_trace_and_boards(timed, tmp_path, capsys):
+    trace, boards = tmp_path / "trace.json", tmp_path / "boards"
+    assert main(["timeline", str(timed.path), "--chrome", str(trace), "--tensorboard", str(boards)]) == 0
+    written = [Path(line) for line in capsys.readouterr().out.splitlines()[-3:]]
+    assert written[0] == trace and [path.parent.name for path in written[1:]] == ["host-algo-2", "rank-0"]
+    events = json.loads(trace.read_text())["traceEvents"]
+    assert [event["name"] for event in events if event["ph"] == "i"] == ["host.lost"]
+    assert sum(event["name"] == "step" for event in events) == 5 and all(path.is_file() for path in written)

@@ -29,30 +29,30 @@ def file(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_what_the_machine_knows_of_a_cluster_file_is_gathered(file):
+def test_facts_of_a_cluster_file(file):
     found = look(file)
     assert (found.workers, found.data_hosts, found.dnn_hosts) == (4, 2, 1)
     assert found.files == {"training": 2, "validation": None}
     assert "ml.c5.xlarg" not in found.types and "ml.c5.xlarge" in found.unknown_types["ml.c5.xlarg"]
     assert found.mistyped == {"--data_host_worker": "--data_host_workers"}
-    said = {check.name: check for check in CLUSTER.checks(found)}
-    assert said["channels"].status is Status.WRONG and "gone" in said["channels"].found
-    assert said["files and workers"].found.endswith("2 of them idle")
+    checks = {check.name: check for check in CLUSTER.checks(found)}
+    assert checks["channels"].status is Status.WRONG and "gone" in checks["channels"].found
+    assert checks["files and workers"].status is Status.LIMITED
 
 
-def test_arguments_that_the_launcher_refuses_are_a_finding(file):
+def test_refused_arguments_are_a_finding(file):
     path = Path(file)
     path.write_text(path.read_text().replace("data_host_workers: 2", "lease_s: 0"))
     found = look(file)
-    assert "--lease_s must be positive" in found.refused
+    assert "--lease_s" in found.refused
     assert found.workers == 2, "the defaults stand in"
 
 
 @pytest.mark.parametrize("name", presets())
-def test_nothing_is_wrong_with_the_clusters_that_ship_with_the_package(name):
+def test_shipped_clusters_are_sound(name):
     assert not [check for check in CLUSTER.checks(look(name)) if check.is_fatal]
 
 
-def test_a_cluster_that_is_none_is_wrong_use():
-    with pytest.raises(UsageError, match="neither a file nor a preset"):
+def test_unknown_cluster_is_refused():
+    with pytest.raises(UsageError, match="nothing-of-that-name"):
         look("nothing-of-that-name")

@@ -29,35 +29,30 @@ def target(tmp_path: Path) -> str:
     return f"{tmp_path}/data.py"
 
 
-def said(target: str, workers: int | None = None):
+def checks(target: str, workers: int | None = None):
     return {check.name: check for check in PIPELINE.checks(look(target, None, workers, 1 << 34))}
 
 
-def test_a_data_set_that_cannot_be_built_is_a_finding_with_the_line_and_what_to_do(target):
-    (check,) = said(f"{target}:layer").values()
-    assert check.status is Status.WRONG
-    assert "singleton tf.Variables" in check.found and check.found.endswith("data.py:5)")
-    assert check.what_to_do.startswith("make Keras layers")
+@pytest.mark.parametrize(
+    ("name", "named"), [("layer", ["singleton tf.Variables", "data.py:5)"]), ("leaves", ["usage: train.py"])]
+)
+def test_broken_pipeline_is_a_finding(target, name, named):
+    (check,) = checks(f"{target}:{name}").values()
+    assert check.status is Status.WRONG and all(part in check.found for part in named)
 
 
-def test_a_file_that_ends_python_is_a_finding(target):
-    (check,) = said(f"{target}:leaves").values()
-    assert check.status is Status.WRONG and "usage: train.py" in check.found
-
-
-def test_what_is_found_in_a_graph_is_told(target):
-    found = said(f"{target}:arrays", workers=5)
+def test_graph_is_examined(target):
+    found = checks(f"{target}:arrays", workers=5)
     assert found["bytes on the wire"].found == "768 bytes for an example (float32), 192 after 'TensorSlice'"
-    assert found["files and workers"].found == "4 source elements, 5 workers: 1 of them idle"
-    for name in ("batches", "prefetch", "parallel maps"):
+    for name in ("files and workers", "batches", "prefetch", "parallel maps"):
         assert found[name].status is Status.LIMITED, name
     assert not any(check.is_fatal for check in found.values())
 
 
-def test_a_pipeline_of_tfhet_s_own_is_sound():
-    assert {check.status for check in said("synthetic", workers=4).values()} == {Status.OK}
+def test_declared_pipeline_is_sound():
+    assert {check.status for check in checks("synthetic", workers=4).values()} == {Status.OK}
 
 
-def test_a_target_that_is_none_is_wrong_use(target):
-    with pytest.raises(UsageError, match="has no 'nothing'"):
+def test_unknown_target_is_refused(target):
+    with pytest.raises(UsageError, match="'nothing'"):
         look(f"{target}:nothing", None, None, 1)

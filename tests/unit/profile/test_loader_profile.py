@@ -1,4 +1,4 @@
-"""The profile of a loader: transform by transform where the dataset has a list of them, else as a whole."""
+"""The profile of a loader: each transform if the dataset has a list of them, else the whole."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tfhet.profile.rounds import Effort
 from tfhet.strategies import JobContext
 
 ALONE = JobContext("alone", "local")
-EFFORT = Effort(budget_s=1.0, repeats=2)
+EFFORT = Effort(budget_s=0.2, repeats=2)
 
 
 def spin(seconds: float) -> None:
@@ -79,7 +79,7 @@ def batches(shard):
         yield np.zeros((8, 10), np.uint8), ["a"] * 8
 
 
-def test_each_transform_has_its_share_and_the_dataset_keeps_its_own():
+def test_each_transform_has_its_share():
     found = measure_loader(tfhet.batches(pictures, batch_size=4, job=ALONE), EFFORT)
     assert [cost.name for cost in found.costs] == ["dataset", "normalize", "Blur", "batch"]
     assert 300 < found.us(1) < 1500 and 1500 < found.us(2) < 5000
@@ -89,18 +89,18 @@ def test_each_transform_has_its_share_and_the_dataset_keeps_its_own():
     assert len(Pictures.transform.transforms) == 2
     assert found.plane == "feed"
     (advised,) = advice.of_pipeline(found)
-    assert advised.kind == "dominant_python" and "'Blur' is" in advised.clause
+    assert advised.kind == "dominant_python" and "'Blur'" in advised.clause
     (cut,) = PipelineCost.of(found).cuts
     assert cut.remote_us.value == pytest.approx(found.whole_us)
 
 
-def test_an_iterable_is_measured_as_a_whole():
+def test_iterable_is_measured_as_a_whole():
     found = measure_target(tfhet.batches(batches, job=ALONE), EFFORT)
     (cost,) = found.costs
     assert cost.name.endswith(":batches") and cost.examples == 8 and cost.bytes_per_example == 11
     assert 300 < found.whole_us < 1500
 
 
-def test_a_loader_that_makes_nothing_is_said():
-    with pytest.raises(UsageError, match="has no examples: a profile needs some"):
+def test_empty_loader_is_refused():
+    with pytest.raises(UsageError, match="nothing"):
         measure_loader(tfhet.batches(nothing, batch_size=2, job=ALONE), EFFORT)

@@ -1,4 +1,4 @@
-"""The hyperparameters of a request as SageMaker's toolkit reads them, beside the words that the simulator gives."""
+"""Hyperparameters as SageMaker's toolkit reads them equal the arguments in a simulation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tfhet.submit.request import MOST, MOST_GIVEN, hyperparameters
 from tfhet.submit.values import PIPELINE
 
 
-def test_the_toolkit_makes_the_same_words_of_them(job_file):
+def test_toolkit_makes_the_same_arguments(job_file):
     mapping = pytest.importorskip("sagemaker_training.mapping", reason="needs sagemaker-training: pip install it")
     job = read(job_file)
     told = {name: json.loads(value) for name, value in hyperparameters(job, "mine", "s3://a/b").items()}
@@ -21,13 +21,13 @@ def test_the_toolkit_makes_the_same_words_of_them(job_file):
     assert mapping.to_cmd_args(own) == job.arguments
 
 
-def test_with_all_that_is_added_there_are_no_more_than_sagemaker_takes(job_file):
+def test_added_hyperparameters_fit_sagemakers_limit(job_file):
     job = read(job_file)
     added = len(hyperparameters(job, "mine", "s3://a/b")) - len(job.hyperparameters) - len(job.pipeline)
     assert MOST_GIVEN + added <= MOST
 
 
-def test_each_option_of_the_pipeline_is_an_argument_of_the_launcher_or_the_trainer(repository: Path):
+def test_pipeline_options_are_known_arguments(repository: Path):
     from tfhet.launch import LaunchSettings
     from tfhet.planes.tf_service import ServiceSettings
 
@@ -45,12 +45,12 @@ def job_of(strategy: str, count: int) -> Job:
 
 
 @pytest.mark.parametrize(("strategy", "ranks", "start"), [("auto", 8, "mpi"), ("mirrored", 1, "alone")])
-def test_a_host_without_a_number_has_a_rank_for_each_gpu_or_as_many_as_the_strategy_takes(strategy, ranks, start):
+def test_ranks_follow_gpus_and_strategy(strategy, ranks, start):
     job = job_of(strategy, 1)
     assert (job.dnn.ranks, job.start) == (ranks, start)
 
 
 @pytest.mark.parametrize(("strategy", "ranks", "start"), [("torch", 24, "mpi"), ("ray", 1, "alone")])
-def test_several_hosts_train_or_the_first_has_the_one_script_and_uses_the_others(strategy, ranks, start):
+def test_ranks_of_several_hosts(strategy, ranks, start):
     job = job_of(strategy, 3)
     assert (job.ranks, job.start, job.dnn.count) == (ranks, start, 3)

@@ -1,19 +1,22 @@
-"""Requests to SageMaker, of each job file in jobs/, beside the golden requests in tests/golden/requests.
+"""submit/request.py: the request of each job file in jobs/ equals its golden request in tests/golden/requests.
 
-To write them anew after a change that is meant: TFHET_WRITE_GOLDEN=1 pytest tests/unit/submit/test_request.py
+`TFHET_WRITE_GOLDEN=1 pytest tests/unit/submit/test_request.py` writes the golden requests after an intended change.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, strategies as st
 
 from tfhet.control import SECRET_VARIABLE
+from tfhet.messages import MetricLine
 from tfhet.submit import DEFINITIONS, create_request, read
 from tfhet.submit.request import REDACTED
 
@@ -40,7 +43,7 @@ def request_of(file: Path, secret: str = SECRET) -> dict[str, Any]:
     return create_request(job, f"{job.name}-20261121-210000", ARCHIVE, secret)
 
 
-def test_the_request_of_a_job_file_is_the_one_that_was_looked_at(job_file):
+def test_request_equals_the_golden_request(job_file):
     request = request_of(job_file, REDACTED)
     assert request["AlgorithmSpecification"].pop("MetricDefinitions")  # see below
     golden = GOLDEN / f"{job_file.stem}.json"
@@ -50,13 +53,13 @@ def test_the_request_of_a_job_file_is_the_one_that_was_looked_at(job_file):
     assert request == json.loads(golden.read_text(encoding="utf-8"))
 
 
-def test_there_is_a_job_file_for_each_golden_request(jobs):
+def test_golden_requests_have_job_files(jobs):
     names = sorted(file.stem for file in jobs.glob("*.yaml"))
     assert sorted(file.stem for file in GOLDEN.glob("*.json")) == names
     assert len(names) >= 12
 
 
-def test_botocore_takes_the_request(job_file, client):
+def test_botocore_accepts_the_request(job_file, client):
     from botocore.stub import Stubber
 
     with Stubber(client) as stub:
@@ -89,11 +92,11 @@ def breaches(shape: Any, value: Any, where: str) -> list[str]:
     return found
 
 
-def test_the_request_keeps_the_limits_that_botocore_knows_and_does_not_check(job_file, shape):
+def test_request_keeps_sagemakers_limits(job_file, shape):
     assert breaches(shape, request_of(job_file), "request") == []
 
 
-def test_the_limits_are_seen_to_be_broken(shape):
+def test_broken_limits_are_found(shape):
     wrong = {
         "TrainingJobName": "-",
         "ResourceConfig": {"InstanceType": "ml.nope", "InstanceGroups": [{}] * 6},
@@ -102,27 +105,68 @@ def test_the_limits_are_seen_to_be_broken(shape):
     assert len(breaches(shape, wrong, "request")) == 4
 
 
-def test_the_secret_is_in_the_environment_and_nowhere_else(job_file):
+def test_secret_is_in_the_environment_only(job_file):
     request = request_of(job_file)
     assert request["Environment"].pop(SECRET_VARIABLE) == SECRET
     assert SECRET not in json.dumps(request)
 
 
-def test_the_metric_definitions_are_those_of_the_log_line(jobs):
-    told = request_of(jobs / "spot.yaml")["AlgorithmSpecification"]["MetricDefinitions"]
-    assert told == [{"Name": each.name, "Regex": each.regex} for each in DEFINITIONS]
-
-
-def test_checkpoints_of_spot_hosts_lie_below_the_job_so_that_a_retry_goes_on_and_another_job_does_not(jobs):
-    file = jobs / "spot.yaml"
-    first = create_request(read(file), "first", ARCHIVE, SECRET)["CheckpointConfig"]
-    assert first == {"S3Uri": "s3://my-bucket/jobs/first/checkpoints", "LocalPath": "/opt/ml/checkpoints"}
-    assert create_request(read(file), "second", ARCHIVE, SECRET)["CheckpointConfig"] != first
-
-
-def test_checkpoints_that_the_file_names_are_those_of_every_job_of_it(jobs):
-    uris = {
-        create_request(read(jobs / "spot-going-on.yaml"), name, ARCHIVE, SECRET)["CheckpointConfig"]["S3Uri"]
+def test_checkpoints_of_spot_jobs(jobs):
+    """Below the job, so that only its retries continue, unless the file names a place."""
+    places = [
+        create_request(read(jobs / file), name, ARCHIVE, SECRET)["CheckpointConfig"]["S3Uri"]
+        for file in ("spot.yaml", "spot-going-on.yaml")
         for name in ("first", "second")
-    }
-    assert uris == {"s3://my-bucket/checkpoints/digits"}
+    ]
+    own = [f"s3://my-bucket/jobs/{name}/checkpoints" for name in ("first", "second")]
+    assert places == [*own, "s3://my-bucket/checkpoints/digits", "s3://my-bucket/checkpoints/digits"]
+
+
+END = (
+    "[tfhet] end of epoch=2 steps=9 examples=1152 loss=1.5646 accuracy=0.4531 expected=1152 seen=1150 missing=2"
+    " repeated=0 val_loss=1.3551 val_accuracy=0.7833"
+)
+BY_NAME = {definition.name: definition for definition in DEFINITIONS}
+WHOLE = st.integers(0, 10**15)
+NUMBER = st.floats(0, 1e12)
+LINES = st.builds(
+    MetricLine, WHOLE, WHOLE, NUMBER, NUMBER, st.floats(0, 100), st.none() | st.floats(-1e12, 1e12) | st.just(math.nan)
+)
+
+
+def found(line: str) -> dict[str, float]:
+    """The values that the metric definitions find in a line, as SageMaker does."""
+    hits = {name: re.search(definition.regex, line) for name, definition in BY_NAME.items()}
+    return {name: float(hit.group(1)) for name, hit in hits.items() if hit is not None}
+
+
+@given(LINES, st.sampled_from(["", "[algo-2/0] ", "[1,mpirank:0,algo-2]<stdout>:[algo-2/0] "]))
+def test_metric_definitions_find_all_numbers(line, prefix):
+    printed = MetricLine.parse(str(line))
+    assert printed is not None and set(printed.numbers()) <= set(BY_NAME)
+    finite = {name: value for name, value in printed.numbers().items() if math.isfinite(value)}
+    assert found(f"{prefix}{line}") == finite
+
+
+@pytest.mark.parametrize(
+    ("line", "numbers"),
+    [
+        (END, {"accuracy": 0.4531, "val_loss": 1.3551, "val_accuracy": 0.7833, "examples_missing": 2.0}),
+        ("[tfhet] stopped at step=20, as told; the next run goes on from /opt/ml/checkpoints", {}),
+        ("[tfhet] resumed at epoch=1 step=20, 3 steps into it", {}),
+        ("[tfhet] step_parts wait_ms=1.00 copy_ms=0.10 compute_ms=80.00", {}),
+        ("[tfhet] rank=0 batches=34 weights=c6eabc67", {}),
+        ("step=1 epoch=0 loss=2.0", {}),
+    ],
+)
+def test_other_lines_hold_no_step_metrics(line, numbers):
+    assert found(line) == numbers
+
+
+def test_metric_definitions_keep_sagemakers_limits(jobs):
+    request = request_of(jobs / "spot.yaml")["AlgorithmSpecification"]["MetricDefinitions"]
+    assert request == [{"Name": each.name, "Regex": each.regex} for each in DEFINITIONS]
+    assert len(request) <= 40 and len({each["Name"] for each in request}) == len(request)
+    for each in request:
+        assert 1 <= len(each["Name"]) <= 255 and 1 <= len(each["Regex"]) <= 500
+        assert re.compile(each["Regex"]).groups == 1

@@ -1,6 +1,11 @@
+"""submit/submission.py and `tfhet submit`: the code that is packed, what is sent, and what is shown of it."""
+
 from __future__ import annotations
 
 import io
+import json
+import os
+import sys
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -8,11 +13,68 @@ from typing import Any
 import pytest
 from fake_clock import FakeClock
 
+from tfhet.__main__ import main
 from tfhet.control import SECRET_VARIABLE
 from tfhet.errors import TfhetError, UsageError
-from tfhet.submit import JobSubmission, read
+from tfhet.profile import Cost, Profile
+from tfhet.submit import Archive, Code, JobSubmission, read, submission as module
 
 ARN = "arn:aws:sagemaker:us-east-1:123456789012:training-job/digits"
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Code:
+    folder = tmp_path / "src"
+    (folder / "package").mkdir(parents=True)
+    (folder / "launcher.py").write_text("print('starts')\n")
+    (folder / "package" / "b.py").write_text("")
+    (folder / "run.sh").write_text("#!/bin/sh\n")
+    (folder / "run.sh").chmod(0o700)
+    return Code(folder, "launcher.py", "s3://my-bucket/some/code")
+
+
+def members(packed: Archive) -> dict[str, tarfile.TarInfo]:
+    with tarfile.open(fileobj=io.BytesIO(packed.content), mode="r:gz") as opened:
+        return {member.name: member for member in opened.getmembers()}
+
+
+def test_archive_has_all_files_readable(code):
+    modes = {name: oct(member.mode) for name, member in members(Archive.of(code)).items()}
+    assert modes == {"launcher.py": "0o644", "package/b.py": "0o644", "run.sh": "0o755"}
+
+
+def test_archive_depends_on_content_only(code):
+    first = Archive.of(code)
+    os.utime(code.directory / "launcher.py", (1, 1))
+    (code.directory / "package" / "b.py").chmod(0o600)
+    secrets = (".env", ".env.local", "key.pem", ".aws/credentials")
+    for name in ("__pycache__/launcher.cpython-311.pyc", *secrets):
+        (code.directory / name).parent.mkdir(exist_ok=True)
+        (code.directory / name).write_text("AWS_SECRET_ACCESS_KEY=x")
+    assert Archive.of(code) == first
+    (code.directory / "launcher.py").write_text("print('starts otherwise')\n")
+    second = Archive.of(code)
+    assert first.uri != second.uri, "a running job keeps its code"
+    assert second.place == {"Bucket": "my-bucket", "Key": second.uri.removeprefix("s3://my-bucket/")}
+    assert second.place["Key"].startswith("some/code/") and second.place["Key"].endswith("/sourcedir.tar.gz")
+
+
+def test_only_links_to_files_are_packed(code, tmp_path):
+    (tmp_path / "else.py").write_text("x = 1\n")
+    (code.directory / "linked.py").symlink_to(tmp_path / "else.py")
+    assert members(Archive.of(code))["linked.py"].size == 6
+    for target in (tmp_path, tmp_path / "nowhere"):
+        link = code.directory / "wrong"
+        link.symlink_to(target)
+        with pytest.raises(UsageError, match="wrong"):
+            Archive.of(code)
+        link.unlink()
+
+
+def test_large_directory_is_refused(code, monkeypatch):
+    monkeypatch.setattr(module, "MOST_BYTES", 20)
+    with pytest.raises(UsageError, match="channel"):
+        Archive.of(code)
 
 
 @pytest.fixture
@@ -21,7 +83,7 @@ def submission(jobs: Path) -> JobSubmission:
 
 
 class Service:
-    """One of AWS's, that notes what it is asked, and answers or raises."""
+    """A service of AWS that notes requests, and answers or raises."""
 
     def __init__(self, answer: Any = None):
         self.asked: list[dict[str, Any]] = []
@@ -36,7 +98,7 @@ class Service:
     put_object = create_training_job
 
 
-def test_the_code_is_stored_where_the_request_says_before_the_job_is_created(submission):
+def test_code_is_stored_before_the_job(submission):
     s3, sagemaker = Service(), Service()
     assert submission.send(sagemaker, s3) == ARN
     (stored,), (request,) = s3.asked, sagemaker.asked
@@ -46,7 +108,7 @@ def test_the_code_is_stored_where_the_request_says_before_the_job_is_created(sub
         assert packed.getnames() == ["launcher.py", "train.py"]
 
 
-def test_each_submission_has_a_name_of_its_job_and_the_time_and_a_secret_of_its_own(jobs):
+def test_each_submission_has_its_own_secret(jobs):
     job = read(jobs / "spot.yaml")
     first, second = JobSubmission.of(job, clock=FakeClock()), JobSubmission.of(job, "mine", clock=FakeClock())
     assert first.name.startswith("spot-19700101-0")
@@ -56,22 +118,69 @@ def test_each_submission_has_a_name_of_its_job_and_the_time_and_a_secret_of_its_
     assert len(set(secrets)) == 2 and min(map(len, secrets)) > 60
 
 
-def test_nothing_that_is_shown_of_a_submission_holds_its_secret(submission):
+def test_secret_is_never_shown(submission):
     assert submission.secret not in f"{submission!r} {submission} {submission.shown}"
-
-
-def test_what_aws_says_of_the_request_is_told_without_the_secret(submission):
     wrong = pytest.importorskip("botocore.exceptions")
-    told = {"Error": {"Code": "ValidationException", "Message": f"no good: {submission.secret}"}}
-    refusing = Service(wrong.ClientError(told, "CreateTrainingJob"))
-    with pytest.raises(TfhetError, match="ValidationException: no good: ") as refused:
-        submission.send(refusing, Service())
-    assert submission.secret not in str(refused.value)
+    refused = {"Error": {"Code": "ValidationException", "Message": f"no good: {submission.secret}"}}
+    with pytest.raises(TfhetError, match="ValidationException") as raised:
+        submission.send(Service(wrong.ClientError(refused, "CreateTrainingJob")), Service())
+    assert submission.secret not in str(raised.value)
 
 
-def test_a_job_is_not_created_when_its_code_cannot_be_stored(submission):
+def test_job_without_stored_code_is_not_created(submission):
     wrong = pytest.importorskip("botocore.exceptions")
     sagemaker = Service()
-    with pytest.raises(UsageError, match="Unable to locate credentials"):
+    with pytest.raises(UsageError, match="credentials"):
         submission.send(sagemaker, Service(wrong.NoCredentialsError()))
     assert sagemaker.asked == []
+
+
+def submitted(*words: object) -> int:
+    return main(["submit", *map(str, words)])
+
+
+def test_dry_run_needs_no_boto3(jobs, tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "boto3", None)
+    written = tmp_path / "request.json"
+    assert submitted(jobs / "spot.yaml", "--dry_run", "--name", "mine", "--json", written) == 0
+    out, err = capsys.readouterr()
+    request = json.loads(out)
+    assert request["TrainingJobName"] == "mine" and request == json.loads(written.read_text())
+    assert request["Environment"].keys() == {"TFHET_SECRET"} and " " in request["Environment"]["TFHET_SECRET"]
+    assert "several groups and spot" in err
+    assert submitted(jobs / "spot.yaml") == 2
+    assert "boto3" in capsys.readouterr().err
+
+
+@pytest.fixture
+def own_file(jobs, tmp_path) -> Path:
+    """A copy of one-rank.yaml that may be changed."""
+    (tmp_path / "job.yaml").write_text((jobs / "one-rank.yaml").read_text())
+    (tmp_path / "code").symlink_to(jobs / "code")
+    return tmp_path / "job.yaml"
+
+
+@pytest.mark.parametrize(("argument", "named"), [("lease_s: -1", "--lease_s"), ("job-seed: x", "'x'")])
+def test_launcher_arguments_are_checked(own_file, argument, named, capsys):
+    own_file.write_text(f"{own_file.read_text()}hyperparameters: {{{argument}}}\n")
+    assert submitted(own_file, "--dry_run") == 2
+    error = capsys.readouterr().err
+    assert f":11: hyperparameters: {argument.partition(':')[0]} " in error and named in error
+
+
+def test_own_instance_types_are_known(own_file, tmp_path, capsys):
+    own_file.write_text(own_file.read_text().replace("ml.g5.xlarge", "ml.new.xlarge"))
+    assert submitted(own_file, "--dry_run") == 2
+    assert "ml.new.xlarge" in capsys.readouterr().err
+    (tmp_path / "types.yaml").write_text("instances: {ml.new.xlarge: {vcpus: 8, memory_gib: 32}}")
+    assert submitted(own_file, "--dry_run", "--instances", tmp_path / "types.yaml") == 0
+    assert json.loads(capsys.readouterr().out)["ResourceConfig"]["InstanceType"] == "ml.new.xlarge"
+
+
+def test_plan_is_written_into_the_job_file(own_file, tmp_path, capsys):
+    made = {"bytes_per_example": 1000, "dtype": "uint8", "examples": 500}
+    costs = (Cost("read", (10.0, 11.0), kind="Source", **made), Cost("blur()", (100.0, 102.0), kind="Stage", **made))
+    profile = str(Profile("pipeline", costs).record().write(tmp_path / "profile.json"))
+    words = ["plan", "--profile", profile, "--cluster", "ml.g5.xlarge", "--data", "ml.c5", "--accelerator_ms", "5"]
+    assert main([*words, "--market", "ec2", "--max_hosts", "2", "--write", str(own_file)]) == 0
+    assert str(own_file) in capsys.readouterr().out and "cut" in read(own_file).pipeline
