@@ -28,10 +28,12 @@ def _build(job: Job) -> Run:
         return in_batches(
             alone, len(images), lambda begin, draw: _small(cv2, job, images[begin : begin + job.batch_size], draw)
         )
-    return from_files(job, functools.partial(_photo, cv2, job))
+    scale, offset = job.normalization
+    table = (np.arange(256, dtype=np.float32)[:, None] * scale + offset).reshape(256, 1, 3)
+    return from_files(job, functools.partial(_photo, cv2, job, table))
 
 
-def _photo(cv2: Any, job: Job, file: str, out: np.ndarray, draw: random.Random) -> None:
+def _photo(cv2: Any, job: Job, table: np.ndarray, file: str, out: np.ndarray, draw: random.Random) -> None:
     image = cv2.imread(file, cv2.IMREAD_COLOR_RGB)
     height, width = image.shape[:2]
     if job.chain == "imagenet-eval":
@@ -53,13 +55,7 @@ def _photo(cv2: Any, job: Job, file: str, out: np.ndarray, draw: random.Random) 
     if job.dtype == "uint8":
         out[...] = image
     else:
-        cv2.LUT(image, _table(job), dst=out)
-
-
-@functools.cache
-def _table(job: Job) -> np.ndarray:
-    scale, offset = job.normalization
-    return (np.arange(256, dtype=np.float32)[:, None, None] * scale + offset).reshape(256, 1, 3)
+        cv2.LUT(image, table, dst=out)
 
 
 def box(job: Job, draw: random.Random, height: int, width: int) -> tuple[int, int, int, int]:

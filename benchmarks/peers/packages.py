@@ -46,15 +46,12 @@ def install(peer: Peer, cache: Path | None = None) -> None:
     with tempfile.TemporaryDirectory(prefix=f".{peer.name}-", dir=own_folder(peers)) as scratch:
         target = Path(scratch) / "packages"
         command = [*_installer(), "--target", str(target), *peer.requires]
+        quiet = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
         try:
-            subprocess.run(
-                command, capture_output=True, text=True, timeout=INSTALL_LIMIT_S, stdin=subprocess.DEVNULL, check=True
-            )
-        except subprocess.TimeoutExpired:
-            raise TfhetError(f"peer {peer.name}: the installation took more than {INSTALL_LIMIT_S:g} s") from None
-        except (OSError, subprocess.CalledProcessError) as error:
-            output = str(getattr(error, "stderr", None) or error)
-            raise TfhetError(f"peer {peer.name}: not installed: {' | '.join(output.split(chr(10))[-4:])}") from None
+            subprocess.run(command, timeout=INSTALL_LIMIT_S, check=True, **quiet)  # type: ignore[call-overload]
+        except (OSError, subprocess.SubprocessError) as error:
+            last = str(getattr(error, "stderr", "")).strip().splitlines()[-3:]
+            raise TfhetError(f"peer {peer.name} cannot be installed: {' | '.join([str(error), *last])}") from None
         if not folder.is_dir():
             os.replace(target, folder)
 

@@ -44,13 +44,10 @@ class Job:
     ratio: tuple[float, float] = (3 / 4, 4 / 3)
     """Smallest and largest width / height of a random crop."""
     flip: float = 0.5
-    """Probability of a horizontal flip."""
     jitter: float = 0.4
-    """Largest relative change of brightness, contrast and saturation."""
     turns: float = 0.1
-    """Largest rotation either way, in turns."""
     zoom: float = 0.1
-    """Largest zoom either way."""
+    """Probability of a flip; largest changes of colours, of the angle (in turns) and of the size, either way."""
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Job:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import random
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,7 +15,7 @@ from benchmarks.peers import packages
 from benchmarks.peers.opencv import box
 from benchmarks.peers.peer import ANTIALIAS, LINEAR, MEAN, STD, Job
 from benchmarks.peers.process import MODULES, PeerProcess, peer_named
-from tfhet.errors import TfhetError, UsageError
+from tfhet.errors import TfhetError
 
 tf = pytest.importorskip("tensorflow")
 
@@ -131,11 +130,6 @@ def test_random_crop_has_requested_area_and_ratio() -> None:
     assert box(job, draw, 1000, 10) == (493, 0, 13, 10)
 
 
-def test_job_is_the_same_after_json() -> None:
-    job = Job("aws-cifar", "", "float32", ("a.npy",), 256, 2, scale=(0.1, 0.2))
-    assert Job.from_json(json.loads(json.dumps(vars(job)))) == job
-
-
 def test_error_does_not_end_the_process(files: tuple[str, ...]) -> None:
     job = fixed("imagenet-eval", LINEAR, "uint8", files)
     with running("tf-image", job) as process:
@@ -146,11 +140,6 @@ def test_error_does_not_end_the_process(files: tuple[str, ...]) -> None:
         process.begin(0)
         process.run(0, COUNT)
         assert set(process.versions) == {"tensorflow"}
-
-
-def test_unknown_peer_is_wrong_use() -> None:
-    with pytest.raises(UsageError, match="albumentations"):
-        peer_named("imgaug")
 
 
 def test_packages_have_folder_per_version(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import psutil
 
 from benchmarks import ROOT
 from benchmarks.regression import base, probe
+from benchmarks.transport import ends
 from tfhet.bench.child_process import AnsweringProcess
 from tfhet.clock import SYSTEM
 from tfhet.cluster import environment
@@ -23,14 +24,13 @@ from tfhet.record import Figure
 from tfhet.report import number, show, table
 
 HEAD, BASE = "head", "base"
+PROBE = "tfhet_regression_probe"
 MOST = 1.10
 """A case fails if the interval of its ratio lies above this."""
 NO_BASE = 77
 """Exit code if there is nothing to compare with."""
-BUILD_LIMIT_S = 600.0
-"""For compiling the kernels of a side."""
-OPEN_LIMIT_S, TURN_LIMIT_S = 240.0, 60.0
-"""For opening a case and for a turn; on an idle machine seconds, and parts of a second."""
+OPEN_LIMIT_S, TURN_LIMIT_S = 600.0, 60.0
+"""For compiling kernels, for opening a case, and for a turn."""
 GRACE_S = 10.0
 MEASURE_S = 70.0
 """For all rounds. To open all cases takes about 20 s on two idle cores."""
@@ -38,7 +38,7 @@ ROUNDS, LEAST_ROUNDS = 15, 5
 TURN_S = 0.3
 """Approximate CPU seconds of one turn."""
 FIRST = {"chain_32": 16, "chain_jpeg": 8, "tf_service": 100, "feed": 100, "launch": 1}
-"""Units in the first turn of a case, from which the number of units in its turns follows."""
+"""Units in the first turns of a case, from which the number of units in its later turns follows."""
 Turns = dict[str, dict[str, list[float]]]
 """CPU seconds per unit, by case and side."""
 
@@ -61,30 +61,26 @@ def compared(folder: Path, roots: Mapping[str, Path]) -> tuple[Turns, dict[str, 
     """Measures. Returns the turns of each case, and the reason for each case that base does not have."""
     with contextlib.ExitStack() as stack:
         sides = {side: stack.enter_context(_probe(side, root, folder)) for side, root in roots.items()}
-        _both(sides, {"build": True}, BUILD_LIMIT_S)
+        _both(sides, {"build": True})
         missing, counts = dict[str, str](), dict[str, int]()
         for case, count in FIRST.items():
-            opened = _both(sides, {"open": case}, OPEN_LIMIT_S)
+            opened = _both(sides, {"open": case, "count": count})
             reasons = {side: answer["missing"] for side, answer in opened.items() if "missing" in answer}
             if HEAD in reasons:
                 raise TfhetError(f"{case} does not run on the working tree: {reasons[HEAD]}")
             if reasons:
                 missing[case] = reasons[BASE]
                 continue
-            request = {"run": case, "count": count}
-            _both(sides, request)  # the first turn traces, compiles and fills buffers
-            used_s = sides[HEAD].ask(request)["cpu_s"]
+            used_s = sides[HEAD].ask({"run": case, "count": count})["cpu_s"]
             counts[case] = max(1, round(count * TURN_S / max(used_s, 1e-3)))
         return _rounds(sides, counts), missing
 
 
-def _both(
-    sides: Mapping[str, AnsweringProcess], request: Mapping[str, Any], limit_s: float = TURN_LIMIT_S
-) -> dict[str, dict[str, Any]]:
+def _both(sides: Mapping[str, AnsweringProcess], request: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """The answers of both sides, which work at the same time."""
     for process in sides.values():
         process.request(request)
-    return {side: process.answer(limit_s) for side, process in sides.items()}
+    return {side: process.answer(OPEN_LIMIT_S) for side, process in sides.items()}
 
 
 def _rounds(sides: Mapping[str, AnsweringProcess], counts: Mapping[str, int]) -> Turns:
@@ -107,18 +103,20 @@ def _rounds(sides: Mapping[str, AnsweringProcess], counts: Mapping[str, int]) ->
 @contextlib.contextmanager
 def _probe(side: str, root: Path, folder: Path) -> Iterator[AnsweringProcess]:
     """A process that runs the cases with the package in `root`. It writes only to `folder` and to the user's cache."""
-    copy = folder / "probe" / "tfhet_regression_probe.py"
-    copy.parent.mkdir(exist_ok=True)
-    shutil.copyfile(probe.__file__, copy)
+    scripts = folder / "probe"
+    scripts.mkdir(exist_ok=True)
+    for name, module in ((PROBE, probe), (probe.ENDS, ends)):
+        shutil.copyfile(str(module.__file__), scripts / f"{name}.py")
     env = {
         **environment(),
-        "PYTHONPATH": os.pathsep.join([str(root), str(copy.parent)]),
+        "PYTHONPATH": os.pathsep.join([str(root), str(scripts)]),
+        "PYTHONSAFEPATH": "1",  # no process imports the package of the folder that it runs in
         "PYTHONPYCACHEPREFIX": str(folder / "bytecode"),
         "TMPDIR": str(folder),
         "TF_CPP_MIN_LOG_LEVEL": "3",
         "CUDA_VISIBLE_DEVICES": "-1",
     }
-    process = AnsweringProcess(side, [sys.executable, "-P", "-m", copy.stem], env, TURN_LIMIT_S)
+    process = AnsweringProcess(side, [sys.executable, "-m", PROBE], env, TURN_LIMIT_S)
     try:
         yield process
     finally:
@@ -145,8 +143,8 @@ def verdict(commit: str, turns: Turns, missing: Mapping[str, str]) -> int:
         rows.append((case, *us, number(ratio.value), f"{ratio.low:.3f} to {ratio.high:.3f}", ratio.n))
         if ratio.low > MOST:
             slower.append(case)
-    columns = ["case", "base, CPU us", "head, CPU us", "head / base", "interval", "rounds"]
     if rows:
+        columns = ["case", "base, CPU us", "head, CPU us", "head / base", "interval", "rounds"]
         show(table(rows, columns=columns, title=f"CPU time of the working tree against {commit[:10]}"))
     for case, reason in missing.items():
         print(f"left out: {case}: {commit[:10]} does not run it: {reason}")

@@ -1,15 +1,19 @@
 """Runs the cases of one side. A copy runs in a temporary folder, with the `tfhet` package of one side on PYTHONPATH.
 
-Only this file belongs to head: it must work with an older `tfhet`, too. A case that raises is reported as missing.
+This file and its copy of `transport/ends.py` must work with an older `tfhet`, too. A case that raises is reported as
+missing.
 
 {"build": true}                 -> {}: compiled kernels are in the cache
-{"open": CASE}                  -> {} or {"missing": reason}
+{"serve": WAY}                  -> how a reader reaches this process
+{"open": CASE, "count": n}      -> {} or {"missing": reason}
 {"run": CASE, "count": n}       -> {"cpu_s": s}: CPU seconds of all processes of the case
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import importlib
 import itertools
 import json
 import os
@@ -18,20 +22,18 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+ENDS = "tfhet_regression_ends"
 FRAME_BYTES = 1_600_000
-HELD = 20
-"""Frames that a server has in its memory."""
 PHOTOS, DIGITS = 32, 8192
 SETTLE_LIMIT_S, LOOK_S, IDLE_SHARE = 10.0, 0.02, 0.1
 """A case has settled when its processes use less than a tenth of a CPU for two looks."""
 LAUNCH_LIMIT_S = 60.0
-HERE, KEY = "127.0.0.1", bytes(range(32))
+HERE = "127.0.0.1"
 Pull = Callable[[int], object]
 """Does a number of units of a case's work: batches, frames or launches."""
 servers: list[subprocess.Popen[str]] = []
@@ -53,10 +55,8 @@ def chain_jpeg(folder: Path) -> Pull:
 def _batches(source: Any, chain: str, batch_size: int) -> Pull:
     from tfhet.placement import Pipeline, one_epoch
 
-    return _from(iter(one_epoch(Pipeline(source, chain, batch_size)).repeat()))
+    batches = iter(one_epoch(Pipeline(source, chain, batch_size)).repeat())
 
-
-def _from(batches: Iterator[Any]) -> Pull:
     def pull(count: int) -> None:
         for _ in itertools.islice(batches, count):
             pass
@@ -64,50 +64,10 @@ def _from(batches: Iterator[Any]) -> Pull:
     return pull
 
 
-def tf_service(folder: Path) -> Pull:
-    from tfhet.bench.wire.reader import read
-
-    facts = _served("tf_service", folder)
-    return read(KEY.hex(), facts["dispatcher"], 1, 0, "uint8", FRAME_BYTES, "none").pull
-
-
-def serve_tf_service(folder: str) -> dict[str, Any]:
-    from tfhet.cluster import free_ports
-    from tfhet.planes.tf_service import Wire
-    from tfhet.planes.tf_service.engine import whole_engine
-
-    (port, worker), wire = free_ports(2), Wire.join(KEY, HERE, folder=folder, encrypted=False)
-    engine, dispatcher = whole_engine(), f"{HERE}:{port}"
-    keep(engine.dispatcher(wire, port))
-    keep(engine.worker(wire, worker, HERE, dispatcher))
-    return {"dispatcher": dispatcher}
-
-
-def feed(folder: Path) -> Pull:
-    from tfhet.planes.feed import FeedReader, FeedSource
-
-    probe = __import__(Path(__file__).stem)  # the server imports the function by this name
-    port = _served("feed", folder)["port"]
-    reader = keep(FeedReader([f"{HERE}:{port}"], KEY, FeedSource.of(probe.frames, {}), rank=0, size=1))
-    return _from(reader.epoch(0))
-
-
-def frames(shard: Any) -> Iterator[Any]:
-    """The function that the feed serves."""
-    import numpy as np
-
-    draw = np.random.default_rng(0)
-    return itertools.cycle([draw.integers(0, 256, FRAME_BYTES, np.uint8) for _ in range(HELD)])
-
-
-def serve_feed(folder: str) -> dict[str, Any]:
-    from tfhet.planes.feed import Server
-
-    listener = socket.create_server((HERE, 0))
-    port = listener.getsockname()[1]
-    server = Server(listener, f"{HERE}:{port}", KEY, False)
-    threading.Thread(target=server.run, args=(threading.Event(),), daemon=True).start()
-    return {"port": port}
+def _moved(way: str, folder: Path) -> Pull:
+    """Frames over a way of `benchmarks.transport`, whose file is next to this one."""
+    facts = _served(way)
+    return keep(importlib.import_module(ENDS).WAYS[way]["receive"](FRAME_BYTES, **facts)).pull
 
 
 def launch(folder: Path) -> Pull:
@@ -140,8 +100,8 @@ def launch(folder: Path) -> Pull:
 CASES: dict[str, Callable[[Path], Pull]] = {
     "chain_32": chain_32,
     "chain_jpeg": chain_jpeg,
-    "tf_service": tf_service,
-    "feed": feed,
+    "tf_service": functools.partial(_moved, "service"),
+    "feed": functools.partial(_moved, "feed"),
     "launch": launch,
 }
 _kept: list[Any] = []
@@ -153,12 +113,13 @@ def keep(value: Any) -> Any:
     return value
 
 
-def _served(name: str, folder: Path) -> dict[str, Any]:
-    """Starts a server process, which ends when this process does, and returns its facts."""
-    command = [sys.executable, "-m", Path(__file__).stem, name, str(folder)]
+def _served(name: str) -> dict[str, Any]:
+    """Starts a server in another process like this one, which ends when this process does. Returns its facts."""
+    command = [sys.executable, "-m", Path(__file__).stem]
     server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     servers.append(server)
-    assert server.stdout is not None
+    assert server.stdin is not None and server.stdout is not None
+    print(json.dumps({"serve": name}), file=server.stdin, flush=True)
     facts: dict[str, Any] = json.loads(server.stdout.readline() or '{"error": "the server has ended"}')
     if "error" in facts:
         raise RuntimeError(facts["error"])
@@ -192,10 +153,13 @@ def answer(request: dict[str, Any], opened: dict[str, Pull]) -> dict[str, Any]:
             native.load_all()
             native.wire_library()
         return {}
+    if "serve" in request:
+        return keep(importlib.import_module(ENDS).WAYS[request["serve"]]["send"](FRAME_BYTES)).facts
     if "open" in request:
         folder = Path(tempfile.mkdtemp(prefix=request["open"]))
         try:
             opened[request["open"]] = CASES[request["open"]](folder)
+            run(opened[request["open"]], request["count"])  # the first turn traces, compiles and fills buffers
         except Exception as error:  # noqa: BLE001  whatever an older tfhet raises
             return {"missing": f"{type(error).__name__}: {error}"}
         return {}
@@ -206,15 +170,6 @@ def main() -> None:
     opened: dict[str, Pull] = {}
     with os.fdopen(os.dup(1), "w") as answers:  # what libraries print goes to standard error
         os.dup2(2, 1)
-        if len(sys.argv) > 1:
-            name, folder = sys.argv[1:]
-            try:
-                facts = {"tf_service": serve_tf_service, "feed": serve_feed}[name](folder)
-            except Exception as error:  # noqa: BLE001
-                facts = {"error": f"{type(error).__name__}: {error}"}
-            print(json.dumps(facts), file=answers, flush=True)
-            sys.stdin.read()
-            os._exit(0)
         for line in sys.stdin:
             try:
                 found = answer(json.loads(line), opened)

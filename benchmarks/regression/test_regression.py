@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import ROOT
-from benchmarks.regression import base, check, probe
+from benchmarks.regression import base, check
 from tfhet.errors import TfhetError, UsageError
 
 pytestmark = pytest.mark.timeout(300)
@@ -82,7 +82,6 @@ def test_case_that_fails_on_head_is_an_error(tmp_path: Path) -> None:
         ([1.2] * 8, 1),
         ([1.0, 1.2, 1.3, 1.3, 1.4, 1.3, 1.2, 1.0], 0),  # the interval reaches below the limit
         ([1.05] * 8, 0),
-        ([0.5] * 8, 0),
         ([1.5] * 3, check.NO_BASE),
     ],
 )
@@ -146,7 +145,3 @@ def test_sigterm_leaves_nothing(tmp_path: Path) -> None:
         process.terminate()
         assert process.wait(120) == 128 + 15
     assert list(folder.iterdir()) == []
-
-
-def test_every_case_has_first_count() -> None:
-    assert list(check.FIRST) == list(probe.CASES)

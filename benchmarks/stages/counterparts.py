@@ -1,10 +1,9 @@
-"""Counterparts of stages in TensorFlow, Keras and Addons, as users of these libraries write them.
-
-A counterpart works on a batch if its library does, else on single images. Its result is converted to the stage's dtype.
-"""
+"""Counterparts of stages in TensorFlow, Keras and Addons, as users of these libraries write them."""
 
 from __future__ import annotations
 
+import functools
+import importlib
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,21 +15,46 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 Work = Callable[[Any], Any]
-Make = Callable[[int, int], Work]
-"""(height, width of the images) -> the operation on images. Raises ImportError if its library is missing."""
+"""An operation on images."""
 BOTH, LEVELS, FLOATS = ("uint8", "float32"), ("uint8",), ("float32",)
-"""Dtypes of images that the stage and its counterpart take; float32 is from 0 to 1."""
+"""Dtypes of images that a stage and its counterpart take; float32 is from 0 to 1."""
+ROOTS = {"tf": "tensorflow", "tfa": "tensorflow_addons"}
 
 
 @dataclass(frozen=True)
 class Counterpart:
+    """An operation of another library, on a batch if the library supports that, else on single images."""
+
     stage: str
     """As `tfhet.stages.parse` takes it; {h} and {w} stand for height and width, {h2} and {w2} for half of them."""
     words: str
-    """Name of the operation in its library."""
-    make: Make
+    """Its name: a function, or `Keras` and a layer, perhaps with a remark after a comma."""
+    arguments: tuple[Any, ...] | Callable[[int, int], tuple[Any, ...]] = ()
+    """Arguments after the images or of the layer, or (half the height, half the width) -> arguments."""
     dtypes: tuple[str, ...] = BOTH
     is_batched: bool = True
+    work: Callable[[Any, Any], Any] | None = None
+    """(tensorflow, images) -> images, instead of the operation called `words`."""
+
+    def make(self, height: int, width: int) -> Work:
+        """Returns the operation for images of one size. Raises ImportError if its library is missing."""
+        import tensorflow as tf
+
+        if self.work is not None:
+            return functools.partial(self.work, tf)
+        arguments = self.arguments(height // 2, width // 2) if callable(self.arguments) else self.arguments
+        library, *path = self.words.partition(",")[0].replace(" ", ".").split(".")
+        if library == "Keras":
+            layer = getattr(tf.keras.layers, path[0])(*arguments)
+            try:
+                layer(tf.zeros([1, height, width, 3]), training=True)
+            except TypeError:
+                return lambda images: layer(images)
+            return lambda images: layer(images, training=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Addons announces its end of life at import
+            function: Any = functools.reduce(getattr, path, importlib.import_module(ROOTS[library]))
+        return lambda images: function(images, *arguments)
 
 
 def as_stage(result: tf.Tensor, dtype: str) -> tf.Tensor:
@@ -42,58 +66,9 @@ def as_stage(result: tf.Tensor, dtype: str) -> tf.Tensor:
     return tf.saturate_cast(tf.round(result) if dtype == "uint8" else result, dtype)
 
 
-def _keras(name: str, *arguments: Any, **options: Any) -> Make:
-    """A Keras layer in training mode."""
-
-    def make(height: int, width: int) -> Work:
-        import tensorflow as tf
-
-        layer = getattr(tf.keras.layers, name)(*arguments, **options)
-        try:
-            layer(tf.zeros([1, height, width, 3]), training=True)
-        except TypeError:
-            return lambda images: layer(images)
-        return lambda images: layer(images, training=True)
-
-    return make
-
-
-def _stock(work: Callable[[Any, Any], Any]) -> Make:
-    """(tensorflow, images) -> images."""
-
-    def make(height: int, width: int) -> Work:
-        import tensorflow as tf
-
-        return lambda images: work(tf, images)
-
-    return make
-
-
-def _half(work: Callable[[Any, Any, int, int], Any]) -> Make:
-    """(tensorflow, images, half the height, half the width) -> images."""
-    return lambda height, width: _stock(lambda tf, images: work(tf, images, height // 2, width // 2))(height, width)
-
-
-def _addons(work: Callable[[Any, Any], Any]) -> Make:
-    """(tensorflow_addons.image, images) -> images."""
-
-    def make(height: int, width: int) -> Work:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Addons announces its end of life at import
-            from tensorflow_addons import image as addons
-
-        return lambda images: work(addons, images)
-
-    return make
-
-
-def _morphology(name: str) -> Make:
+def _morphology(name: str, tf: Any, images: Any) -> Any:
     once = [1, 1, 1, 1]
-    return _stock(
-        lambda tf, images: getattr(tf.nn, name)(
-            images, tf.zeros([3, 3, images.shape[3]], images.dtype), once, "SAME", "NHWC", once
-        )
-    )
+    return getattr(tf.nn, name)(images, tf.zeros([3, 3, images.shape[3]], images.dtype), once, "SAME", "NHWC", once)
 
 
 def _crop(tf: Any, image: Any) -> Any:
@@ -118,89 +93,42 @@ def _jitter(tf: Any, image: Any) -> Any:
     return tf.clip_by_value(grey + tf.random.uniform([], 0.6, 1.4) * (image - grey), 0.0, 1.0) * 255.0
 
 
-_SHEAR = _addons(lambda tfa, images: tfa.transform(images, [1.0, 0.1, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0], "bilinear"))
-_HOLE = _addons(lambda tfa, images: tfa.random_cutout(images, (16, 16)))
-_SPREAD = {"mean": [255.0 * m for m in MEAN], "variance": [(255.0 * s) ** 2 for s in STD]}
-_SINGLE: dict[str, Any] = {"is_batched": False}
+_dilated, _eroded = (functools.partial(_morphology, name) for name in ("dilation2d", "erosion2d"))
+_SHEAR = ([1.0, 0.1, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0], "bilinear")
+_SPREAD = (-1, [255.0 * m for m in MEAN], [(255.0 * s) ** 2 for s in STD])
+_SINGLE = (BOTH, False)
 COUNTERPARTS = (
-    Counterpart("dilate(3)", "tf.nn.dilation2d", _morphology("dilation2d")),
-    Counterpart("erode(3)", "tf.nn.erosion2d", _morphology("erosion2d"), FLOATS),
-    Counterpart(
-        "gaussian_blur(11, 0.8)",
-        "tfa.image.gaussian_filter2d",
-        _addons(lambda tfa, images: tfa.gaussian_filter2d(images, (11, 11), 0.8)),
-    ),
-    Counterpart("sharpen()", "tfa.image.sharpness", _addons(lambda tfa, images: tfa.sharpness(images, 1.5))),
-    Counterpart("random_flip()", "Keras RandomFlip", _keras("RandomFlip", "horizontal")),
-    Counterpart("random_rotation(0.1)", "Keras RandomRotation", _keras("RandomRotation", 0.1)),
-    Counterpart("random_zoom(0.1)", "Keras RandomZoom", _keras("RandomZoom", 0.1)),
-    Counterpart("random_translation()", "Keras RandomTranslation", _keras("RandomTranslation", 0.1, 0.1)),
+    Counterpart("dilate(3)", "tf.nn.dilation2d", work=_dilated),
+    Counterpart("erode(3)", "tf.nn.erosion2d", dtypes=FLOATS, work=_eroded),
+    Counterpart("gaussian_blur(11, 0.8)", "tfa.image.gaussian_filter2d", ((11, 11), 0.8)),
+    Counterpart("sharpen()", "tfa.image.sharpness", (1.5,)),
+    Counterpart("random_flip()", "Keras RandomFlip", ("horizontal",)),
+    Counterpart("random_rotation(0.1)", "Keras RandomRotation", (0.1,)),
+    Counterpart("random_zoom(0.1)", "Keras RandomZoom", (0.1,)),
+    Counterpart("random_translation()", "Keras RandomTranslation", (0.1, 0.1)),
     Counterpart("random_shear()", "tfa.image.transform", _SHEAR),
-    Counterpart(
-        "affine(degrees=10.0)",
-        "tfa.image.rotate",
-        _addons(lambda tfa, images: tfa.rotate(images, 0.1745, "bilinear", "reflect")),
-    ),
+    Counterpart("affine(degrees=10.0)", "tfa.image.rotate", (0.1745, "bilinear", "reflect")),
     Counterpart("random_affine()", "tfa.image.transform", _SHEAR),
+    Counterpart("random_brightness()", "tf.image.random_brightness", (0.2,), *_SINGLE),
+    Counterpart("random_contrast()", "tf.image.random_contrast", (0.8, 1.2), *_SINGLE),
+    Counterpart("random_saturation()", "tf.image.random_saturation", (0.6, 1.4), *_SINGLE),
+    Counterpart("random_hue()", "tf.image.random_hue", (0.1,), *_SINGLE),
+    Counterpart("color_jitter()", "its formulas in tf.image", (), LEVELS, False, _jitter),
+    Counterpart("grayscale()", "tf.image.rgb_to_grayscale"),
+    Counterpart("equalize()", "tfa.image.equalize"),
+    Counterpart("gamma(1.5)", "tf.image.adjust_gamma", (1.5,)),
+    Counterpart("gaussian_noise()", "Keras GaussianNoise", (0.1,), FLOATS),
+    Counterpart("cutout()", "tfa.image.random_cutout", ((16, 16),)),
+    Counterpart("random_erasing()", "tfa.image.random_cutout", ((16, 16),)),
+    Counterpart("rescale()", "Keras Rescaling", (1 / 255,), LEVELS),
+    Counterpart(f"normalize({MEAN}, {STD})", "Keras Normalization", _SPREAD, LEVELS),
+    Counterpart("cast('float32')", "tf.cast", ("float32",), LEVELS),
+    Counterpart("resize({h2}, {w2})", "tf.image.resize", lambda h2, w2: ([h2, w2],)),
+    Counterpart("resize({h2}, {w2}, 'area')", "tf.image.resize, area", lambda h2, w2: ([h2, w2], "area")),
+    Counterpart("pad(4, 4, 4, 4)", "tf.pad", ([[0, 0], [4, 4], [4, 4], [0, 0]],)),
+    Counterpart("center_crop({h2}, {w2})", "Keras CenterCrop", lambda h2, w2: (h2, w2)),
+    Counterpart("random_crop({h2}, {w2})", "tf.image.random_crop", lambda h2, w2: ([h2, w2, 3],), *_SINGLE),
     Counterpart(
-        "random_brightness()",
-        "tf.image.random_brightness",
-        _stock(lambda tf, image: tf.image.random_brightness(image, 0.2)),
-        **_SINGLE,
-    ),
-    Counterpart(
-        "random_contrast()",
-        "tf.image.random_contrast",
-        _stock(lambda tf, image: tf.image.random_contrast(image, 0.8, 1.2)),
-        **_SINGLE,
-    ),
-    Counterpart(
-        "random_saturation()",
-        "tf.image.random_saturation",
-        _stock(lambda tf, image: tf.image.random_saturation(image, 0.6, 1.4)),
-        **_SINGLE,
-    ),
-    Counterpart(
-        "random_hue()", "tf.image.random_hue", _stock(lambda tf, image: tf.image.random_hue(image, 0.1)), **_SINGLE
-    ),
-    Counterpart("color_jitter()", "its formulas in tf.image", _stock(_jitter), LEVELS, **_SINGLE),
-    Counterpart(
-        "grayscale()", "tf.image.rgb_to_grayscale", _stock(lambda tf, images: tf.image.rgb_to_grayscale(images))
-    ),
-    Counterpart("equalize()", "tfa.image.equalize", _addons(lambda tfa, images: tfa.equalize(images))),
-    Counterpart("gamma(1.5)", "tf.image.adjust_gamma", _stock(lambda tf, images: tf.image.adjust_gamma(images, 1.5))),
-    Counterpart("gaussian_noise()", "Keras GaussianNoise", _keras("GaussianNoise", 0.1), FLOATS),
-    Counterpart("cutout()", "tfa.image.random_cutout", _HOLE),
-    Counterpart("random_erasing()", "tfa.image.random_cutout", _HOLE),
-    Counterpart("rescale()", "Keras Rescaling", _keras("Rescaling", 1 / 255), LEVELS),
-    Counterpart(f"normalize({MEAN}, {STD})", "Keras Normalization", _keras("Normalization", **_SPREAD), LEVELS),
-    Counterpart("cast('float32')", "tf.cast", _stock(lambda tf, images: tf.cast(images, tf.float32)), LEVELS),
-    Counterpart(
-        "resize({h2}, {w2})", "tf.image.resize", _half(lambda tf, images, h, w: tf.image.resize(images, [h, w]))
-    ),
-    Counterpart(
-        "resize({h2}, {w2}, 'area')",
-        "tf.image.resize, area",
-        _half(lambda tf, images, h, w: tf.image.resize(images, [h, w], "area")),
-    ),
-    Counterpart(
-        "pad(4, 4, 4, 4)", "tf.pad", _stock(lambda tf, images: tf.pad(images, [[0, 0], [4, 4], [4, 4], [0, 0]]))
-    ),
-    Counterpart(
-        "center_crop({h2}, {w2})",
-        "Keras CenterCrop",
-        _half(lambda tf, images, h, w: tf.keras.layers.CenterCrop(h, w)(images)),
-    ),
-    Counterpart(
-        "random_crop({h2}, {w2})",
-        "tf.image.random_crop",
-        _half(lambda tf, image, h, w: tf.image.random_crop(image, [h, w, 3])),
-        **_SINGLE,
-    ),
-    Counterpart(
-        "random_resized_crop({h}, {w})",
-        "tf.image.sample_distorted_bounding_box and resize",
-        _stock(_crop),
-        **_SINGLE,
+        "random_resized_crop({h}, {w})", "tf.image.sample_distorted_bounding_box and resize", (), *_SINGLE, _crop
     ),
 )

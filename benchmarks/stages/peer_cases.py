@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from benchmarks.peers import packages
@@ -42,22 +42,6 @@ class Entry:
     def words(self) -> str:
         """Its name in tables: `OpenCV, linear uint8`."""
         return ", ".join(filter(None, (self.peer.words, self.form.words)))
-
-
-@dataclass(frozen=True)
-class Task:
-    """The work of all peers."""
-
-    chain: str
-    files: tuple[str, ...]
-    """As in `Job`."""
-    examples: int
-    batch_size: int
-    threads: int
-    peers: Sequence[str]
-    can_install: bool = False
-    cache: Path | None = None
-    """See `packages.folder_of`."""
 
 
 @dataclass
@@ -98,46 +82,51 @@ def wanted(option: str) -> tuple[str, ...]:
 
 
 @contextlib.contextmanager
-def started(task: Task, observer: Observer) -> Iterator[PeerCases]:
-    """Starts the processes of all peers that run the chain. Each has completed a trial pass in every form. Ends the
-    processes when the context ends."""
+def started(
+    names: Sequence[str],
+    job: Job,
+    examples: int,
+    observer: Observer,
+    *,
+    can_install: bool = False,
+    cache: Path | None = None,
+) -> Iterator[PeerCases]:
+    """Starts the processes of all named peers that run the job's chain, in every form. Each has completed a trial pass
+    over the `examples` images. Ends the processes when the context ends. cache: see `packages.folder_of`."""
     found = PeerCases(observer)
     with contextlib.ExitStack() as stack:
-        for peer in map(peer_named, task.peers):
-            if task.chain in peer.does:
+        for peer in map(peer_named, names):
+            if job.chain not in peer.does:
+                continue
+            start = functools.partial(_start, found, stack, peer, job, examples, cache)
+            try:
                 try:
-                    _add(found, stack, peer, task)
-                except TfhetError as error:
-                    found.drop(peer.name, error)
+                    start()
+                except TfhetError:
+                    if not (can_install and peer.requires) or packages.folder_of(peer, cache).is_dir():
+                        raise
+                    packages.install(peer, cache)
+                    start()
+            except TfhetError as error:
+                found.drop(peer.name, error)
         yield found
 
 
-def _add(found: PeerCases, stack: contextlib.ExitStack, peer: Peer, task: Task) -> None:
-    can_install = task.can_install and peer.requires and not packages.folder_of(peer, task.cache).is_dir()
-    try:
-        _start(found, stack, peer, task)
-    except TfhetError:
-        if not can_install:
-            raise
-        packages.install(peer, task.cache)
-        _start(found, stack, peer, task)
-
-
-def _start(found: PeerCases, stack: contextlib.ExitStack, peer: Peer, task: Task) -> None:
-    process = PeerProcess(peer, task.cache)
+def _start(
+    found: PeerCases, stack: contextlib.ExitStack, peer: Peer, job: Job, examples: int, cache: Path | None
+) -> None:
+    process = PeerProcess(peer, cache)
     stack.callback(process.close)
     entries = []
-    for way in peer.does[task.chain]:
+    for way in peer.does[job.chain]:
         for form in (Form(way, dtype) for dtype in (("uint8", "float32") if way else ("float32",))):
-            number = process.prepare(Job(task.chain, way, form.dtype, task.files, task.batch_size, task.threads))
-            run = functools.partial(process.run, examples=task.examples)
+            number = process.prepare(replace(job, way=way, dtype=form.dtype))
+            run = functools.partial(process.run, examples=examples)
             process.begin(number)
             run(number)
             begin_or_drop = functools.partial(found.attempt, peer.name, process.begin)
             run_or_drop = functools.partial(found.attempt, peer.name, run)
-            name = f"{peer.name} {form.words}".strip()
-            prepared = functools.partial(int, number)
-            case = Case(name, run_or_drop, task.examples, "image", prepared, begin=begin_or_drop)
-            entries.append(Entry(peer, form, case))
+            name, prepare = f"{peer.name} {form.words}".strip(), functools.partial(int, number)
+            entries.append(Entry(peer, form, Case(name, run_or_drop, examples, "image", prepare, begin=begin_or_drop)))
     found.entries += entries
     found.versions[peer.name] = process.versions

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.job_scripts import plain
+from benchmarks.peers.peer import Job
 from benchmarks.stages import each, forms, peer_cases
 from benchmarks.stages.forms import Form
 from benchmarks.stages.peer_cases import INSTALL, Entry
@@ -35,10 +36,9 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
     with stages.prepared(options) as made:
         course = made.course
         files = as_files(course, made.folder) if peers else ()
-        counts = (course.examples, course.pipeline.batch_size, course.cores)
-        cache = options.cache and options.cache / "tfhet"
-        task = peer_cases.Task(course.name, files, *counts, peers, options.peers == INSTALL, cache)
-        with peer_cases.started(task, observer) as found:
+        job = Job(course.name, "", "float32", files, course.pipeline.batch_size, course.cores)
+        where = {"can_install": options.peers == INSTALL, "cache": options.cache and options.cache / "tfhet"}
+        with peer_cases.started(peers, job, course.examples, observer, **where) as found:
             parts = [case for case in made.cases if case.name != chain.TFHET]
             cases = [*forms.whole_cases(course), *parts, *(entry.case for entry in found.entries)]
             peer_names = {entry.case.name for entry in found.entries}

@@ -5,7 +5,7 @@ A fused sampling stays one sampling in the reference, because several in a row a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -27,12 +27,10 @@ ONE_LEVEL = 1.01
 """Grey levels by which results differ that are rounded either way."""
 
 
-def parts_of(step: Step) -> Iterator[Step]:
+def parts_of(step: Step) -> list[Step]:
     if isinstance(step, Sampling):
-        yield step
-        return
-    for placed, spec in zip(step.stages, step.inputs, strict=True):
-        yield Step((placed,), spec)
+        return [step]
+    return [Step((placed,), spec) for placed, spec in zip(step.stages, step.inputs, strict=True)]
 
 
 def levels_of(pipeline: Pipeline) -> np.ndarray:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.peers import process
-from benchmarks.peers.peer import ANTIALIAS, LINEAR
+from benchmarks.peers.peer import ANTIALIAS, LINEAR, Job
 from benchmarks.peers.process import peer_named
 from benchmarks.stages import forms as shapes, peer_cases
 from benchmarks.stages.forms import Form, forms, shaped
@@ -40,7 +40,7 @@ def build(job):
         return iter([b"abc"])
     return run
 
-PEER = Peer("broken", "Broken", ({module!r},), (), {{{chain!r}: ("",)}}, build)
+PEER = Peer("broken", "Broken", ({module!r},), ("/nowhere/package",), {{{chain!r}: ("",)}}, build)
 """
 FAILURES = {
     "missing": {"module": "no_such_module"},
@@ -115,8 +115,8 @@ def test_chain_on_photos_has_four_forms(tmp_path: Path) -> None:
     pipeline = Pipeline(photos, "imagenet-train", 2)
     assert forms(pipeline) == tuple(Form(w, d) for w in (LINEAR, ANTIALIAS) for d in ("uint8", "float32"))
     levels = shaped(pipeline, Form(ANTIALIAS, "uint8"))
-    assert [stage.name for stage in levels.stages] == ["decode", "random_resized_crop", "random_flip"]
-    assert [getattr(stage, "antialias", None) for stage in levels.stages] == [None, True, None]
+    resizing = [(stage.name, getattr(stage, "antialias", None)) for stage in levels.stages]
+    assert resizing == [("decode", None), ("random_resized_crop", True), ("random_flip", None)]
     assert shaped(pipeline, Form(LINEAR, "float32")).output.dtype == "float32"
 
 
@@ -132,11 +132,11 @@ def test_peers_get_same_images_as_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", FAILURES)
-def test_failing_peer_is_named_and_left_out(kind: str, break_peer: Callable[[str, str], None]) -> None:
+def test_failing_peer_is_named_and_left_out(kind: str, tmp_path: Path, break_peer: Callable[[str, str], None]) -> None:
     break_peer(kind, "chain")
     events: list[Event] = []
-    task = peer_cases.Task("chain", (), 3, 1, 1, ["broken"])
-    with peer_cases.started(task, events.append) as found:
+    job, where = Job("chain", "", "float32", (), 1, 1), {"can_install": kind == "missing", "cache": tmp_path}
+    with peer_cases.started(["broken"], job, 3, events.append, **where) as found:
         cases = [Case("ours", lambda _: sum(range(1000))), *(entry.case for entry in found.entries)]
         assert (len(cases) == 2) == (kind == "dead in a later round")
         assert len(measure(cases, repeats=3, warmup=0)["ours"].samples) == 3

@@ -6,7 +6,6 @@ A sender reports how to reach it. A receiver moves batches of `size` bytes from 
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
 import secrets
 import socket
@@ -15,6 +14,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -105,7 +105,7 @@ def send_service(size: int, encrypted: bool) -> End:
     return End(end.pull, end.facts, folder.cleanup)
 
 
-def receive_service(size: int, dispatcher: str, key: str, encrypted: bool = False) -> End:
+def receive_service(size: int, dispatcher: str, key: str, encrypted: bool) -> End:
     end = read(key, dispatcher, 1, 0, "uint8", size, "none", encrypted=encrypted)
     return End(end.pull, {"ahead": 4}, end.close)
 
@@ -136,19 +136,16 @@ def receive_feed(size: int, port: int, encrypted: bool) -> End:
     return End(pull, {"ahead": 2}, reader.close)
 
 
-def _open_or_encrypted(end: Callable[..., End]) -> tuple[Callable[..., End], Callable[..., End]]:
-    return functools.partial(end, encrypted=False), functools.partial(end, encrypted=True)
-
-
-SERVICE, FEED = _open_or_encrypted(send_service), _open_or_encrypted(send_feed)
-TO_SERVICE, TO_FEED = _open_or_encrypted(receive_service), _open_or_encrypted(receive_feed)
 WAYS: dict[str, dict[str, Callable[..., End]]] = {
     "raw_socket": {"send": send_socket, "receive": receive_socket},
-    "service_stock": {"send": send_stock, "receive": receive_service},
-    "service": {"send": SERVICE[0], "receive": TO_SERVICE[0]},
-    "service_encrypted": {"send": SERVICE[1], "receive": TO_SERVICE[1]},
-    "feed": {"send": FEED[0], "receive": TO_FEED[0]},
-    "feed_encrypted": {"send": FEED[1], "receive": TO_FEED[1]},
+    "service_stock": {"send": send_stock, "receive": partial(receive_service, encrypted=False)},
+    "service": {"send": partial(send_service, encrypted=False), "receive": partial(receive_service, encrypted=False)},
+    "service_encrypted": {
+        "send": partial(send_service, encrypted=True),
+        "receive": partial(receive_service, encrypted=True),
+    },
+    "feed": {"send": partial(send_feed, encrypted=False), "receive": partial(receive_feed, encrypted=False)},
+    "feed_encrypted": {"send": partial(send_feed, encrypted=True), "receive": partial(receive_feed, encrypted=True)},
 }
 
 if __name__ == "__main__":

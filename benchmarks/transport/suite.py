@@ -25,9 +25,7 @@ from tfhet.record import Figure, Record
 from tfhet.report import number, table, text
 
 FLOOR = "raw_socket"
-OPEN_LIMIT_S = 180.0
-GRACE_S = 10.0
-"""Time for an end to leave."""
+OPEN_LIMIT_S, GRACE_S = 180.0, 10.0
 LOOPBACK = (
     "all processes ran on this machine: CPU seconds include its loopback instead of a network card, and GB/s depend on"
     " CPUs that both sides share"

@@ -8,11 +8,10 @@ import pytest
 
 from benchmarks.transport import ends, suite
 from benchmarks.transport.suite import SUITE, figures_of
-from tfhet.bench.wire.end import End
 from tfhet.bench.wire.lane import CLIENTS, WORKERS, Turn
 from tfhet.cli import bench as command
-from tfhet.errors import TfhetError, UsageError
-from tfhet.record import Figure, Record
+from tfhet.errors import UsageError
+from tfhet.record import Record
 
 
 def options(*words: str) -> argparse.Namespace:
@@ -56,13 +55,6 @@ def test_way_that_cannot_open_is_left_out(monkeypatch: pytest.MonkeyPatch) -> No
     assert any("broken.1MB" in note for note in SUITE.notes(record))
 
 
-def test_socket_moves_requested_batches() -> None:
-    sender = ends.send_socket(1000)
-    receiver: End = ends.receive_socket(1000, **sender.facts)
-    for count in (0, 3, 1):
-        receiver.pull(count)
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_every_way_moves_batches() -> None:
@@ -70,12 +62,5 @@ def test_every_way_moves_batches() -> None:
     words = ["--sizes", "150kB", "--seconds", "0.01", "--repeats", "1", "--warmup", "0"]
     record = SUITE.run(options(*words), lambda event: None, ("command",))
     assert record.details["missing"] == {}
-    moved: dict[str, Figure] = {n: f for n, f in record.figures.items() if n.endswith(".gb_per_s")}
-    assert list(moved) == [f"transport.{way}.150kB.gb_per_s" for way in ends.WAYS]
-    assert all(figure.value > 0 for figure in moved.values())
-
-
-def test_nothing_opened_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(suite.WAYS, "broken", {})
-    with pytest.raises(TfhetError, match="KeyError"):
-        SUITE.run(options("--ways", "broken", "--sizes", "1MB"), lambda event: None, ())
+    moved = [name for name, figure in record.figures.items() if name.endswith(".gb_per_s") and figure.value > 0.0]
+    assert moved == [f"transport.{way}.150kB.gb_per_s" for way in ends.WAYS]
