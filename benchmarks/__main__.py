@@ -9,7 +9,7 @@ from tfhet.bench import Suite
 
 
 def suites() -> dict[str, Suite]:
-    """Every suite, by the name of its folder."""
+    """Returns every suite by the name of its folder."""
     names = sorted(path.parent.name for path in Path(__file__).parent.glob("*/suite.py"))
     return {name: importlib.import_module(f"benchmarks.{name}.suite").SUITE for name in names}
 

@@ -1,4 +1,4 @@
-"""The rules and fixtures of `tests/conftest.py` hold for the tests of the proofs too."""
+"""The rules and fixtures of `tests/conftest.py` apply to the tests of the benchmarks, too."""
 
 from __future__ import annotations
 

@@ -1,23 +1,21 @@
-"""albumentations' Compose on images that OpenCV decoded. Its dilation is with a disc, so `aws-cifar` is not for it."""
+"""albumentations' Compose on images that OpenCV decoded. Its dilation uses a disc, so it does not run `aws-cifar`."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
-from benchmarks.peers.job import LINEAR, MEAN, STD, Job, from_files
-from benchmarks.peers.peer import Peer
+from benchmarks.peers.peer import LINEAR, MEAN, STD, Job, Peer, Run, from_files
 
 
-def _build(job: Job) -> Callable[[], Iterator[np.ndarray]]:
+def _build(job: Job) -> Run:
     import albumentations
     import cv2
 
     cv2.setNumThreads(1)
-    transform = albumentations.Compose(_steps(albumentations, cv2, job), seed=job.seed)
+    transform = albumentations.Compose(_steps(albumentations, cv2.INTER_LINEAR, job), seed=job.seed)
 
     def work(file: str, out: np.ndarray, draw: random.Random) -> None:
         out[...] = transform(image=cv2.imread(file, cv2.IMREAD_COLOR_RGB))["image"]
@@ -25,16 +23,13 @@ def _build(job: Job) -> Callable[[], Iterator[np.ndarray]]:
     return from_files(job, work)
 
 
-def _steps(a: Any, cv2: Any, job: Job) -> list[Any]:
-    linear = cv2.INTER_LINEAR
+def _steps(a: Any, linear: int, job: Job) -> list[Any]:
     if job.chain == "imagenet-eval":
         steps = [a.SmallestMaxSize(job.shorter, interpolation=linear), a.CenterCrop(job.size, job.size)]
     else:
         size = (job.size, job.size)
-        steps = [
-            a.RandomResizedCrop(size, scale=job.scale, ratio=job.ratio, interpolation=linear),
-            a.HorizontalFlip(p=job.flip),
-        ]
+        crop = a.RandomResizedCrop(size, scale=job.scale, ratio=job.ratio, interpolation=linear)
+        steps = [crop, a.HorizontalFlip(p=job.flip)]
     if job.chain == "imagenet-jitter":
         around = (1.0 - job.jitter, 1.0 + job.jitter)
         steps.append(a.ColorJitter(brightness=around, contrast=around, saturation=around, hue=(0, 0), p=1.0))
@@ -46,10 +41,6 @@ PEER = Peer(
     words="albumentations",
     imports=("albumentations", "cv2"),
     requires=("albumentations==2.0.8", "opencv-python-headless==4.11.0.86", "numpy<2"),
-    does={
-        "imagenet-train": (LINEAR,),
-        "imagenet-jitter": (LINEAR,),
-        "imagenet-eval": (LINEAR,),
-    },
+    does=dict.fromkeys(("imagenet-train", "imagenet-jitter", "imagenet-eval"), (LINEAR,)),
     build=_build,
 )

@@ -1,43 +1,65 @@
-"""This side of a peer's process: what it can be asked for."""
+"""The suite's side of a peer's process."""
 
 from __future__ import annotations
 
+import importlib
 import sys
 import tempfile
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.peers.job import Job
-from benchmarks.peers.place import Place
-from tfhet.bench.child_process import ANSWER_LIMIT_S, AnsweringProcess
+from benchmarks.peers import packages
+from benchmarks.peers.peer import Job, Peer
+from tfhet.bench.child_process import AnsweringProcess
+from tfhet.errors import TfhetError, unknown
+
+MODULES = {
+    "tf-batched": "benchmarks.peers.tf_batched",
+    "tf-image": "benchmarks.peers.tf_image",
+    "opencv": "benchmarks.peers.opencv",
+    "torchvision": "benchmarks.peers.torchvision",
+    "albumentations": "benchmarks.peers.albumentations",
+    "dali": "benchmarks.peers.dali",
+}
+"""The module of each peer, in the order of their cases."""
+
+
+def peer_named(name: str) -> Peer:
+    """Returns a peer. Raises UsageError that lists the known ones."""
+    if name not in MODULES:
+        unknown("peer", name, MODULES)
+    peer: Peer = importlib.import_module(MODULES[name]).PEER
+    return peer
 
 
 class PeerProcess(AnsweringProcess):
-    """One peer at work."""
+    """The process of one peer. All methods raise TfhetError with the peer's error."""
 
-    def __init__(self, place: Place, answer_limit_s: float = ANSWER_LIMIT_S):
-        command = [sys.executable, "-m", "benchmarks.peers.worker", place.peer.name]
-        super().__init__(f"peer {place.peer.name}", command, place.environment(), answer_limit_s)
+    def __init__(self, peer: Peer, cache: Path | None = None):
+        """cache: see `packages.folder_of`."""
+        command = [sys.executable, "-m", "benchmarks.peers.worker", MODULES[peer.name]]
+        super().__init__(f"peer {peer.name}", command, packages.environment_of(peer, cache))
         self.versions: dict[str, str] = {}
+        """Versions of its modules, once a job is prepared."""
 
     def prepare(self, job: Job) -> int:
-        """The number of the job. Raises TfhetError with what the peer said, as all of these do."""
-        answer = self.ask({"prepare": job.to_json()})
+        """Returns the number of the job."""
+        answer = self.ask({"prepare": vars(job)})
         self.versions = dict(answer["versions"])
         return int(answer["job"])
 
-    def begin(self, job: int) -> int:
-        """Makes the job ready to be done once -> the job."""
+    def begin(self, job: int) -> None:
+        """Makes one pass ready to start."""
         self.ask({"begin": job})
-        return job
 
-    def run(self, job: int) -> int:
-        """Does the job that was begun -> images made."""
-        return int(self.ask({"run": job})["images"])
+    def run(self, job: int, examples: int) -> None:
+        """Runs the pass that was begun. Raises TfhetError also unless it returns `examples` images."""
+        if (count := self.ask({"run": job})["images"]) != examples:
+            raise TfhetError(f"{self.name} returned {count} images instead of {examples}")
 
     def images(self, job: int) -> np.ndarray:
-        """Does the job once -> [images, height, width, 3]."""
+        """Returns the images of one pass, [images, height, width, 3]."""
         with tempfile.TemporaryDirectory(prefix="tfhet-peer-") as folder:
             path = Path(folder) / "images.npy"
             self.ask({"save": job, "to": str(path)})

@@ -1,50 +1,43 @@
-"""torchvision's transforms v2 on uint8 tensors, in the processes of PyTorch's DataLoader, as its authors advise."""
+"""torchvision's transforms v2 on uint8 tensors, in the worker processes of PyTorch's DataLoader."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from benchmarks.peers.job import ANTIALIAS, LINEAR, MEAN, STD, Job
-from benchmarks.peers.peer import Peer
+from benchmarks.peers.peer import ANTIALIAS, LINEAR, MEAN, STD, Job, Peer, Run
 
 
-def _build(job: Job) -> Callable[[], Iterator[np.ndarray]]:
+def _build(job: Job) -> Run:
     import torch
     from torch.utils.data import DataLoader
     from torchvision import io
     from torchvision.transforms import v2
 
-    torch.set_num_threads(1)  # its processes run side by side
+    torch.set_num_threads(1)  # worker processes run in parallel
     torch.manual_seed(job.seed)
     transform = v2.Compose(_steps(torch, v2, job))
 
-    class Photographs:
+    class Photos:
         def __len__(self) -> int:
             return len(job.files)
 
         def __getitem__(self, index: int) -> Any:
-            content = io.read_file(job.files[index])
-            return transform(io.decode_jpeg(content, mode=io.ImageReadMode.RGB))
+            return transform(io.decode_jpeg(io.read_file(job.files[index]), mode=io.ImageReadMode.RGB))
 
-    processes = min(job.threads, os.cpu_count() or 1)
-    among: dict[str, Any] = {"multiprocessing_context": "fork", "persistent_workers": True}
-    loader = DataLoader(
-        Photographs(),
-        job.batch_size,
-        num_workers=processes if processes > 1 else 0,
-        generator=torch.Generator().manual_seed(job.seed),
-        **(among if processes > 1 else {}),
-    )
+    workers = min(job.threads, os.cpu_count() or 1)
+    among = {"num_workers": workers, "multiprocessing_context": "fork", "persistent_workers": True}
+    seeded = torch.Generator().manual_seed(job.seed)
+    loader = DataLoader(Photos(), job.batch_size, generator=seeded, **(among if workers > 1 else {}))
 
-    def go() -> Iterator[np.ndarray]:  # nothing is done before the first batch is asked for
+    def run() -> Iterator[np.ndarray]:
         for batch in loader:
             yield batch.permute(0, 2, 3, 1).numpy()
 
-    return go
+    return run
 
 
 def _steps(torch: Any, v2: Any, job: Job) -> list[Any]:
@@ -52,11 +45,8 @@ def _steps(torch: Any, v2: Any, job: Job) -> list[Any]:
     if job.chain == "imagenet-eval":
         steps = [v2.Resize(job.shorter, antialias=antialias), v2.CenterCrop(job.size)]
     else:
-        size = (job.size, job.size)
-        steps = [
-            v2.RandomResizedCrop(size, scale=job.scale, ratio=job.ratio, antialias=antialias),
-            v2.RandomHorizontalFlip(job.flip),
-        ]
+        crop = v2.RandomResizedCrop(job.size, scale=job.scale, ratio=job.ratio, antialias=antialias)
+        steps = [crop, v2.RandomHorizontalFlip(job.flip)]
     if job.chain == "imagenet-jitter":
         steps.append(v2.ColorJitter(job.jitter, job.jitter, job.jitter))
     if job.chain == "randaugment-224":
@@ -71,11 +61,6 @@ PEER = Peer(
     words="torchvision v2",
     imports=("torch", "torchvision"),
     requires=("torch==2.14.1", "torchvision==0.29.1", "numpy<2"),
-    does={
-        "imagenet-train": (LINEAR, ANTIALIAS),
-        "imagenet-jitter": (LINEAR, ANTIALIAS),
-        "imagenet-eval": (LINEAR, ANTIALIAS),
-        "randaugment-224": (LINEAR, ANTIALIAS),
-    },
+    does=dict.fromkeys(("imagenet-train", "imagenet-jitter", "imagenet-eval", "randaugment-224"), (LINEAR, ANTIALIAS)),
     build=_build,
 )

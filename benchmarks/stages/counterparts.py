@@ -1,82 +1,64 @@
-"""Counterparts of stages in TensorFlow, Keras and Addons: the operations to compare with, as their users write them.
-
-A counterpart works on a batch where the library does, and on single images where it does not. It gives the dtype that
-the stage gives: what a library leaves as float32 is rounded back to uint8.
-"""
+"""Counterparts of stages in TensorFlow, Keras and Addons, as users of these libraries write them."""
 
 from __future__ import annotations
 
+import functools
+import importlib
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.peers.job import MEAN, STD
+from benchmarks.peers.peer import MEAN, STD
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
 Work = Callable[[Any], Any]
+"""An operation on images."""
+BOTH, LEVELS, FLOATS = ("uint8", "float32"), ("uint8",), ("float32",)
+"""Dtypes of images that a stage and its counterpart take; float32 is from 0 to 1."""
+ROOTS = {"tf": "tensorflow", "tfa": "tensorflow_addons"}
 
 
 @dataclass(frozen=True)
 class Counterpart:
-    """One operation of another library."""
+    """An operation of another library, on a batch if the library supports that, else on single images."""
 
     stage: str
-    """As `tfhet.stages.parse` takes it; {height} and {width} stand for the images'."""
+    """As `tfhet.stages.parse` takes it; {h} and {w} stand for height and width, {h2} and {w2} for half of them."""
     words: str
-    """Name of the operation in its library."""
-    make: Callable[[int, int], Work]
-    """(height, width of the images) -> the operation on images, traced once."""
-    batched: bool = True
-    """Whether it takes a batch; else one image."""
-    dtypes: tuple[str, ...] = ("uint8", "float32")
-    """Dtypes of images that both take; float32 is from 0 to 1."""
+    """Its name: a function, or `Keras` and a layer, perhaps with a remark after a comma."""
+    arguments: tuple[Any, ...] | Callable[[int, int], tuple[Any, ...]] = ()
+    """Arguments after the images or of the layer, or (half the height, half the width) -> arguments."""
+    dtypes: tuple[str, ...] = BOTH
+    is_batched: bool = True
+    work: Callable[[Any, Any], Any] | None = None
+    """(tensorflow, images) -> images, instead of the operation called `words`."""
 
-
-def _layer(make: Callable[[Any, int, int], Any]) -> Callable[[int, int], Work]:
-    """A Keras layer, augmenting."""
-
-    def made(height: int, width: int) -> Work:
+    def make(self, height: int, width: int) -> Work:
+        """Returns the operation for images of one size. Raises ImportError if its library is missing."""
         import tensorflow as tf
 
-        layer = make(tf.keras.layers, height, width)
-        try:
-            layer(tf.zeros([1, height, width, 3]), training=True)
-        except TypeError:
-            return lambda images: layer(images)
-        return lambda images: layer(images, training=True)
-
-    return made
-
-
-def _of_tensorflow(work: Callable[[Any, Any, int, int], Any]) -> Callable[[int, int], Work]:
-    """(tf, images, height, width) -> images."""
-
-    def made(height: int, width: int) -> Work:
-        import tensorflow as tf
-
-        return lambda images: work(tf, images, height, width)
-
-    return made
-
-
-def _of_addons(work: Callable[[Any, Any], Any]) -> Callable[[int, int], Work]:
-    """(tensorflow_addons.image, images) -> images. Raises ImportError when Addons is not there."""
-
-    def made(height: int, width: int) -> Work:
+        if self.work is not None:
+            return functools.partial(self.work, tf)
+        arguments = self.arguments(height // 2, width // 2) if callable(self.arguments) else self.arguments
+        library, *path = self.words.partition(",")[0].replace(" ", ".").split(".")
+        if library == "Keras":
+            layer = getattr(tf.keras.layers, path[0])(*arguments)
+            try:
+                layer(tf.zeros([1, height, width, 3]), training=True)
+            except TypeError:
+                return lambda images: layer(images)
+            return lambda images: layer(images, training=True)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Addons says at import that it has ended
-            from tensorflow_addons import image as addons
-
-        return lambda images: work(addons, images)
-
-    return made
+            warnings.simplefilter("ignore")  # Addons announces its end of life at import
+            function: Any = functools.reduce(getattr, path, importlib.import_module(ROOTS[library]))
+        return lambda images: function(images, *arguments)
 
 
 def as_stage(result: tf.Tensor, dtype: str) -> tf.Tensor:
-    """The dtype that the stage gives."""
+    """Returns the result in the stage's dtype: libraries leave levels as float32."""
     import tensorflow as tf
 
     if result.dtype.name == dtype:
@@ -84,7 +66,12 @@ def as_stage(result: tf.Tensor, dtype: str) -> tf.Tensor:
     return tf.saturate_cast(tf.round(result) if dtype == "uint8" else result, dtype)
 
 
-def _crop(tf: Any, image: Any, height: int, width: int) -> Any:
+def _morphology(name: str, tf: Any, images: Any) -> Any:
+    once = [1, 1, 1, 1]
+    return getattr(tf.nn, name)(images, tf.zeros([3, 3, images.shape[3]], images.dtype), once, "SAME", "NHWC", once)
+
+
+def _crop(tf: Any, image: Any) -> Any:
     """A random resized crop of one image to its own size."""
     begin, extent, _ = tf.image.sample_distorted_bounding_box(
         tf.shape(image),
@@ -95,165 +82,53 @@ def _crop(tf: Any, image: Any, height: int, width: int) -> Any:
         max_attempts=10,
         use_image_if_no_bounding_boxes=True,
     )
-    return tf.image.resize(tf.slice(image, begin, extent), [height, width])
+    return tf.image.resize(tf.slice(image, begin, extent), image.shape[:2])
 
 
-def _jitter(tf: Any, image: Any, height: int, width: int) -> Any:
-    image = tf.image.convert_image_dtype(image, tf.float32) if image.dtype == tf.uint8 else image
-    image = image * tf.random.uniform([], 0.6, 1.4)
+def _jitter(tf: Any, image: Any) -> Any:
+    image = tf.image.convert_image_dtype(image, tf.float32) * tf.random.uniform([], 0.6, 1.4)
     mean = tf.reduce_mean(tf.image.rgb_to_grayscale(image))
     image = mean + tf.random.uniform([], 0.6, 1.4) * (image - mean)
     grey = tf.image.rgb_to_grayscale(image)
-    image = grey + tf.random.uniform([], 0.6, 1.4) * (image - grey)
-    return tf.clip_by_value(image, 0.0, 1.0) * 255.0
+    return tf.clip_by_value(grey + tf.random.uniform([], 0.6, 1.4) * (image - grey), 0.0, 1.0) * 255.0
 
 
-def _random_levels(tf: Any, image: Any, height: int, width: int) -> Any:
-    return tf.image.random_brightness(image, 0.2)
-
-
-def _morphology(name: str) -> Callable[[Any, Any, int, int], Any]:
-    def work(tf: Any, images: Any, height: int, width: int) -> Any:
-        kernel = tf.zeros([3, 3, images.shape[3]], images.dtype)
-        return getattr(tf.nn, name)(images, kernel, [1, 1, 1, 1], "SAME", "NHWC", [1, 1, 1, 1])
-
-    return work
-
-
-COUNTERPARTS: tuple[Counterpart, ...] = (
-    Counterpart("dilate(3)", "tf.nn.dilation2d", _of_tensorflow(_morphology("dilation2d"))),
-    Counterpart("erode(3)", "tf.nn.erosion2d", _of_tensorflow(_morphology("erosion2d")), dtypes=("float32",)),
+_dilated, _eroded = (functools.partial(_morphology, name) for name in ("dilation2d", "erosion2d"))
+_SHEAR = ([1.0, 0.1, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0], "bilinear")
+_SPREAD = (-1, [255.0 * m for m in MEAN], [(255.0 * s) ** 2 for s in STD])
+_SINGLE = (BOTH, False)
+COUNTERPARTS = (
+    Counterpart("dilate(3)", "tf.nn.dilation2d", work=_dilated),
+    Counterpart("erode(3)", "tf.nn.erosion2d", dtypes=FLOATS, work=_eroded),
+    Counterpart("gaussian_blur(11, 0.8)", "tfa.image.gaussian_filter2d", ((11, 11), 0.8)),
+    Counterpart("sharpen()", "tfa.image.sharpness", (1.5,)),
+    Counterpart("random_flip()", "Keras RandomFlip", ("horizontal",)),
+    Counterpart("random_rotation(0.1)", "Keras RandomRotation", (0.1,)),
+    Counterpart("random_zoom(0.1)", "Keras RandomZoom", (0.1,)),
+    Counterpart("random_translation()", "Keras RandomTranslation", (0.1, 0.1)),
+    Counterpart("random_shear()", "tfa.image.transform", _SHEAR),
+    Counterpart("affine(degrees=10.0)", "tfa.image.rotate", (0.1745, "bilinear", "reflect")),
+    Counterpart("random_affine()", "tfa.image.transform", _SHEAR),
+    Counterpart("random_brightness()", "tf.image.random_brightness", (0.2,), *_SINGLE),
+    Counterpart("random_contrast()", "tf.image.random_contrast", (0.8, 1.2), *_SINGLE),
+    Counterpart("random_saturation()", "tf.image.random_saturation", (0.6, 1.4), *_SINGLE),
+    Counterpart("random_hue()", "tf.image.random_hue", (0.1,), *_SINGLE),
+    Counterpart("color_jitter()", "its formulas in tf.image", (), LEVELS, False, _jitter),
+    Counterpart("grayscale()", "tf.image.rgb_to_grayscale"),
+    Counterpart("equalize()", "tfa.image.equalize"),
+    Counterpart("gamma(1.5)", "tf.image.adjust_gamma", (1.5,)),
+    Counterpart("gaussian_noise()", "Keras GaussianNoise", (0.1,), FLOATS),
+    Counterpart("cutout()", "tfa.image.random_cutout", ((16, 16),)),
+    Counterpart("random_erasing()", "tfa.image.random_cutout", ((16, 16),)),
+    Counterpart("rescale()", "Keras Rescaling", (1 / 255,), LEVELS),
+    Counterpart(f"normalize({MEAN}, {STD})", "Keras Normalization", _SPREAD, LEVELS),
+    Counterpart("cast('float32')", "tf.cast", ("float32",), LEVELS),
+    Counterpart("resize({h2}, {w2})", "tf.image.resize", lambda h2, w2: ([h2, w2],)),
+    Counterpart("resize({h2}, {w2}, 'area')", "tf.image.resize, area", lambda h2, w2: ([h2, w2], "area")),
+    Counterpart("pad(4, 4, 4, 4)", "tf.pad", ([[0, 0], [4, 4], [4, 4], [0, 0]],)),
+    Counterpart("center_crop({h2}, {w2})", "Keras CenterCrop", lambda h2, w2: (h2, w2)),
+    Counterpart("random_crop({h2}, {w2})", "tf.image.random_crop", lambda h2, w2: ([h2, w2, 3],), *_SINGLE),
     Counterpart(
-        "gaussian_blur(11, 0.8)",
-        "tfa.image.gaussian_filter2d",
-        _of_addons(lambda addons, images: addons.gaussian_filter2d(images, (11, 11), 0.8)),
-    ),
-    Counterpart("sharpen()", "tfa.image.sharpness", _of_addons(lambda addons, images: addons.sharpness(images, 1.5))),
-    Counterpart("random_flip()", "Keras RandomFlip", _layer(lambda keras, h, w: keras.RandomFlip("horizontal"))),
-    Counterpart("random_rotation(0.1)", "Keras RandomRotation", _layer(lambda keras, h, w: keras.RandomRotation(0.1))),
-    Counterpart("random_zoom(0.1)", "Keras RandomZoom", _layer(lambda keras, h, w: keras.RandomZoom(0.1))),
-    Counterpart(
-        "random_translation()",
-        "Keras RandomTranslation",
-        _layer(lambda keras, h, w: keras.RandomTranslation(0.1, 0.1)),
-    ),
-    Counterpart(
-        "random_shear()",
-        "tfa.image.transform",
-        _of_addons(
-            lambda addons, images: addons.transform(images, [1.0, 0.1, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0], "bilinear")
-        ),
-    ),
-    Counterpart(
-        "affine(degrees=10.0)",
-        "tfa.image.rotate",
-        _of_addons(lambda addons, images: addons.rotate(images, 0.1745, "bilinear", "reflect")),
-    ),
-    Counterpart(
-        "random_affine()",
-        "tfa.image.transform",
-        _of_addons(
-            lambda addons, images: addons.transform(images, [1.0, 0.1, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0], "bilinear")
-        ),
-    ),
-    Counterpart("random_brightness()", "tf.image.random_brightness", _of_tensorflow(_random_levels), batched=False),
-    Counterpart(
-        "random_contrast()",
-        "tf.image.random_contrast",
-        _of_tensorflow(lambda tf, image, h, w: tf.image.random_contrast(image, 0.8, 1.2)),
-        batched=False,
-    ),
-    Counterpart(
-        "random_saturation()",
-        "tf.image.random_saturation",
-        _of_tensorflow(lambda tf, image, h, w: tf.image.random_saturation(image, 0.6, 1.4)),
-        batched=False,
-    ),
-    Counterpart(
-        "random_hue()",
-        "tf.image.random_hue",
-        _of_tensorflow(lambda tf, image, h, w: tf.image.random_hue(image, 0.1)),
-        batched=False,
-    ),
-    Counterpart(
-        "color_jitter()", "its formulas in tf.image", _of_tensorflow(_jitter), batched=False, dtypes=("uint8",)
-    ),
-    Counterpart(
-        "grayscale()",
-        "tf.image.rgb_to_grayscale",
-        _of_tensorflow(lambda tf, images, h, w: tf.image.rgb_to_grayscale(images)),
-    ),
-    Counterpart("equalize()", "tfa.image.equalize", _of_addons(lambda addons, images: addons.equalize(images))),
-    Counterpart(
-        "gamma(1.5)",
-        "tf.image.adjust_gamma",
-        _of_tensorflow(lambda tf, images, h, w: tf.image.adjust_gamma(images, 1.5)),
-    ),
-    Counterpart(
-        "gaussian_noise()",
-        "Keras GaussianNoise",
-        _layer(lambda keras, h, w: keras.GaussianNoise(0.1)),
-        dtypes=("float32",),
-    ),
-    Counterpart(
-        "cutout()",
-        "tfa.image.random_cutout",
-        _of_addons(lambda addons, images: addons.random_cutout(images, (16, 16))),
-    ),
-    Counterpart(
-        "random_erasing()",
-        "tfa.image.random_cutout",
-        _of_addons(lambda addons, images: addons.random_cutout(images, (16, 16))),
-    ),
-    Counterpart(
-        "rescale()", "Keras Rescaling", _layer(lambda keras, h, w: keras.Rescaling(1 / 255)), dtypes=("uint8",)
-    ),
-    Counterpart(
-        f"normalize({MEAN}, {STD})",
-        "Keras Normalization",
-        _layer(
-            lambda keras, h, w: keras.Normalization(
-                mean=[255.0 * m for m in MEAN], variance=[(255.0 * s) ** 2 for s in STD]
-            )
-        ),
-        dtypes=("uint8",),
-    ),
-    Counterpart(
-        "cast('float32')",
-        "tf.cast",
-        _of_tensorflow(lambda tf, images, h, w: tf.cast(images, tf.float32)),
-        dtypes=("uint8",),
-    ),
-    Counterpart(
-        "resize({half_height}, {half_width})",
-        "tf.image.resize",
-        _of_tensorflow(lambda tf, images, h, w: tf.image.resize(images, [h // 2, w // 2])),
-    ),
-    Counterpart(
-        "resize({half_height}, {half_width}, 'area')",
-        "tf.image.resize, area",
-        _of_tensorflow(lambda tf, images, h, w: tf.image.resize(images, [h // 2, w // 2], "area")),
-    ),
-    Counterpart(
-        "pad(4, 4, 4, 4)",
-        "tf.pad",
-        _of_tensorflow(lambda tf, images, h, w: tf.pad(images, [[0, 0], [4, 4], [4, 4], [0, 0]])),
-    ),
-    Counterpart(
-        "center_crop({half_height}, {half_width})",
-        "Keras CenterCrop",
-        _layer(lambda keras, h, w: keras.CenterCrop(h // 2, w // 2)),
-    ),
-    Counterpart(
-        "random_crop({half_height}, {half_width})",
-        "tf.image.random_crop",
-        _of_tensorflow(lambda tf, image, h, w: tf.image.random_crop(image, [h // 2, w // 2, 3])),
-        batched=False,
-    ),
-    Counterpart(
-        "random_resized_crop({height}, {width})",
-        "tf.image.sample_distorted_bounding_box and resize",
-        _of_tensorflow(_crop),
-        batched=False,
+        "random_resized_crop({h}, {w})", "tf.image.sample_distorted_bounding_box and resize", (), *_SINGLE, _crop
     ),
 )

@@ -1,20 +1,22 @@
-"""What the suite adds to `tfhet bench stages`: forms, and peers beside the same chain."""
+"""The figures of the suite, and peers that fail."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks import peers
-from benchmarks.peers.job import ANTIALIAS, AS_WRITTEN, COMPOSED, LINEAR, REDUCED, Job
-from benchmarks.peers.place import Place
+from benchmarks.peers import process
+from benchmarks.peers.peer import ANTIALIAS, LINEAR, Job
+from benchmarks.peers.process import peer_named
 from benchmarks.stages import forms as shapes, peer_cases
 from benchmarks.stages.forms import Form, forms, shaped
+from benchmarks.stages.peer_cases import Entry
 from benchmarks.stages.suite import SUITE, as_files, figures_of
-from tfhet.bench import Case, Measurement, Sample, chain, run_suite
-from tfhet.errors import TfhetError, UsageError
+from tfhet.bench import Case, Measurement, Sample, chain, measure
+from tfhet.cli.bench import run_suite
 from tfhet.events import Event
 from tfhet.record import Record
 
@@ -24,171 +26,138 @@ pytest.importorskip("sklearn")
 from tfhet.placement import Pipeline
 from tfhet.source import TFRecordSource, digits as digit_data, photos as photo_data
 
-EXAMPLES = 37
-SHAPE = (32, 32, 3)
+BROKEN = """
+import os
+from benchmarks.peers.peer import Peer
+
+passes = []
+
+def build(job):
+    {build}
+    def run():
+        passes.append(0)
+        {run}
+        return iter([b"abc"])
+    return run
+
+PEER = Peer("broken", "Broken", ({module!r},), ("/nowhere/package",), {{{chain!r}: ("",)}}, build)
+"""
+FAILURES = {
+    "missing": {"module": "no_such_module"},
+    "raising at start": {"build": "raise ValueError(job.chain)"},
+    "raising in a pass": {"run": "raise ValueError(job.chain)"},
+    "without images": {"run": "return iter(())"},
+    "dead": {"run": "os._exit(3)"},
+    "dead in a later round": {"run": "len(passes) < 3 or os._exit(3)"},
+}
 
 
-def course(name: str, cores: int = 1, pipeline: Pipeline | None = None) -> chain.Course:
-    return chain.Course(name, pipeline, 1, None, cores)  # type: ignore[arg-type]
+@pytest.fixture
+def break_peer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+    """`break_peer(kind, chain)`: adds the peer `broken`, which runs the chain and fails in that way."""
+
+    def add(kind: str, chain: str) -> None:
+        module = f"broken_{kind}_{chain}".translate(str.maketrans(" -", "__"))
+        text = BROKEN.format(**{"build": "", "run": "", "module": "json", "chain": chain, **FAILURES[kind]})
+        (tmp_path / f"{module}.py").write_text(text, encoding="utf-8")
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.setitem(process.MODULES, "broken", module)
+
+    return add
 
 
-def figures(
-    of: chain.Course, forms: tuple[Form, ...], measured: dict[str, Measurement], entries: list[peer_cases.Entry], *steps
-):
-    own = shapes.figures_of(of, forms, measured, {step: Case(f"{step} alone", print) for step in steps})
-    return figures_of(of, forms, measured, entries, own)
+def course(name: str, pipeline: Pipeline | None = None) -> chain.Course:
+    return chain.Course(name, pipeline, 1, None, 1)  # type: ignore[arg-type]
 
 
-def taken(name: str, cpu_s: float) -> Measurement:
-    return Measurement(name, "image", 1, (), (Sample(1.0, cpu_s), Sample(1.0, cpu_s)))
+def taken(cpu_s: float) -> Measurement:
+    return Measurement("", "image", 1, (), (Sample(1.0, cpu_s), Sample(1.0, cpu_s)))
 
 
-def entry(name: str, chain: str, way: str, dtype: str) -> peer_cases.Entry:
-    peer, job = peers.get(name), Job(chain, way, dtype, (), 1, 1)
-    case = f"{name} {way}" if way in (AS_WRITTEN, COMPOSED) else f"{name} {way} {dtype}"
-    return peer_cases.Entry(peer, job, Case(case, print))
+def entry(name: str, form: Form) -> Entry:
+    return Entry(peer_named(name), form, Case(f"{name} {form.words}".strip(), print))
 
 
-def test_the_figures_of_a_small_chain_carry_the_names_that_were_agreed() -> None:
-    names = {"example": 40.0, "tfhet": 1.0, "tfhet in memory": 0.75, "decode": 0.5, "dilate alone": 0.1}
-    names |= {shapes.UNFUSED: 1.5, shapes.STOCK: 6.0}
-    names |= {"opencv as-written": 3.0, "opencv composed": 1.5}
-    entries = [entry("opencv", "aws-cifar", way, "float32") for way in (AS_WRITTEN, COMPOSED)]
-    measured = {name: taken(name, cpu_s) for name, cpu_s in names.items()}
-    found = figures(course("aws-cifar", cores=2), (Form(),), measured, entries, "dilate")
-    prefix = "stages.aws-cifar."
-    assert {name.removeprefix(prefix) for name in found} == {
-        "vs_example",
-        "by_batching",
-        "by_compiling",
-        "by_fusing",
-        "vs_opencv",
-        "vs_best_peer",
-        "us_per_image",
-        "in_memory_us_per_image",
-        "examples_per_s_core",
-        "example_us_per_image",
-        "opencv.as-written.us_per_image",
-        "opencv.as-written.examples_per_s_core",
-        "opencv.as-written.ratio",
-        "opencv.composed.us_per_image",
-        "opencv.composed.examples_per_s_core",
-        "opencv.composed.ratio",
-        "decode_us",
-        "dilate_us",
+def test_figures_of_a_chain_on_small_images() -> None:
+    cpu_s = {"example": 40.0, "tfhet": 1.0, shapes.IN_MEMORY: 0.75, "decode": 0.5, "dilate alone": 0.1}
+    cpu_s |= {"opencv": 3.0, "tf-batched": 1.5}
+    entries = [entry("opencv", Form()), entry("tf-batched", Form())]
+    measured = {name: taken(value) for name, value in cpu_s.items()}
+    found = figures_of(course("aws-cifar"), (Form(),), measured, entries, {"dilate": Case("dilate alone", print)})
+    assert {name.removeprefix("stages.aws-cifar."): figure.value for name, figure in found.items()} == {
+        "vs_example": pytest.approx(40.0),
+        "vs_opencv": pytest.approx(4.0),  # both in memory
+        "vs_tf-batched": pytest.approx(2.0),
+        "vs_best_peer": pytest.approx(2.0),
+        "example_us_per_image": pytest.approx(40e6),
+        "in_memory_us_per_image": pytest.approx(0.75e6),
+        "us_per_image": pytest.approx(1e6),
+        "opencv.us_per_image": pytest.approx(3e6),
+        "tf-batched.us_per_image": pytest.approx(1.5e6),
+        "decode_us": pytest.approx(0.5e6),
+        "dilate_us": pytest.approx(0.1e6),
     }
-    assert found[f"{prefix}vs_example"].value == pytest.approx(40.0)
-    assert found[f"{prefix}vs_example"].against == "the example as written"
-    # Together they are the ratio of the example to the chain in memory.
-    parts = [found[f"{prefix}by_{what}"].value for what in ("batching", "compiling", "fusing")]
-    assert parts == pytest.approx([40 / 6, 6 / 1.5, 1.5 / 0.75])
-    assert found[f"{prefix}vs_opencv"].value == pytest.approx(2.0)  # peers get images in memory, too
-    assert found[f"{prefix}vs_opencv"].against == "OpenCV, composed"
-    assert found[f"{prefix}examples_per_s_core"].value == pytest.approx(0.5)
-    # OpenCV's calls for small images run on one thread, whose core is all that they take.
-    assert found[f"{prefix}opencv.composed.examples_per_s_core"].value == pytest.approx(1.0)
 
 
-def test_a_peer_is_compared_only_with_what_resizes_and_ends_as_it_does() -> None:
+def test_peer_is_compared_with_its_own_form() -> None:
     every = tuple(Form(way, dtype) for way in (LINEAR, ANTIALIAS) for dtype in ("uint8", "float32"))
-    times = dict(zip(every, (1.0, 2.0, 4.0, 8.0), strict=True))
-    measured = {f"tfhet {form.words}": taken(f"tfhet {form.words}", times[form]) for form in every}
-    measured |= {"crop decode": taken("crop decode", 0.8), "decode": taken("decode", 0.1)}
-    entries = [
-        entry("opencv", "imagenet-train", LINEAR, "float32"),
-        entry("pillow", "imagenet-train", ANTIALIAS, "uint8"),
-    ]
-    measured |= {"opencv linear float32": taken("", 6.0), "pillow antialias uint8": taken("", 8.0)}
-    found = figures(course("imagenet-train"), every, measured, entries)
-    prefix = "stages.imagenet-train."
-    assert found[f"{prefix}vs_opencv"].value == pytest.approx(3.0)
-    assert found[f"{prefix}vs_pillow"].value == pytest.approx(2.0)
-    assert found[f"{prefix}vs_best_peer"].value == pytest.approx(2.0)
-    assert found[f"{prefix}vs_best_peer"].against == "Pillow, torchvision's steps, antialias uint8"
-    assert found[f"{prefix}over_crop_decode"].value == pytest.approx(1.25)
-    assert found[f"{prefix}linear.float32.us_per_image"].unit == "us"
-    assert found[f"{prefix}crop_decode_us"].value == pytest.approx(0.8e6)
+    measured = {form.case: taken(cpu_s) for form, cpu_s in zip(every, (1.0, 2.0, 4.0, 8.0), strict=True)}
+    measured |= {"decode": taken(0.1), "opencv linear float32": taken(6.0), "dali antialias uint8": taken(8.0)}
+    entries = [entry("opencv", Form(LINEAR, "float32")), entry("dali", Form(ANTIALIAS, "uint8"))]
+    found = figures_of(course("imagenet-train"), every, measured, entries, {})
+    values = {name: found[f"stages.imagenet-train.vs_{name}"].value for name in ("opencv", "dali", "best_peer")}
+    assert values == {"opencv": pytest.approx(3.0), "dali": pytest.approx(2.0), "best_peer": pytest.approx(2.0)}
+    assert found["stages.imagenet-train.vs_best_peer"].against == "DALI on the CPU, antialias uint8"
 
 
-def test_a_peer_that_makes_another_picture_has_a_figure_of_its_own() -> None:
-    shape = (Form(LINEAR, "uint8"),)
-    entries = [entry("turbojpeg", "imagenet-train", way, "uint8") for way in (LINEAR, REDUCED)]
-    measured = {"tfhet linear uint8": taken("tfhet linear uint8", 2.0), "decode": taken("decode", 0.1)}
-    measured |= {"turbojpeg linear uint8": taken("", 6.0), "turbojpeg reduced uint8": taken("", 3.0)}
-    found = figures(course("imagenet-train"), shape, measured, entries)
-    prefix = "stages.imagenet-train."
-    assert found[f"{prefix}vs_turbojpeg"].value == found[f"{prefix}vs_best_peer"].value == pytest.approx(3.0)
-    assert found[f"{prefix}vs_turbojpeg_reduced"].value == pytest.approx(1.5)
-    assert found[f"{prefix}vs_turbojpeg_reduced"].against == "libjpeg-turbo with OpenCV, reduced uint8, another picture"
-    assert found[f"{prefix}turbojpeg.reduced.uint8.us_per_image"].value == pytest.approx(3e6)
-
-
-def test_a_chain_on_photos_is_measured_in_four_forms_and_each_is_what_it_says(tmp_path: Path) -> None:
+def test_chain_on_photos_has_four_forms(tmp_path: Path) -> None:
     photos = TFRecordSource.from_directory(photo_data.photos(count=3, cache=tmp_path))
     pipeline = Pipeline(photos, "imagenet-train", 2)
     assert forms(pipeline) == tuple(Form(w, d) for w in (LINEAR, ANTIALIAS) for d in ("uint8", "float32"))
     levels = shaped(pipeline, Form(ANTIALIAS, "uint8"))
-    assert [stage.name for stage in levels.stages] == ["decode", "random_resized_crop", "random_flip"]
-    assert [getattr(stage, "antialias", None) for stage in levels.stages] == [None, True, None]
+    resizing = [(stage.name, getattr(stage, "antialias", None)) for stage in levels.stages]
+    assert resizing == [("decode", None), ("random_resized_crop", True), ("random_flip", None)]
     assert shaped(pipeline, Form(LINEAR, "float32")).output.dtype == "float32"
 
 
-def test_peers_get_the_same_images_as_files(tmp_path: Path) -> None:
+def test_peers_get_same_images_as_files(tmp_path: Path) -> None:
     (tmp_path / "files").mkdir()
     photos = TFRecordSource.from_directory(photo_data.photos(count=3, cache=tmp_path))
-    files = as_files(course("photos", pipeline=Pipeline(photos, "imagenet-train", 2)), tmp_path / "files")
+    files = as_files(course("photos", Pipeline(photos, "imagenet-train", 2)), tmp_path / "files")
     contents = {Path(file).read_bytes() for file in files}
     assert len(contents) == 3 and all(content.startswith(b"\xff\xd8") for content in contents)
-    digits = digit_data.repeated(tmp_path, EXAMPLES, tmp_path)
-    (array,) = as_files(course("digits", pipeline=Pipeline(digits, "digits", 2)), tmp_path)
-    assert np.load(array).shape == (EXAMPLES, *SHAPE)
+    digits = digit_data.repeated(tmp_path, 5, tmp_path)
+    (array,) = as_files(course("digits", Pipeline(digits, "digits", 2)), tmp_path)
+    assert np.load(array).shape == (5, 32, 32, 3)
 
 
-def test_a_missing_peer_is_named_in_the_record_and_below_the_table(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("kind", FAILURES)
+def test_failing_peer_is_named_and_left_out(kind: str, tmp_path: Path, break_peer: Callable[[str, str], None]) -> None:
+    break_peer(kind, "chain")
+    events: list[Event] = []
+    job, where = Job("chain", "", "float32", (), 1, 1), {"can_install": kind == "missing", "cache": tmp_path}
+    with peer_cases.started(["broken"], job, 3, events.append, **where) as found:
+        cases = [Case("ours", lambda _: sum(range(1000))), *(entry.case for entry in found.entries)]
+        assert (len(cases) == 2) == (kind == "dead in a later round")
+        assert len(measure(cases, repeats=3, warmup=0)["ours"].samples) == 3
+        assert list(found.missing) == ["broken"] and found.entries == []
+    assert [(event.name, event.fields["case"]) for event in events] == [("case.missing", "peer broken")]
+
+
+def test_suite_measures_chain_and_names_missing_peer(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    break_peer: Callable[[str, str], None],
 ) -> None:
-    heard: list[Event] = []
-    monkeypatch.setattr(Place, "missing", lambda self: "ModuleNotFoundError: No module named 'cv2'")
-    task = peer_cases.Task("aws-cifar", (), 1, 1, 1, option="opencv")
-    with peer_cases.started(task, heard.append) as found:
-        assert found.entries == [] and found.missing == {"opencv": "ModuleNotFoundError: No module named 'cv2'"}
-    assert [(event.name, event.fields["case"]) for event in heard] == [("case.missing", "peer opencv")]
-    record = Record.of("stages.x", {}, details={"peers_missing": found.missing})
-    assert SUITE.notes(record) == [
-        "missing: peer opencv: ModuleNotFoundError: No module named 'cv2'",
-        "--peers install installs what a package index has",
-    ]
-
-
-def test_a_peer_that_fails_while_it_prepares_is_left_out_and_named(tmp_path: Path) -> None:
-    task = peer_cases.Task("imagenet-train", (str(tmp_path / "x.jpg"),), 1, 1, 1, option="pillow")
-    with peer_cases.started(task, lambda event: None) as found:
-        assert [entry.key for entry in found.entries] == ["pillow.antialias.uint8", "pillow.antialias.float32"]
-        with pytest.raises(TfhetError, match="x.jpg"):
-            found.entries[0].case.run(found.entries[0].case.begin(found.entries[0].case.prepare()))
-
-
-def test_peers_are_chosen_by_name() -> None:
-    assert peer_cases.wanted("none") == ()
-    assert peer_cases.wanted("") == peer_cases.wanted("install") == peers.names()
-    assert peer_cases.wanted("dali, opencv") == ("dali", "opencv")
-    with pytest.raises(UsageError, match="unknown peer 'x'"):
-        peer_cases.wanted("x")
-
-
-def test_the_suite_measures_a_chain_on_photos_beside_a_peer(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("PIL")
     monkeypatch.setattr(chain, "ALONE_IMAGES", {True: 1, False: 1})
-    path, plot = tmp_path / "stages.json", tmp_path / "stages.svg"
+    break_peer("missing", "imagenet-eval")
     options = ["--chain", "imagenet-eval", "--repeats", "1", "--warmup", "0", "--examples", "3", "--batch_size", "2"]
-    options += ["--peers", "pillow", "--threads", "1", "--cache", str(tmp_path)]
-    code = run_suite(SUITE, [*options, "--json", str(path), "--plot", str(plot)], "python -m benchmarks.stages")
-    assert code == 0, capsys.readouterr().err
-    record = Record.read(path)
-    assert {"stages.imagenet-eval.vs_best_peer", "stages.imagenet-eval.vs_pillow"} <= set(record.figures)
-    assert record.figures["stages.imagenet-eval.pillow.antialias.uint8.us_per_image"].value > 0.0
-    assert record.figures["stages.imagenet-eval.fused_apart"].value < 1.01
-    assert set(record.details["peers"]["pillow"]) == {"PIL"}
-    assert "<!-- pillow antialias float32 -->" in plot.read_text()
+    options += ["--peers", "tf-image,broken", "--threads", "1", "--cache", str(tmp_path)]
+    code = run_suite(SUITE, [*options, "--json", str(tmp_path / "record.json")], "python -m benchmarks.stages")
+    printed = capsys.readouterr()
+    assert code == 0, printed.err
+    record = Record.read(tmp_path / "record.json")
+    assert {"stages.imagenet-eval.vs_best_peer", "stages.imagenet-eval.vs_tf-image"} <= set(record.figures)
+    assert set(record.details["peers"]) == {"tf-image"} and set(record.details["peers_missing"]) == {"broken"}
+    assert "peer broken" in printed.out

@@ -1,4 +1,4 @@
-"""What the suite adds to `tfhet bench transport`: its options, what it says is missing, its picture."""
+"""The figures of the suite, its ways, and a way that cannot be opened."""
 
 from __future__ import annotations
 
@@ -6,67 +6,61 @@ import argparse
 
 import pytest
 
-from benchmarks.peers.place import Place
-from benchmarks.transport import allocator, suite, ways
-from benchmarks.transport.suite import SELECTION, SUITE, loads_of
+from benchmarks.transport import ends, suite
+from benchmarks.transport.suite import SUITE, figures_of
+from tfhet.bench.wire.lane import CLIENTS, WORKERS, Turn
 from tfhet.cli import bench as command
 from tfhet.errors import UsageError
-from tfhet.record import Figure, Record
+from tfhet.record import Record
 
 
 def options(*words: str) -> argparse.Namespace:
     return command.parser(SUITE, "python -m benchmarks.transport").parse_args(words)
 
 
-def test_a_selection_can_be_narrowed_and_has_every_allocator():
-    assert loads_of(options()) == SELECTION
-    assert {load.size for load in loads_of(options("--only", "150kB"))} == {"150kB"}
-    assert {load.allocator for load in SELECTION} == {"default", "small_pages", "tcmalloc"}
-    with pytest.raises(UsageError, match="unknown allocator 'jemalloc'"):
-        loads_of(options("--allocators", "jemalloc"))
-    with pytest.raises(UsageError, match="unknown peer"):
-        SUITE.run(options("--peers", "carrier"), lambda event: None, ())
+def turns(client: float, worker: float) -> list[Turn]:
+    return [Turn(10**9, {CLIENTS: client * more, WORKERS: worker}, 2.0) for more in (1, 1, 2)]
 
 
-def test_an_allocator_that_is_not_installed_is_missing_and_alone_it_is_refused(monkeypatch):
-    monkeypatch.setattr(allocator, "tcmalloc", lambda env: None)
-    with pytest.raises(UsageError, match="libtcmalloc is not installed"):
-        SUITE.run(options("--allocators", "tcmalloc"), lambda event: None, ())
+def test_each_way_is_compared_with_the_socket() -> None:
+    figures = figures_of({"raw_socket.19MB": turns(0.25, 0.25), "feed.19MB": turns(1.0, 0.5), "feed.1MB": turns(1, 1)})
+    assert figures["transport.feed.19MB.client_cpu_s_per_gb"].value == 1.0
+    assert figures["transport.feed.19MB.worker_cpu_s_per_gb"].value == 0.5
+    assert figures["transport.feed.19MB.gb_per_s"].value == 2.0
+    ratios = {name: figure for name, figure in figures.items() if ".vs_" in name}
+    assert list(ratios) == ["transport.vs_raw_socket.feed.19MB"]
+    assert ratios["transport.vs_raw_socket.feed.19MB"].samples == pytest.approx((3.0, 3.0, 2.5 / 0.75))
 
 
-def test_the_notes_name_what_is_missing_and_that_it_was_loopback():
-    record = Record(
-        "transport", details={"missing": {"peer torch": "No module named 'torch'"}, "machine_busy_pct": 50.0}
-    )
-    missing, busy, loopback = SUITE.notes(record)
-    assert missing == "missing: peer torch: No module named 'torch'"
-    assert "50 % busy" in busy and "loopback" in loopback
-    apart = Record("transport", details={"missing": {"peer ray": "No module named 'ray'"}})
-    assert "--peers install" in SUITE.notes(apart)[1]
+def test_table_has_row_per_way() -> None:
+    keys = [f"{way}.{size}" for way in ("raw_socket", "feed") for size in ("1MB", "2MB")]
+    shown = SUITE.notes(Record("transport", figures_of({key: turns(1.0, 0.5) for key in keys})))[0]
+    rows = [line.split() for line in shown.splitlines() if line.strip().startswith(("raw_socket", "feed"))]
+    assert [row[0] for row in rows] == ["raw_socket", "feed"]
+    assert [cell for cell in rows[1] if cell.endswith("x)")] == ["(1.00x)", "(1.00x)"]
 
 
-def test_the_plot_shows_the_reading_side_of_every_way():
-    figure = Figure.single(1.0, unit="s/GB")
-    names = ("transport.uint8.19MB.none.client_cpu_s_per_gb", "transport.raw_socket.19MB.client_cpu_s_per_gb")
-    other = "transport.uint8.19MB.none.worker_cpu_s_per_gb"
-    _, bars = suite.bars(Record("transport", dict.fromkeys((*names, other), figure)))
-    assert list(bars) == ["uint8 19MB none", "raw_socket 19MB"]
+@pytest.mark.parametrize("words", [("--ways", "carrier"), ("--sizes", "12"), ("--sizes", ""), ("--seconds", "0")])
+def test_wrong_options_are_refused(words: tuple[str, str]) -> None:
+    with pytest.raises(UsageError):
+        SUITE.run(options(*words), lambda event: None, ())
 
 
-def test_what_a_peer_needs_is_installed_only_when_that_is_asked_for_and_its_version_is_told(monkeypatch):
-    installed: list[str] = []
-    peer = ways.Rival("apart", (), "torch", requires=("apart==1",))
-    monkeypatch.setattr(ways, "RIVALS", (peer,))
-    monkeypatch.setattr(Place, "missing", lambda self: None if installed else "not there")
-    monkeypatch.setattr(Place, "install", lambda self: installed.append(self.peer.name))
-    monkeypatch.setattr(suite.transport, "turns_of", lambda *_: ({}, {}))
-    monkeypatch.setattr(suite, "figures_of", lambda *_: {})
-    monkeypatch.setattr(suite, "figures_of_rivals", lambda *_: {})
-    for words, missing, told in (
-        (["--peers", "apart"], {"peer apart": "not there"}, None),
-        (["--peers", "install"], {}, ["apart==1"]),
-    ):
-        record = SUITE.run(options("--sizes", "1MB", *words), lambda event: None, ("tfhet",))
-        found = Record.from_json(record.to_json()).details
-        assert found["missing"] == missing and found["peers"].get("apart") == told
-    assert installed == ["apart"]
+def test_way_that_cannot_open_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(suite.WAYS, "broken", {})
+    words = ["--ways", "broken,raw_socket", "--sizes", "1MB", "--seconds", "0.01", "--repeats", "2", "--warmup", "0"]
+    record = SUITE.run(options(*words), lambda event: None, ("command",))
+    assert list(record.details["missing"]) == ["broken.1MB"]
+    assert {name for name in record.figures if "client" in name} == {"transport.raw_socket.1MB.client_cpu_s_per_gb"}
+    assert any("broken.1MB" in note for note in SUITE.notes(record))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_every_way_moves_batches() -> None:
+    pytest.importorskip("tensorflow")
+    words = ["--sizes", "150kB", "--seconds", "0.01", "--repeats", "1", "--warmup", "0"]
+    record = SUITE.run(options(*words), lambda event: None, ("command",))
+    assert record.details["missing"] == {}
+    moved = [name for name, figure in record.figures.items() if name.endswith(".gb_per_s") and figure.value > 0.0]
+    assert moved == [f"transport.{way}.150kB.gb_per_s" for way in ends.WAYS]
