@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import sys
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
@@ -13,19 +13,17 @@ from benchmarks import child_environment, chosen
 from benchmarks.transport.ends import WAYS
 from tfhet.arguments import check_positive
 from tfhet.bench import Suite
-from tfhet.bench.child_process import AnsweringProcess
-from tfhet.bench.wire.lane import CLIENTS, WORKERS, Lane, Turn, rounds
-from tfhet.bench.wire.load import SIZES, Load
-from tfhet.bench.wire.ways import quiet
+from tfhet.bench.lane import CLIENTS, WORKERS, Lane, Turn, connect, rounds, start_ends
 from tfhet.clock import SYSTEM
-from tfhet.errors import TfhetError
+from tfhet.errors import TfhetError, UsageError
 from tfhet.events import Event, Observer
-from tfhet.planes import with_malloc_tunables
 from tfhet.record import Figure, Record
 from tfhet.report import number, table, text
+from tfhet.units import KB, MB
 
 FLOOR = "raw_socket"
-OPEN_LIMIT_S, GRACE_S = 180.0, 10.0
+SIZES = ("150kB", "1600kB", "19MB", "77MB")
+"""One image of 224x224; batches of 512 of 32x32, and of 128 and 512 of 224x224, as uint8."""
 LOOPBACK = (
     "all processes ran on this machine: CPU seconds include its loopback instead of a network card, and GB/s depend on"
     " CPUs that both sides share"
@@ -42,7 +40,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
 def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]) -> Record:
     check_positive(options, "seconds")
     ways = chosen("--ways", options.ways, {name: name for name in WAYS})
-    sizes = {word.strip(): Load("uint8", word.strip()).bytes for word in options.sizes.split(",")}
+    sizes = {word.strip(): _bytes(word.strip()) for word in options.sizes.split(",")}
     details = {"network": "loopback", "seconds": options.seconds, "load_before": os.getloadavg()[0]}
     turns, missing = dict[str, list[Turn]](), dict[str, str]()
     for size, size_bytes in sizes.items():
@@ -63,24 +61,22 @@ def _lane(
     stack: contextlib.ExitStack, way: str, size: str, size_bytes: int, missing: dict[str, str], observer: Observer
 ) -> Lane | None:
     """The way with batches of one size; None if it cannot be opened, which is reported and noted in `missing`."""
-    sender, receiver = (_end(stack, way, side) for side in ("send", "receive"))
     try:
-        facts = sender.ask({"open": {"size": size_bytes}})
-        found = receiver.ask({"open": {"size": size_bytes, **facts}})
+        return connect(
+            f"{way}.{size}", size_bytes, start_ends(stack, "benchmarks.transport.ends", way, child_environment())
+        )
     except TfhetError as error:
         missing[f"{way}.{size}"] = str(error)
         observer(Event("case.missing", SYSTEM.wall(), {"case": f"{way}.{size}", "reason": str(error)}))
         return None
-    sides = {CLIENTS: [receiver.pid], WORKERS: [sender.pid]}
-    return Lane(f"{way}.{size}", size_bytes, [receiver], sides, ahead=int(found.get("ahead", 0)))
 
 
-def _end(stack: contextlib.ExitStack, way: str, side: str) -> AnsweringProcess:
-    command = [sys.executable, "-m", "benchmarks.transport.ends", way, side]
-    env = with_malloc_tunables(quiet(child_environment()))  # the allocator of a job's processes
-    process = AnsweringProcess(f"{way} {side}", command, env, OPEN_LIMIT_S)
-    stack.callback(process.close, GRACE_S)
-    return process
+def _bytes(size: str) -> int:
+    """150000 for `150kB`. Raises UsageError for anything but whole kB or MB."""
+    found = re.fullmatch(r"([1-9][0-9]*)(kB|MB)", size)
+    if found is None:
+        raise UsageError(f"--sizes {size!r}: give whole numbers of kB or MB, such as 150kB,19MB")
+    return int(found[1]) * {"kB": KB, "MB": MB}[found[2]]
 
 
 def figures_of(turns: Mapping[str, Sequence[Turn]]) -> dict[str, Figure]:

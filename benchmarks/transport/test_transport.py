@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.transport import ends, suite
 from benchmarks.transport.suite import SUITE, figures_of
-from tfhet.bench.wire.lane import CLIENTS, WORKERS, Turn
+from tfhet.bench.lane import CLIENTS, WORKERS, Turn
 from tfhet.cli import bench as command
 from tfhet.errors import UsageError
 from tfhet.record import Record

@@ -16,9 +16,7 @@ from typing import Any
 
 from tfhet.bench import cpu_work
 from tfhet.bench.child_process import AnsweringProcess
-from tfhet.bench.wire.lane import CLIENTS, WORKERS, Lane, rounds
-from tfhet.bench.wire.load import Load
-from tfhet.bench.wire.ways import Ways
+from tfhet.bench.lane import CLIENTS, WORKERS, Lane, connect, rounds, start_ends
 from tfhet.clock import SYSTEM
 from tfhet.cluster import environment
 from tfhet.errors import TfhetError
@@ -26,13 +24,13 @@ from tfhet.events import ignore
 from tfhet.planes import CostFile, MovingCost, VcpuCost
 from tfhet.record import Figure, Interval, machine, median
 from tfhet.report import Step
-from tfhet.units import GB
+from tfhet.units import GB, KB, MB
 
 LIMIT_S = 110.0
 """Maximum time for all measurements; the processes end within the rest of two minutes."""
 TURN_S, WARMUP, ROUNDS = 0.25, 1, 5
-SMALL, LARGE = Load("uint8", "150kB"), Load("uint8", "19MB")
-"""One image of 224x224, and a batch of 128 of them."""
+SMALL, LARGE = 150 * KB, 19 * MB
+"""Bytes of one image of 224x224, and of a batch of 128 of them."""
 PASSES = 25
 LEAST_PER_GB = 1e-3
 LEAST_SHARE = 0.9
@@ -108,11 +106,12 @@ async def _costs(plane: str) -> dict[str, Any]:
         raise TfhetError("only a cluster can measure it")
     if importlib.util.find_spec(NEEDS[plane]) is None:
         raise TfhetError(f"{NEEDS[plane]} is not installed")
-    async with Ways() as ways:
-        if plane == "feed":
-            lanes = [await ways.open_feed(load) for load in (SMALL, LARGE)]
-        else:
-            lanes = await ways.open((SMALL, LARGE), "")
+    with contextlib.ExitStack() as stack:  # ends the processes if a timeout cancels the wait for a thread
+        both = [start_ends(stack, "tfhet.bench.ends", plane, environment()) for _ in (SMALL, LARGE)]
+        lanes = [
+            await asyncio.to_thread(connect, f"{plane}.{size}", size, ends)
+            for size, ends in zip((SMALL, LARGE), both, strict=True)
+        ]
         taken = await asyncio.to_thread(rounds, lanes, TURN_S, WARMUP, ROUNDS, ignore)
 
     def per_batch_s(side: str, lane: Lane) -> list[float]:
@@ -128,8 +127,8 @@ def _split(batch_s: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for side, (small_s, large_s) in batch_s.items():
         pairs = list(zip(small_s, large_s, strict=True))
-        per_gb = [max(LEAST_PER_GB, (large - small) * GB / (LARGE.bytes - SMALL.bytes)) for small, large in pairs]
-        per_batch = [max(0.0, small - each * SMALL.bytes / GB) for (small, _), each in zip(pairs, per_gb, strict=True)]
+        per_gb = [max(LEAST_PER_GB, (large - small) * GB / (LARGE - SMALL)) for small, large in pairs]
+        per_batch = [max(0.0, small - each * SMALL / GB) for (small, _), each in zip(pairs, per_gb, strict=True)]
         found |= {f"{side}_cpu_s_per_batch": _interval(per_batch), f"{side}_cpu_s_per_gb": _interval(per_gb)}
     return found
 

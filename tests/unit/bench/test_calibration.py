@@ -38,7 +38,7 @@ def twice_as_fast(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_two_sizes_give_costs_per_batch_and_per_gb():
-    small_s, large_s = ([0.003 + 0.25 * load.bytes / GB] * 3 for load in (SMALL, LARGE))
+    small_s, large_s = ([0.003 + 0.25 * size / GB] * 3 for size in (SMALL, LARGE))
     found = calibration._split({"reader": (small_s, large_s)})
     assert found["reader_cpu_s_per_batch"].value == pytest.approx(0.003)
     assert found["reader_cpu_s_per_gb"].value == pytest.approx(0.25)

@@ -1,7 +1,9 @@
-"""A way over tf.data service that is set up, and the cost of a turn on it: CPU seconds of each side, and the rate."""
+"""A data plane with its two ends open, and the cost of moving batches: CPU seconds of each side, and the rate."""
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,9 +12,11 @@ from tfhet.bench.harness import in_rounds
 from tfhet.clock import SYSTEM, Clock, cpu_of
 from tfhet.errors import TfhetError
 from tfhet.events import Observer
+from tfhet.planes import with_malloc_tunables
 from tfhet.units import GB
 
-CLIENTS, WORKERS, DISPATCHER = "clients", "workers", "dispatcher"
+CLIENTS, WORKERS = "clients", "workers"
+OPEN_LIMIT_S, GRACE_S = 180.0, 10.0
 LEAST = 4
 """Minimum number of batches of a turn, for each client."""
 LOOK_S = 0.05
@@ -28,7 +32,7 @@ class Turn:
     bytes: int
     """Bytes of tensors, of all clients together, those that were taken ahead included."""
     cpu_s: Mapping[str, float]
-    """CPU seconds by side: clients, workers, dispatcher."""
+    """CPU seconds by side: clients, workers."""
     gb_per_s: float
     """Rate of all clients together, without the batches taken ahead."""
 
@@ -51,8 +55,6 @@ class Lane:
     """Processes whose CPU time counts, by side. They stay the same."""
     ahead: int = 0
     """Batches that may lie ready between turns, for each client; they are taken before the clock starts."""
-    wire_ratio: float = 1.0
-    """Bytes on the wire over bytes of tensors."""
 
     def turn(self, count: int, clock: Clock = SYSTEM) -> Turn:
         """Moves `count` batches to each client after those ahead; returns with full buffers. Raises TfhetError."""
@@ -91,6 +93,26 @@ class Lane:
             now_s, used_s = clock.monotonic(), sum(self._cpu_s().values())
             idle = idle + 1 if used_s - spent_s < IDLE_SHARE * (now_s - looked_s) else 0
             looked_s, spent_s = now_s, used_s
+
+
+def start_ends(stack: contextlib.ExitStack, module: str, way: str, env: Mapping[str, str]) -> list[AnsweringProcess]:
+    """Starts the sender and the receiver of a way as `python -m MODULE WAY send|receive`; they end with the stack."""
+    ends = []
+    for side in ("send", "receive"):
+        command = [sys.executable, "-m", module, way, side]
+        own = with_malloc_tunables({**env, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"})
+        ends.append(AnsweringProcess(f"{way} {side}", command, own, OPEN_LIMIT_S))
+        stack.callback(ends[-1].close, GRACE_S)
+    return ends
+
+
+def connect(key: str, size: int, ends: Sequence[AnsweringProcess]) -> Lane:
+    """Opens both ends for batches of `size` bytes. Raises TfhetError."""
+    sender, receiver = ends
+    facts = sender.ask({"open": {"size": size}})
+    found = receiver.ask({"open": {"size": size, **facts}})
+    sides = {CLIENTS: [receiver.pid], WORKERS: [sender.pid]}
+    return Lane(key, size, [receiver], sides, ahead=int(found.get("ahead", 0)))
 
 
 def rounds(

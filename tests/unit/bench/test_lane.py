@@ -1,4 +1,4 @@
-"""bench/wire: the loads, what a turn took, and the figures made of it."""
+"""bench/lane.py: the cost of a turn."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ import sys
 import pytest
 from fake_clock import FakeClock
 
-from tfhet.bench.transport import figures_of
-from tfhet.bench.wire import lane
-from tfhet.bench.wire.lane import CLIENTS, DISPATCHER, LEAST, WORKERS, Lane, Turn, rounds
-from tfhet.bench.wire.load import SELECTION, SIZES, SNAPPY, Load, combined
+from tfhet.bench import lane
+from tfhet.bench.lane import CLIENTS, LEAST, WORKERS, Lane, rounds
 from tfhet.clock import cpu_of
-from tfhet.errors import TfhetError, UsageError
+from tfhet.errors import TfhetError
 from tfhet.events import Event
 
 
@@ -43,14 +41,14 @@ def clock() -> FakeClock:
 @pytest.fixture
 def used_s(monkeypatch: pytest.MonkeyPatch) -> dict[int, float]:
     """CPU seconds by process id."""
-    used = {1: 0.0, 2: 0.0, 3: 0.0}
+    used = {1: 0.0, 2: 0.0}
     monkeypatch.setattr(lane, "cpu_of", used.__getitem__)
     return used
 
 
 def lane_of(clock: FakeClock, used_s: dict[int, float], key: str = "uint8.1MB.none", clients: int = 1) -> Lane:
     every = [Client(clock, used_s) for _ in range(clients)]
-    return Lane(key, 1_000_000, every, {CLIENTS: [1], WORKERS: [2], DISPATCHER: [3]}, ahead=2)  # type: ignore[arg-type]
+    return Lane(key, 1_000_000, every, {CLIENTS: [1], WORKERS: [2]}, ahead=2)  # type: ignore[arg-type]
 
 
 def test_a_turn_counts_the_batches_ahead_in_cpu_and_not_in_speed(clock, used_s):
@@ -85,7 +83,7 @@ def test_a_turn_waits_until_the_buffers_are_full_again_and_counts_what_that_take
 
 def test_processes_that_never_come_to_rest_are_told(clock, used_s, monkeypatch):
     sleep = clock.sleep
-    monkeypatch.setattr(clock, "sleep", lambda s: (sleep(s), used_s.update({3: used_s[3] + s})))
+    monkeypatch.setattr(clock, "sleep", lambda s: (sleep(s), used_s.update({2: used_s[2] + s})))
     with pytest.raises(TfhetError, match=r"uint8\.1MB\.none: its processes work for 60 s after the last batch"):
         lane_of(clock, used_s).turn(8, clock)
 
@@ -110,52 +108,3 @@ def test_lanes_take_turns_and_the_warm_up_does_not_count(clock, used_s):
     assert [event.fields["case"] for event in told] == ["a", "b", "b", "a"] * 2
     assert {key: len(turns) for key, turns in taken.items()} == {"a": 3, "b": 3}
     assert all(turn.bytes == 12_000_000 for turns in taken.values() for turn in turns)
-
-
-def turns(client: float, worker: float, rate: float = 1.0) -> list[Turn]:
-    return [Turn(10**9, {CLIENTS: client * more, WORKERS: worker, DISPATCHER: 0.5}, rate) for more in (1, 1, 2)]
-
-
-def test_the_selection_moves_both_types_in_all_sizes_and_changes_one_thing_at_a_time():
-    assert len(set(SELECTION)) == len(SELECTION)
-    assert {(load.dtype, load.size) for load in SELECTION if load == load.plain} == {
-        (dtype, size) for dtype in ("uint8", "float32") for size in SIZES
-    }
-    assert {load.plain for load in SELECTION} <= set(SELECTION)
-    assert {load.workers for load in SELECTION} == {1, 2, 4} and {load.ranks for load in SELECTION} == {1, 2}
-
-
-def test_combinations_are_all_of_them_once_and_wrong_ones_are_refused():
-    found = combined(["uint8", "float32"], ["1MB", "1MB"], ["none", "snappy"], [1, 2], [1])
-    assert len(found) == 8 and found[0] == Load("uint8", "1MB")
-    for wrong, said in (
-        (("int64", "1MB"), "unknown dtype 'int64'; known: float32, uint8"),
-        (("uint8", "1MB", "gzip"), "unknown compression 'gzip'"),
-        (("uint8", "2000MB"), "give at most 1000 MB"),
-        (("uint8", "1MB", "none", "default", 0), "0 workers, 1 ranks: give 1 to 64"),
-    ):
-        with pytest.raises(UsageError, match=said):
-            Load(*wrong)
-
-
-def test_figures_and_rows_are_named_after_what_was_moved_and_held_against_the_plain_way():
-    plain, packed = Load("uint8", "19MB"), Load("uint8", "19MB", SNAPPY)
-    taken = {plain.key: turns(1.0, 0.5), packed.key: turns(3.0, 2.5)}
-    figures = figures_of([plain, packed], taken, {plain.key: 1.0, packed.key: 0.9})
-    assert figures["transport.uint8.19MB.none.client_cpu_s_per_gb"].samples == (1.0, 1.0, 2.0)
-    assert figures["transport.uint8.19MB.snappy.worker_cpu_s_per_gb"].value == 2.5
-    assert figures["transport.uint8.19MB.none.gb_per_s"].unit == "GB/s"
-    assert figures["transport.uint8.19MB.snappy.wire_ratio"].value == 0.9
-    assert figures["transport.vs_plain.uint8.19MB.snappy"].value == pytest.approx(3.0)
-    assert "transport.vs_plain.uint8.19MB.none" not in figures
-    assert "transport.uint8.19MB.none.wire_ratio" not in figures
-
-
-def test_names_omit_defaults_and_sizes_are_whole():
-    assert Load("uint8", "19MB").key == "uint8.19MB.none"
-    whole = Load("float32", "150kB", SNAPPY, allocator="tcmalloc", workers=2, ranks=2).key
-    assert whole == "float32.150kB.snappy.tcmalloc.workers_2.ranks_2"
-    assert [Load("uint8", size).bytes for size in ("150kB", "19MB")] == [150_000, 19_000_000]
-    for wrong in ("1.6MB", "0kB", "19", "19mb", "MB", "-1MB"):
-        with pytest.raises(UsageError):
-            Load("uint8", wrong)
