@@ -10,7 +10,8 @@ from typing import Any
 from benchmarks.cluster.run import point_from_json
 from benchmarks.cluster_runs.point import Point
 from tfhet.errors import DataError, UsageError, shown
-from tfhet.record import check_schema, json_value, read_json, write_json
+from tfhet.record import json_value, read_json, write_json
+from tfhet.schema import check_schema
 
 SCHEMA = 1
 KIND = "unfinished benchmark"

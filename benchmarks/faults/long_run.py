@@ -22,7 +22,7 @@ CLUSTER = ClusterFile(
     "two-data-one-dnn",
     {"data_group": GroupFile(hosts=2, instance_type="ml.c5.xlarge"), "dnn_group": GroupFile()},
     {},
-    {"data_host_workers": WORKERS // 2},
+    {"data_host_workers": str(WORKERS // 2)},
 )
 CHAIN = "resize(448, 448); random_rotation(0.1); gaussian_blur(11, 0.8); resize(32, 32)"
 BATCH = 32

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import datetime
 import functools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from tfhet.catalogue.instance_type import POSITIVE, WORDS
-from tfhet.yaml_file import Kind, Node, read_text, whole
+from tfhet.catalogue.instance_type import Day, Positive, Words
+from tfhet.schema import whole
+from tfhet.yaml_file import YamlFile, read_text
 
 _RATES = Path(__file__).with_name("training_rates.yaml")
 
@@ -18,17 +18,17 @@ _RATES = Path(__file__).with_name("training_rates.yaml")
 class TrainingRate:
     """One published training, by others."""
 
-    model: Annotated[str, WORDS]
-    gpu_kind: Annotated[str, WORDS]
+    model: Words
+    gpu_kind: Words
     """Model of its GPUs (`A100`), as instance types name it."""
     gpus: Annotated[int, whole(1, 1024)]
-    images_per_s: Annotated[float, POSITIVE]
+    images_per_s: Positive
     """Throughput of all GPUs together."""
     side: Annotated[int, whole(1, 100_000)]
     """Rows and columns of an image that the network is given."""
-    precision: Annotated[str, WORDS]
-    source: Annotated[str, WORDS]
-    date: Annotated[datetime.date, Kind(datetime.date.fromisoformat, "a day, like 2026-07-20")]
+    precision: Words
+    source: Words
+    date: Day
     """Day of its publication, or on which it was read where it gives none."""
 
     def on(self, gpus: int) -> float:
@@ -37,8 +37,12 @@ class TrainingRate:
         return self.images_per_s * gpus / self.gpus
 
 
+@dataclass(frozen=True)
+class _RatesFile:
+    rates: tuple[TrainingRate, ...] = ()
+
+
 @functools.cache
 def training_rates() -> tuple[TrainingRate, ...]:
-    """Returns the published training runs that come with the package. Raises UsageError for a file with faults."""
-    top = Node.parse(read_text(_RATES, "file of training rates"), _RATES.name)
-    return tuple(node.made(TrainingRate) for node in top.mapping(("rates",))["rates"].items()) if top else ()
+    """Returns the published training runs that come with the package. Raises UsageError for a file with mistakes."""
+    return YamlFile(read_text(_RATES, "file of training rates"), _RATES.name).read(_RatesFile).rates

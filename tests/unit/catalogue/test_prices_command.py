@@ -59,7 +59,7 @@ def test_a_file_of_the_users_is_laid_over(capsys, tmp_path: Path):
     assert "5.0000" in told and "0.5000" in told and "bill" in told
     path.write_text("prices: [{}]\n")
     assert main(["prices", "--instances", str(path)]) == 2
-    assert "own.yaml:1: prices: region must be given" in capsys.readouterr().err
+    assert "own.yaml:1: prices[0]: region must be given" in capsys.readouterr().err
 
 
 def test_refresh_says_what_it_wrote_and_where(monkeypatch, capsys, tmp_path: Path):

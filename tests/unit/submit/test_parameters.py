@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from tfhet.submit import parse, read
-from tfhet.submit.job import Job
+from tfhet.submit.job import Job, PipelineArguments
 from tfhet.submit.request import MOST, MOST_GIVEN, hyperparameters
-from tfhet.submit.values import PIPELINE
 
 
 def test_the_toolkit_makes_the_same_words_of_them(job_file):
@@ -33,7 +32,7 @@ def test_each_option_of_the_pipeline_is_an_argument_of_the_launcher_or_the_train
 
     settings = (repository / "tfhet" / "trainer" / "settings.py").read_text()  # importing it would load TensorFlow
     known = {*LaunchSettings.__dataclass_fields__, *ServiceSettings.__dataclass_fields__}
-    for name in PIPELINE:
+    for name in vars(PipelineArguments()):
         assert name in known or f"    {name}: " in settings, name
 
 

@@ -65,7 +65,7 @@ def test_written_again_it_is_the_same():
 def test_a_plan_without_data_hosts_takes_their_group_out():
     made = with_plan(TEXT + "pipeline: {chain: 'crop(28), flip', cut: 1}", "job.yaml", plan(data_hosts=0))
     job = parse(made, "job.yaml")
-    assert [group.name for group in job.groups] == ["trainers"]
+    assert list(job.groups) == ["trainers"]
     assert job.pipeline == {"chain": "crop(28), flip", "cut": 3, "dnn_host_workers": 1, "compression": "none"}
 
 
@@ -76,9 +76,7 @@ def test_a_job_without_groups_gets_them_when_there_are_data_hosts(data_hosts):
     job = parse(with_plan(text, "job.yaml", plan(data_hosts)), "job.yaml")
     assert job.grouped == bool(data_hosts)
     assert job.dnn.instance_type == "ml.p4d.24xlarge"
-    assert [group.name for group in job.groups] == (
-        ["data_group", "dnn_group"] if data_hosts else ["homogeneousCluster"]
-    )
+    assert list(job.groups) == (["data_group", "dnn_group"] if data_hosts else ["homogeneousCluster"])
 
 
 def test_a_file_that_would_be_wrong_with_the_plan_in_it_is_refused_and_says_where():
@@ -117,4 +115,4 @@ def test_a_group_that_a_strategy_needs_stays_as_it_is():
     text = text.replace("# The bill.", "  ps_group: {type: ml.c5.xlarge, count: 1}\n# The bill.")
     made = with_plan(text, "job.yaml", plan())
     assert "  ps_group: {type: ml.c5.xlarge, count: 1, role: ps}\n" in made
-    assert [group.role for group in parse(made, "job.yaml").groups] == ["data", "dnn", "ps"]
+    assert [group.role for group in parse(made, "job.yaml").groups.values()] == ["data", "dnn", "ps"]

@@ -39,7 +39,7 @@ def test_without_boto3_it_says_what_to_install(jobs, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("argument", "said"), [("lease_s: -1", "--lease_s must be positive"), ("job-seed: x", "invalid int value: 'x'")]
+    ("argument", "said"), [("lease_s: -1", "--lease_s must be positive"), ("job-seed: x", "job_seed must be")]
 )
 def test_an_argument_that_the_launcher_would_refuse_is_refused_with_its_line(jobs, tmp_path, argument, said):
     (tmp_path / "job.yaml").write_text((jobs / "one-rank.yaml").read_text() + f"hyperparameters: {{{argument}}}\n")

@@ -12,8 +12,7 @@ from tfhet.planes.plane import DataPlane, LauncherSide, Outlets
 from tfhet.planes.tf_service.costs import ASSUMED, measured_costs
 from tfhet.planes.tf_service.fleet import SERVER
 from tfhet.planes.tf_service.launcher_side import DISPATCHER, WORKERS, ServiceLauncherSide
-from tfhet.planes.tf_service.order import Order
-from tfhet.planes.tf_service.settings import ServiceSettings
+from tfhet.planes.tf_service.settings import Order, ServiceSettings
 from tfhet.record import Record
 
 if TYPE_CHECKING:
