@@ -48,9 +48,6 @@ Amount = Annotated[float, Meta(ge=0, le=sys.float_info.max)]
 """Not below 0, and finite."""
 
 
-# Values that users write
-
-
 def matching(pattern: str, wanted: str, most: int | None = None) -> Meta:
     """A text that a regular expression matches as a whole, of at most `most` characters. wanted: the same in words."""
     limit = "" if most is None else f", at most {most} characters"
@@ -59,7 +56,7 @@ def matching(pattern: str, wanted: str, most: int | None = None) -> Meta:
 
 def one_of(words: Iterable[str]) -> Meta:
     """One of some texts."""
-    return Meta(pattern=rf"\A(?:{'|'.join(words)})\Z", description=f"one of {', '.join(words)}")
+    return Meta(pattern=rf"\A(?:{'|'.join(map(re.escape, words))})\Z", description=f"one of {', '.join(words)}")
 
 
 def whole(low: int, high: int, what: str = "a whole number") -> Meta:
@@ -108,9 +105,6 @@ def converted(value: Any, kind: Any) -> Any:
     except ValueError as error:
         meta, wanted = bare(kind)[1], reason(error, value).removeprefix("expected ").partition(", got ")[0]
         raise ValueError((meta and meta.description) or wanted) from None
-
-
-# Messages
 
 
 class MessageError(TfhetError, ValueError):
@@ -165,9 +159,12 @@ def parse(values: object, kinds: Any) -> Any:
     try:
         return convert(values, kinds)
     except _WRONG as error:
-        kind = shown(values.get("type")) if isinstance(values, dict) else "message"
-        is_unknown = str(error).startswith("Invalid value") and str(error).endswith("`$[0].type`")
-        raise (UnknownKind if is_unknown else MessageError)(f"{kind}: {reason(error, values)}") from None
+        name = values.get("type") if isinstance(values, dict) else None
+        tags = [each.__struct_config__.tag for each in typing.get_args(kinds) if hasattr(each, "__struct_config__")]
+        is_unknown = isinstance(name, str) and name not in (tags or [name])
+        raise (UnknownKind if is_unknown else MessageError)(
+            f"{shown(name) if name else 'message'}: {reason(error, values)}"
+        ) from None
 
 
 def convert(value: object, kind: Any, *, strict: bool = True) -> Any:
@@ -204,9 +201,6 @@ def reason(error: Exception, values: Any) -> str:
             values = values[name] if name else values[int(at)]
         return f"`{path}` is {shown(values)}: {text}" if path else text
     return f"`{path}`: {text}"
-
-
-# JSON objects
 
 
 def from_json(

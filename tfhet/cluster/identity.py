@@ -102,7 +102,7 @@ class _Description:
     current_group_name: _Text | None = None
     current_instance_group: _Text | None = None
     current_instance_type: str | None = None
-    network_interface_name: _Text | None = None
+    network_interface_name: Annotated[str, Meta(pattern=r"\A[!-~]{0,256}\Z")] | None = None
 
     @property
     def group(self) -> str | None:

@@ -9,14 +9,14 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from tfhet.record.step_time import Pause, StepTime
-from tfhet.schema import MessageError, decode, to_json
+from tfhet.schema import MessageError, decode
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ _NAMES = {kind: name for name, kind in _KINDS.items()}
 
 def entry_line(entry: Entry) -> str:
     """The entry as one line of JSON with its line break; numbers are rounded to 7 decimals (0.1 microseconds)."""
-    return json.dumps({"kind": _NAMES[type(entry)], **_rounded(to_json(entry))}) + "\n"
+    return json.dumps({"kind": _NAMES[type(entry)], **_rounded(asdict(entry))}) + "\n"
 
 
 def _rounded(value: Any) -> Any:

@@ -11,7 +11,7 @@ import math
 import os
 import threading
 from collections.abc import Mapping
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,9 @@ def json_value(value: Any) -> Any:
         return json_value(value.tolist())
     if hasattr(value, "to_json"):
         return json_value(value.to_json())
-    return json_value(vars(value)) if is_dataclass(value) else str(value)
+    if is_dataclass(value):  # not vars(): an object that msgspec made holds no defaults itself
+        return {item.name: json_value(getattr(value, item.name)) for item in fields(value)}
+    return str(value)
 
 
 def write_text(path: Path, content: str) -> Path:

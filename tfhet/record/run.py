@@ -7,7 +7,7 @@ Renaming, removing or redefining a field raises it, and readers refuse versions 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from tfhet import errors
@@ -148,7 +148,7 @@ class RunSummary:
 
     def to_json(self) -> dict[str, Any]:
         """The summary as JSON values: `schema`, then every field in order."""
-        return {"schema": SCHEMA, **{name: json_value(value) for name, value in vars(self).items()}}
+        return {"schema": SCHEMA, **{item.name: json_value(getattr(self, item.name)) for item in fields(self)}}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any], where: str = "") -> RunSummary:

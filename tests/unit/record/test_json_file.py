@@ -45,7 +45,8 @@ def test_values_become_plain_json() -> None:
     ],
 )
 def test_an_object_is_read(content: dict[str, Any], thing: Thing) -> None:
-    assert from_json(Thing, content, "thing") == thing
+    found = from_json(Thing, content, "thing")
+    assert found == thing and json_value(found) == json_value(thing)
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,7 @@ def test_a_summary_of_nothing_is_readable_and_all_none(tmp_path: Path) -> None:
     folder.write_summary(RunSummary())
     assert folder.read_summary() == RunSummary()
     assert RunSummary.from_json({"schema": 1}) == RunSummary()
+    assert RunSummary.from_json({"schema": 1}).to_json() == RunSummary().to_json()
 
 
 def test_the_json_has_every_field_in_a_fixed_order_and_strict_syntax(tmp_path: Path) -> None:
