@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+import typing
+from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass, fields
 from typing import Any, TypeVar
 
-from tfhet.errors import UsageError
+from tfhet.errors import UsageError, shown
+from tfhet.schema import converted
 
 T = TypeVar("T")
 
@@ -29,12 +31,18 @@ def parse(kind: type[T], argv: Sequence[str], program: str) -> tuple[T, list[str
     parser = argparse.ArgumentParser(prog=program, exit_on_error=False, allow_abbrev=False, add_help=False)
     for item in declared(kind):
         names = {f"--{item.name}", f"--{item.name.replace('_', '-')}"}
-        parser.add_argument(*sorted(names), dest=item.name, type=_KINDS[str(item.type)], default=item.default)
+        parser.add_argument(*sorted(names), dest=item.name, default=argparse.SUPPRESS)
     try:
         known, rest = parser.parse_known_args(list(argv))
     except argparse.ArgumentError as error:
         raise UsageError(f"{program}: {error}") from None
-    return kind(**vars(known)), rest
+    kinds, values = typing.get_type_hints(kind, include_extras=True), dict[str, Any]()
+    for name, text in vars(known).items():
+        try:
+            values[name] = truth(text) if kinds[name] is bool else converted(text, kinds[name])
+        except ValueError as error:
+            raise UsageError(f"--{name} must be {error}, not {shown(text)}") from None
+    return kind(**values), rest
 
 
 def declared(kind: type[Any]) -> list[Field[Any]]:
@@ -59,8 +67,5 @@ def truth(word: str) -> bool:
     """A yes or no as SageMaker writes it (`True`, `False`) or as people do. Raises ValueError."""
     value = {"true": True, "1": True, "yes": True, "": True, "false": False, "0": False, "no": False}.get(word.lower())
     if value is None:
-        raise ValueError(f"{word!r} is neither True nor False")
+        raise ValueError("true or false")
     return value
-
-
-_KINDS: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "str": str, "bool": truth}

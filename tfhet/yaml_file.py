@@ -1,206 +1,36 @@
-"""A part of a YAML file with its line, so that a message can name the place of a fault; and how its values are read:
-by kinds of single values, and by what the fields of a dataclass are annotated with. All mistakes are raised at once."""
+"""YAML files as typed classes (`tfhet.schema`).
+
+    @dataclass(frozen=True)
+    class ClusterFile:
+        name: Name
+        groups: Mapping[Name, Group]
+        hosts: Annotated[int, whole(0, 100)] = 1
+
+    YamlFile(read_text(path, "cluster file"), str(path)).read(ClusterFile)
+
+`read` raises all mistakes at once, each with its line.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
+import operator
+import typing
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Annotated, Any, TypeVar
 
 import yaml
+from msgspec import Meta
 
-from tfhet.errors import Mistakes, UsageError, shown
+from tfhet.errors import Mistakes, UsageError, nearest, shown
+from tfhet.schema import bare, converted
 
 T = TypeVar("T")
-Reader = Callable[["Node"], Any]
-"""Returns the value of a part. Raises UsageError for a part that may not be there so."""
-
-
-@dataclass(frozen=True)
-class Kind:
-    """The values that a field may have; the reader of a single one."""
-
-    parse: Callable[[str], Any]
-    """Returns the value of a text. Raises ValueError or LookupError for a text that is none."""
-    wanted: str
-    """The allowed values in words."""
-    allows: Callable[[Any], object] = lambda value: True
-    """Whether a value is allowed."""
-
-    def __call__(self, node: Node) -> Any:
-        is_single = isinstance(node.at, yaml.ScalarNode)
-        if is_single and not node.is_null:
-            with contextlib.suppress(ValueError):
-                return self.of(node.at.value)
-        raise node.refused(f"{self.wanted}; it is {shown(node.at.value) if is_single else 'not a single value'}")
-
-    def of(self, text: str) -> Any:
-        """Returns the value of a text. Raises ValueError for one that is not allowed."""
-        with contextlib.suppress(LookupError):
-            if self.allows(value := self.parse(text)):
-                return value
-        raise ValueError(text)
-
-
-def matching(pattern: str, wanted: str, most: int | None = None) -> Kind:
-    """Text that a regular expression matches, with at most `most` characters."""
-    limit = "" if most is None else f", at most {most} characters"
-    return Kind(str, wanted + limit, lambda text: re.fullmatch(pattern, text) and (most is None or len(text) <= most))
-
-
-def named(known: Mapping[str, Any], wanted: str = "") -> Kind:
-    """The values of `known`, by their names."""
-    return Kind(known.__getitem__, wanted or f"one of {', '.join(known)}")
-
-
-def one_of(words: Sequence[str]) -> Kind:
-    return named({word: word for word in words})
-
-
-def whole(low: int, high: int, what: str = "a whole number") -> Kind:
-    """A whole number, ends included."""
-    return Kind(int, f"{what} from {low} to {high}", lambda value: low <= value <= high)
-
-
-def number(low: float, high: float, wanted: str = "") -> Kind:
-    """A number, ends included."""
-    return Kind(float, wanted or f"a number from {low:g} to {high:g}", lambda value: low <= value <= high)
-
-
-NAME = matching(r"[A-Za-z0-9][A-Za-z0-9._-]*", "a name of letters, digits, '.', '_' and '-'", 64)
-REGION_NAME = matching(r"[a-z]{2}(-[a-z]+)+-[0-9]+", "the name of a region, like us-east-1")
-
-
-def made(cls: type) -> Reader:
-    """The reader of a part that is a dataclass."""
-    return lambda node: node.made(cls)
-
-
-def each(names: Kind, reader: Reader) -> Reader:
-    """The reader of parts under names that the user chose."""
-    return lambda node: read_each(node.named(names), lambda _: reader)
-
-
-def listed(kind: Kind, wanted: str, most: float = float("inf")) -> Reader:
-    """The reader of a list of at least one and at most `most` different values. wanted: these in words."""
-
-    def read(node: Node) -> tuple[Any, ...]:
-        found = tuple(read_each({str(at): part for at, part in enumerate(node.items())}, lambda _: kind).values())
-        if not 1 <= len(set(found)) == len(found) <= most:
-            raise node.refused(f"a list of {wanted}, each of them once")
-        return found
-
-    return read
-
-
-def read_each(parts: Mapping[str, Node], reader_of: Callable[[str], Reader]) -> dict[str, Any]:
-    """Returns what is read of parts, by their names."""
-    found = {}
-    with Mistakes() as mistakes:
-        for name, part in parts.items():
-            with mistakes.noted():
-                found[name] = reader_of(name)(part)
-    return found
-
-
-@functools.cache
-def readers(cls: type) -> Mapping[str, Reader]:
-    """The readers that a dataclass's fields are annotated with, by name: `field: Annotated[str, NAME]`."""
-    hints = get_type_hints(cls, include_extras=True).items()
-    return {name: hint.__metadata__[0] for name, hint in hints if hasattr(hint, "__metadata__")}
-
-
-@dataclass(frozen=True)
-class Node:
-    """One value, mapping or list of a YAML file."""
-
-    name: str
-    """Name in messages; "" for the whole file."""
-    file: str
-    at: yaml.Node
-
-    @classmethod
-    def parse(cls, text: str, file: str) -> Node | None:
-        """Returns a whole file; None for an empty one. Raises UsageError for a text that is not YAML."""
-        try:
-            top = yaml.compose(text, Loader=yaml.SafeLoader)
-        except (yaml.YAMLError, RecursionError, ValueError) as error:
-            raise UsageError(f"{file}: not YAML: {' '.join(str(error).split())[:500]}") from None
-        return None if top is None else cls("", file, top)
-
-    @property
-    def line(self) -> int:
-        """Number of its line, from 1."""
-        return int(self.at.start_mark.line) + 1
-
-    @property
-    def is_null(self) -> bool:
-        return self.at.tag.endswith(":null")
-
-    def refused(self, wanted: str) -> UsageError:
-        """Returns an error that says where this part is, and what it must be."""
-        return UsageError(f"{self.file}:{self.line}: {self.name or 'the file'} must be {wanted}")
-
-    def values(self, readers: Mapping[str, Reader], needed: Sequence[str] = ()) -> dict[str, Any]:
-        """Returns what is read of a mapping by name. Raises UsageError for other names, and for missing ones."""
-        with Mistakes() as mistakes:
-            return read_each(self.mapping(tuple(readers), needed, mistakes), readers.__getitem__)
-
-    def made(self, cls: Callable[..., T], **given: Any) -> T:
-        """Returns a dataclass, of `given` and of a mapping with its annotated fields. Those without a default must be
-        there."""
-        known = readers(cls)
-        bare = [each.name for each in fields(cls) if each.default is each.default_factory is MISSING]  # type: ignore[arg-type]
-        return cls(**given, **self.values(known, [name for name in bare if name in known]))
-
-    def mapping(
-        self, known: Sequence[str] = (), needed: Sequence[str] = (), mistakes: Mistakes | None = None
-    ) -> dict[str, Node]:
-        """Returns the parts of a mapping by name. Raises UsageError, or leaves it to `mistakes`, for a name not in
-        `known`, or a missing one."""
-        if mistakes is None:
-            with Mistakes() as mistakes:
-                return self.mapping(known, needed, mistakes)
-        if not isinstance(self.at, yaml.MappingNode):
-            raise self.refused(f"a mapping of {', '.join(known)}" if known else "a mapping of NAME: VALUE")
-        found: dict[str, Node] = {}
-        for key, value in self.at.value:
-            name = key.value if isinstance(key, yaml.ScalarNode) else None
-            if isinstance(name, str) and name not in found and (not known or name in known):
-                found[name] = self._part(name, value)
-                continue
-            wanted = f"one of {', '.join(known)}" if known else "a word"
-            wrong = self._part(f"the name {shown(name)}", key)
-            mistakes.add(wrong.refused("given once" if name in found else wanted))
-        for name in needed:
-            if name not in found:
-                mistakes.add(self._part(name, self.at).refused("given"))
-        return found
-
-    def named(self, names: Kind) -> dict[str, Node]:
-        """Returns the parts of a mapping under names that the user chose. Raises UsageError for other names."""
-        found = self.mapping()
-        with Mistakes() as mistakes:
-            for name, part in found.items():
-                try:
-                    names.of(name)
-                except ValueError:
-                    mistakes.add(part.refused(f"called by {names.wanted}"))
-        return found
-
-    def items(self) -> Iterator[Node]:
-        """Yields the parts of a list. Raises UsageError for anything else."""
-        if not isinstance(self.at, yaml.SequenceNode):
-            raise self.refused("a list")
-        for item in self.at.value:
-            yield Node(self.name, self.file, item)
-
-    def _part(self, name: str, at: yaml.Node) -> Node:
-        return Node(f"{self.name}: {name}" if self.name else name, self.file, at)
+Key = Annotated[str, "key"]
+"""The name under which a part of a YAML file stands; the part itself does not hold it."""
 
 
 def read_text(path: Path, kind: str) -> str:
@@ -209,3 +39,143 @@ def read_text(path: Path, kind: str) -> str:
         return path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: this {kind} cannot be read: {error}") from None
+
+
+_NULL = "tag:yaml.org,2002:null"
+_LOADER = yaml.SafeLoader("")
+_CONSTRUCT = {
+    f"tag:yaml.org,2002:{kind}": getattr(_LOADER, f"construct_yaml_{kind}") for kind in ("int", "float", "bool")
+}
+Names = Mapping[Any, Callable[[str], Any]]
+
+
+class YamlFile:
+    """The text of a YAML file, and the line of each part of it that was read."""
+
+    def __init__(self, text: str, path: str):
+        """path: its name in messages. Raises UsageError for a text that is not YAML."""
+        try:
+            top = yaml.compose(text, Loader=yaml.SafeLoader)
+        except (yaml.YAMLError, RecursionError, ValueError) as error:
+            raise UsageError(f"{path}: not YAML: {' '.join(str(error).split())[:500]}") from None
+        self.path = path
+        self._top: Any = top or yaml.compose("{}", Loader=yaml.SafeLoader)
+        self._lines: dict[str, int] = {}
+        self._wrong: list[tuple[int, UsageError]] = []
+        self._names: Names = {}
+
+    def read(self, cls: type[T], names: Names | None = None) -> T:
+        """Returns the content of the file.
+
+        Raises UsageError with all mistakes: values that do not fit their annotation, missing and unknown fields, texts
+        that are twice in a list, and the ValueErrors of the classes themselves.
+
+        A field without value has its default. A field whose name in the file is another one has it in its metadata, as
+        "name". A field of the type `Key` is the name of its part, one of the type `YamlFile` is this file.
+
+        Args:
+            names: Functions that return the value of a text, by the annotation of the fields that have such values;
+                they raise ValueError for an unknown text.
+        """
+        self._names, self._wrong = names or {}, []
+        found: T = self._value(cls, self._top, "")
+        with Mistakes(error for _, error in sorted(self._wrong, key=operator.itemgetter(0))):
+            return found
+
+    def line(self, where: str) -> int:
+        """The line of a part, from 1, such as `groups: dnn_group: count`; if the file does not have it, of the nearest
+        part above."""
+        while where and where not in self._lines:
+            where = where.rpartition(": ")[0]
+        return self._lines.get(where, 1)
+
+    def mistake(self, where: str, why: str) -> UsageError:
+        """Returns an error that names the file, the line of a part, the part, and `why`."""
+        return UsageError(f"{self.path}:{self.line(where)}: {where or 'the file'} {why}")
+
+    def _refused(self, node: yaml.Node, where: str, wanted: str) -> None:
+        line = node.start_mark.line + 1
+        self._wrong.append((line, UsageError(f"{self.path}:{line}: {where or 'the file'} must be {wanted}")))
+
+    def _value(self, kind: Any, node: Any, where: str, key: str = "") -> Any:
+        """The value of a part, of which `key` is the last name; None if it is wrong."""
+        self._lines.setdefault(where, node.start_mark.line + 1)
+        inner, meta = bare(kind)
+        arguments, mistakes = typing.get_args(inner), len(self._wrong)
+        if typing.get_origin(inner) is Mapping:
+            parts = self._parts(node, where, names=arguments[0])
+            return {name: self._value(arguments[1], part, _joined(where, name), name) for name, part in parts.items()}
+        if typing.get_origin(inner) is tuple:
+            items = self._items(node, where, meta)
+            return tuple(self._value(arguments[0], item, f"{where}[{at}]") for at, item in enumerate(items))
+        try:
+            if dataclasses.is_dataclass(inner):
+                fields = self._fields(inner, node, where, key)
+                return inner(**fields) if len(self._wrong) == mistakes else None  # type: ignore[operator]
+            if kind in self._names and isinstance(node, yaml.ScalarNode):
+                return self._names[kind](node.value)
+            return converted(_single(node, inner), kind)
+        except ValueError as error:
+            it_is = f"; it is {shown(node.value)}" if isinstance(node, yaml.ScalarNode) else ""
+            return self._refused(node, where, f"{error}{it_is}")
+
+    def _fields(self, cls: Any, node: yaml.Node, where: str, key: str) -> dict[str, Any]:
+        """The values of a dataclass's fields."""
+        kinds = _hints(cls)
+        given = {Key: key, YamlFile: self}
+        found = {name: given[kind] for name, kind in kinds.items() if kind in given}
+        fields = {item.metadata.get("name", item.name): item for item in dataclasses.fields(cls)}
+        known = [name for name, item in fields.items() if item.name not in found]
+        mistakes, parts = len(self._wrong), self._parts(node, where, known)
+        for name in known if parts or len(self._wrong) == mistakes else ():
+            item = fields[name]
+            is_needed = item.default is item.default_factory is dataclasses.MISSING
+            if name in parts and (is_needed or parts[name].tag != _NULL):
+                found[item.name] = self._value(kinds[item.name], parts[name], _joined(where, name), name)
+            elif is_needed:
+                self._refused(node, _joined(where, name), "given")
+        return found
+
+    def _parts(self, node: Any, where: str, known: Sequence[str] = (), names: Any = str) -> dict[str, yaml.Node]:
+        """The parts of a mapping by name. known: the names that it may have, or else `names`: the type of all names."""
+        if not isinstance(node, yaml.MappingNode) and node.tag != _NULL:
+            self._refused(node, where, f"a mapping of {', '.join(known) or 'NAME: VALUE'}")
+        found: dict[str, yaml.Node] = {}
+        for at, part in node.value if isinstance(node, yaml.MappingNode) else ():
+            name = at.value if isinstance(at, yaml.ScalarNode) else None
+            if name in found or (known and name not in known):
+                wanted = "given once" if name in found else f"one of {', '.join(known)}{nearest(name, known)}"
+                self._refused(at, _joined(where, f"the name {shown(name)}"), wanted)
+                continue
+            try:
+                found[converted(name, names)] = part
+            except ValueError as error:
+                self._refused(part, _joined(where, str(name)), f"called by {error}")
+        return found
+
+    def _items(self, node: Any, where: str, meta: Meta | None) -> list[yaml.Node]:
+        """The parts of a list; none if it is wrong."""
+        items = node.value if isinstance(node, yaml.SequenceNode) else []
+        texts = [item.value for item in items if isinstance(item, yaml.ScalarNode)]
+        least, most = (meta and meta.min_length) or 0, (meta and meta.max_length) or len(items)
+        if isinstance(node, yaml.SequenceNode) and least <= len(items) <= most and len({*texts}) == len(texts):
+            return items
+        self._refused(node, where, f"a list{f' of {meta.description}' if meta else ''}, each of them once")
+        return []
+
+
+_hints = functools.cache(functools.partial(typing.get_type_hints, include_extras=True))
+
+
+def _joined(where: str, name: str) -> str:
+    return f"{where}: {name}" if where else name
+
+
+def _single(node: Any, kind: Any) -> Any:
+    """The value of a single part: a number, true or false, unless a text is wanted; an empty one for other parts."""
+    if not isinstance(node, yaml.ScalarNode) or node.tag == _NULL:
+        return None if node.tag == _NULL else {} if isinstance(node, yaml.MappingNode) else []
+    with contextlib.suppress(ValueError, LookupError):  # such as a text that is tagged as a number
+        if kind is not str and node.tag in _CONSTRUCT:
+            return _CONSTRUCT[node.tag](node)
+    return node.value

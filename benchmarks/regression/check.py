@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 
 from benchmarks import ROOT
-from benchmarks.regression import base, probe
+from benchmarks.regression import base_tree, probe
 from benchmarks.transport import ends
 from tfhet.bench.child_process import AnsweringProcess
 from tfhet.clock import SYSTEM
@@ -46,13 +46,13 @@ Turns = dict[str, dict[str, list[float]]]
 def check(revision: str | None) -> int:
     """Compares the working tree with a revision (None: see `base_commit`) and prints the table. Returns the exit code.
     Raises TfhetError if a case does not run on the working tree."""
-    commit = base.base_commit(ROOT, revision)
+    commit = base_tree.base_commit(ROOT, revision)
     if commit is None:
         print("no earlier commit to compare with (a shallow clone?): nothing was measured")
         return NO_BASE
     with tempfile.TemporaryDirectory(prefix="tfhet-regression-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        base.extract(ROOT, commit, folder / BASE)
+        base_tree.extract(ROOT, commit, folder / BASE)
         turns, missing = compared(folder, {HEAD: ROOT, BASE: folder / BASE})
     return verdict(commit, turns, missing)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import ROOT
-from benchmarks.regression import base, check
+from benchmarks.regression import base_tree, check
 from tfhet.errors import TfhetError, UsageError
 
 pytestmark = pytest.mark.timeout(300)
@@ -108,27 +108,27 @@ def repository(tmp_path: Path) -> Path:
 
 
 def test_base_is_merge_base_or_commit_before(repository: Path, tmp_path: Path) -> None:
-    assert base.base_commit(repository, None) == git(repository, "rev-parse", "HEAD~1")
-    assert base.base_commit(repository, "HEAD~2") == git(repository, "rev-parse", "HEAD~2")
+    assert base_tree.base_commit(repository, None) == git(repository, "rev-parse", "HEAD~1")
+    assert base_tree.base_commit(repository, "HEAD~2") == git(repository, "rev-parse", "HEAD~2")
     with pytest.raises(UsageError):
-        base.base_commit(repository, "nothing")
+        base_tree.base_commit(repository, "nothing")
     clone = tmp_path / "clone"
     git(tmp_path, "clone", "--quiet", str(repository), str(clone))
-    assert base.base_commit(clone, None) == git(repository, "rev-parse", "HEAD~1")
+    assert base_tree.base_commit(clone, None) == git(repository, "rev-parse", "HEAD~1")
     (clone / "tfhet" / "module.py").write_text("changed", encoding="utf-8")
-    assert base.base_commit(clone, None) == git(repository, "rev-parse", "HEAD")
+    assert base_tree.base_commit(clone, None) == git(repository, "rev-parse", "HEAD")
     git(clone, "commit", "--quiet", "--all", "--message", "4")
-    assert base.base_commit(clone, None) == git(repository, "rev-parse", "HEAD")
+    assert base_tree.base_commit(clone, None) == git(repository, "rev-parse", "HEAD")
 
 
 def test_shallow_clone_has_no_base(repository: Path, tmp_path: Path) -> None:
     git(tmp_path, "clone", "--quiet", "--depth", "1", repository.as_uri(), str(tmp_path / "shallow"))
-    assert base.base_commit(tmp_path / "shallow", None) is None
-    assert base.base_commit(tmp_path, None) is None
+    assert base_tree.base_commit(tmp_path / "shallow", None) is None
+    assert base_tree.base_commit(tmp_path, None) is None
 
 
 def test_package_of_base_is_extracted(repository: Path, tmp_path: Path) -> None:
-    base.extract(repository, git(repository, "rev-parse", "HEAD~2"), tmp_path / "base")
+    base_tree.extract(repository, git(repository, "rev-parse", "HEAD~2"), tmp_path / "base")
     assert (tmp_path / "base" / "tfhet" / "module.py").read_text(encoding="utf-8") == "1"
     assert git(repository, "status", "--porcelain") == ""
 

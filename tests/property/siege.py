@@ -13,22 +13,22 @@ from sockets import check_left, open_sockets
 
 from tfhet.control import MAX_LINE_BYTES, Secret
 from tfhet.control.connection import Connection
+from tfhet.control.message import VERSION
 
 SECRET = Secret.from_text("the secret of these tests")
 DEADLINE_S = 30.0
 """Seconds for one example; it takes milliseconds."""
 NONCE = "0123456789abcdef" * 4
 EXAMPLES: list[dict[str, Any]] = [
-    {"type": "hello", "version": 2, "nonce": NONCE},
+    {"type": "hello", "version": VERSION, "nonce": NONCE},
     {"type": "join", "name": "evil-0", "instance": "i", "nonce": NONCE, "proof": NONCE},
     {"type": "welcome", "proof": NONCE},
     {"type": "refused", "reason": "because"},
     {"type": "facts", "facts": {"host": "algo-1"}, "seen": 0},
     {"type": "joined", "lease_s": 0.2, "seen": 0},
-    {"type": "lease", "seen": 0},
     {"type": "alive", "seen": 0},
-    {"type": "message", "n": 1, "body": {"type": "serving", "host": "algo-1"}},
-    {"type": "message", "n": 2, "body": {"type": "odd"}},
+    {"type": "numbered", "n": 1, "body": {"type": "serving", "host": "algo-1"}},
+    {"type": "numbered", "n": 2, "body": {"type": "odd"}},
     {"type": "end", "code": 3, "cause": "because"},
     {"type": "left", "code": 0},
 ]
@@ -37,9 +37,9 @@ odd = mutated(st.sampled_from(EXAMPLES), WORDS)
 whole = numbers.filter(lambda number: isinstance(number, int)) | st.integers(-1, 4)
 right_types = st.one_of(
     st.builds(
-        lambda n, body: {"type": "message", "n": n, "body": body}, whole, mutated(st.just({"type": "odd", "a": 1}))
+        lambda n, body: {"type": "numbered", "n": n, "body": body}, whole, mutated(st.just({"type": "odd", "a": 1}))
     ),
-    st.builds(lambda kind, seen: {"type": kind, "seen": seen}, st.sampled_from(["alive", "lease"]), whole),
+    st.builds(lambda seen: {"type": "alive", "seen": seen}, whole),
     st.builds(lambda kind, code: {"type": kind, "code": code, "cause": ""}, st.sampled_from(["left", "end"]), whole),
     st.builds(lambda s, seen: {"type": "joined", "lease_s": s, "seen": seen}, numbers | st.floats(0.01, 0.2), whole),
     st.builds(lambda facts, seen: {"type": "facts", "facts": {"a": facts}, "seen": seen}, anything, whole),

@@ -14,6 +14,7 @@ from siege import DEADLINE_S, NONCE, SECRET, Visit, run, visits, written
 from tfhet.control import MAX_LINE_BYTES, LinkClient
 from tfhet.control.connection import Connection
 from tfhet.control.handshake import admit
+from tfhet.control.message import VERSION, Hello, Joined
 from tfhet.errors import ClusterError, NotReady, TfhetError
 
 pytestmark = pytest.mark.usefixtures("quiet_link")
@@ -46,13 +47,13 @@ class FalseCoordinator:
             RAN["member: a false coordinator"] += 1
         with contextlib.suppress(OSError, TfhetError, asyncio.CancelledError):
             if visit.stage == "hello":
-                connection.write({"type": "hello", "version": 2, "nonce": NONCE})
+                connection.write(Hello(VERSION, NONCE))
                 await connection.read()
             elif visit.stage != "nothing":
                 await admit(connection, SECRET, lambda name, instance: None)
                 self.joins += 1
                 if visit.stage == "joined":
-                    connection.write({"type": "joined", "lease_s": 0.1, "seen": 0})
+                    connection.write(Joined(0.1, 0))
             for piece in written(connection, visit):
                 writer.write(piece)
                 await asyncio.sleep(0)
@@ -103,7 +104,7 @@ async def _deceived(paid: list[Visit]) -> None:
     assert sum(kind != "message" for kind, *_ in told) <= 1
     for kind, *rest in told:
         if kind == "message":
-            assert isinstance(rest[0]["type"], str)
+            assert isinstance(rest[0], dict)
         else:
             assert coordinator.joins
             assert isinstance(rest[-1], str)

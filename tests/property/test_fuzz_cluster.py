@@ -14,8 +14,8 @@ from rubbish import filled, fuzz, json_bytes, json_text, mutated, spoilt, texts
 from tfhet.cluster import Identity, PortRange, Ports, identify, job_name, resolve, roles
 from tfhet.control import Secret
 from tfhet.errors import ClusterError, UsageError
-from tfhet.messages import MessageError, rank, server
-from tfhet.messages.grammar import decode
+from tfhet.messages import rank, server
+from tfhet.schema import MessageError, decode
 from tfhet.simulate.cluster_file import load
 from tfhet.strategies import JobContext, rank_of
 
@@ -171,7 +171,7 @@ def test_any_variables_of_a_launcher_are_read_or_a_usage_error(env: dict[str, st
 
 
 TOLD: list[dict[str, Any]] = [
-    {"type": "serving_hosts", "hosts": ["algo-1", "algo-2"], "is_complete": True},
+    {"type": "servinghosts", "hosts": ["algo-1", "algo-2"], "is_complete": True},
     {"type": "progress", "steps": 7, "examples": 896.0, "step_s": 1.5, "wait_s": None},
     {"type": "ready", "port": 6001, "facts": {"native": ["tone"]}},
     {"type": "registered", "workers": 2},
@@ -182,9 +182,9 @@ TOLD: list[dict[str, Any]] = [
     "packets of a channel", json_bytes(mutated(st.sampled_from(TOLD), tuple({name for each in TOLD for name in each})))
 )
 def test_any_packet_of_a_channel_is_a_message_or_a_message_error(packet: bytes) -> None:
-    for grammar in (rank.REPORTS, rank.ORDERS, server.REPORTS):
+    for kinds in (rank.Report, rank.Order, server.Report):
         with contextlib.suppress(MessageError):
-            assert type(grammar.parse(decode(packet))) in grammar.kinds.values()
+            assert isinstance(decode(packet, kinds), kinds)
 
 
 def _yaml(document: Any, snippet: str, indent: int) -> str:

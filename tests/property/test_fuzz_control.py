@@ -14,7 +14,7 @@ from siege import NONCE, SECRET, Visit, run, visits, written
 from tfhet.control import MAX_LINE_BYTES, LinkClient, LinkServer
 from tfhet.control.connection import Connection
 from tfhet.control.handshake import JoinRequest, _keys, introduce
-from tfhet.control.message import encode
+from tfhet.control.message import Join, Numbered, encode
 from tfhet.errors import TfhetError
 from tfhet.events import Event
 from tfhet.record import json_value
@@ -31,9 +31,8 @@ async def _pay(visit: Visit, port: int) -> Connection:
             await introduce(connection, SECRET, JoinRequest(visit.name, f"{visit.name} itself", {}, 0))
         elif visit.stage == "proved":
             hello = await connection.read()
-            said = (visit.name, f"{visit.name} itself", hello["nonce"], NONCE)
-            names = {"name": visit.name, "instance": said[1]}
-            connection.write({"type": "join", **names, "nonce": NONCE, "proof": SECRET.proof("member", *said)})
+            said = (visit.name, f"{visit.name} itself", hello.nonce, NONCE)
+            connection.write(Join(visit.name, said[1], NONCE, SECRET.proof("member", *said)))
             await connection.read()
             connection.seal(*_keys(SECRET, "member", "coordinator", said))
         elif visit.stage == "hello":
@@ -98,8 +97,7 @@ class Link:
             assert member in known
             assert kind in ("message", "left", "ended")
             if kind == "message":
-                assert isinstance(rest[0]["type"], str)
-                encode({"type": "message", "n": 1, "body": rest[0]})
+                encode(Numbered(1, rest[0]))
             elif kind == "left":
                 assert type(rest[0]) is int
                 assert -255 <= rest[0] <= 255

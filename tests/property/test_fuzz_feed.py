@@ -18,7 +18,11 @@ from rubbish import FULL
 from tfhet.planes.feed import FeedReader, FeedSource, Server
 from tfhet.planes.feed.connection import FeedConnection
 from tfhet.planes.feed.frame import LENGTHS
+from tfhet.planes.feed.message import FromServer, Want
+from tfhet.planes.feed.production import Wish
 from tfhet.planes.feed.server import MOST_UNKNOWN
+from tfhet.planes.feed.source import Shard
+from tfhet.schema import to_json
 
 INPUTS = 1_500 if FULL else 150
 
@@ -83,15 +87,9 @@ def test_a_stranger_gets_a_nonce_and_nothing_else_whatever_it_sends(served):
 
 
 def test_a_member_that_sends_rubbish_ends_its_connection_alone(served):
-    draw = random.Random(2)
-    good = {
-        "type": "want",
-        "source": SOURCE.id,
-        "at": [0, 1, 0, 0, 0, 1, 2],
-        "numbers": [0, 1],
-        "is_rest": False,
-        "named": SOURCE.to_json(),
-    }
+    draw, odd = random.Random(2), [-1, None, 1.5, "0", [], 1 << 70, True]
+    shard = Shard(0, 1)
+    good = to_json(Want(SOURCE.id, (Wish(shard, 0, 0, ahead=2), Wish(shard, 1, 0, ahead=2)), SOURCE))
 
     def rubbish() -> bytes:
         header = json.loads(json.dumps(good))
@@ -103,16 +101,16 @@ def test_a_member_that_sends_rubbish_ends_its_connection_alone(served):
         if what == 2:
             header[draw.choice(list(header))] = draw.choice([None, [], {}, -1, 10**30, "x" * 1000, [[[]]], True])
         elif what == 3:
-            header["at"][draw.randrange(7)] = draw.choice([-1, None, 1.5, "0", [], 1 << 70, True])
+            header["wishes"][0]["shard"][draw.choice(["index", "count", "epoch"])] = draw.choice(odd)
         elif what == 4:
             header["named"][draw.choice(list(header["named"]))] = draw.choice([None, [], {}, -1, "no/such", "../.."])
         elif what == 5:
-            header["numbers"][draw.randrange(2)] = draw.choice([-1, None, 1.5, "0", [], 1 << 70, True])
+            header["wishes"][draw.randrange(2)][draw.choice(["number", "first", "ranks"])] = draw.choice(odd)
         else:
             header["source"] = "another"
             del header["named"]
         rest = draw.choice([0, 0, 7])
-        text = json.dumps([header | {"bytes": rest}] * draw.choice([1, 1, 2])).encode()
+        text = json.dumps([header | {"size": rest}] * draw.choice([1, 1, 2])).encode()
         return LENGTHS.pack(len(text), rest * draw.choice([1, 1, 2])) + text
 
     for _ in range(INPUTS):
@@ -121,7 +119,7 @@ def test_a_member_that_sends_rubbish_ends_its_connection_alone(served):
         try:
             connection._end.sendall(rubbish())  # type: ignore[union-attr]
             with contextlib.suppress(OSError):
-                connection.receive()
+                connection.receive(FromServer)
         finally:
             connection.close()
     assert served.serves()

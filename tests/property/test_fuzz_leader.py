@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from rubbish import filled, fuzz, mutated
 
 from tfhet.cluster import Rank
-from tfhet.control import ProtocolError
-from tfhet.control.message import decode
+from tfhet.control.message import Numbered, decode
 from tfhet.errors import ClusterError
 from tfhet.events import Event, ignore
 from tfhet.launch import LaunchSettings
@@ -22,29 +21,33 @@ from tfhet.launch.assignment import Assignment
 from tfhet.launch.follower import checked_order
 from tfhet.launch.job_result import JobResult
 from tfhet.launch.leader import Leader
-from tfhet.messages import MessageError, link
+from tfhet.messages import link
 from tfhet.messages.rank import packed
 from tfhet.planes import Outlets
+from tfhet.schema import MessageError
 
 IDS = packed(np.arange(9))
 REPORTS: list[dict[str, Any]] = [
-    {"type": "plane", "facts": {"event": "serving", "host": "d1", "native": ["tone", "jpeg"]}},
-    {"type": "plane", "facts": {"event": "workers", "count": 1}},
+    {"type": "planereport", "facts": {"type": "serving", "host": "d1", "native": ["tone", "jpeg"]}},
+    {"type": "planereport", "facts": {"type": "registered", "workers": 1}},
     {"type": "restarted", "host": "d1", "process": "worker 0", "code": -9, "cause": "killed"},
-    {"type": "result", "rank": 1, "code": 0, "cause": "rank 1: exit code 0"},
-    {"type": "result", "rank": 0, "code": 3, "cause": "rank 0: exit code 3\nlast line"},
-    {"type": "script", "rank": 1, "facts": {"type": "standing", "steps": 4, "step_ms": 9.5, "wait_pct": 1.0}},
-    {"type": "script", "rank": 0, "facts": {"type": "delivered", "epoch": 0, "ids": IDS, "expected": 9, "over": 0}},
+    {"type": "rankresult", "rank": 1, "code": 0, "cause": "rank 1: exit code 0"},
+    {"type": "rankresult", "rank": 0, "code": 3, "cause": "rank 0: exit code 3\nlast line"},
+    {"type": "scriptreport", "rank": 1, "facts": {"type": "standing", "steps": 4, "step_ms": 9.5, "wait_pct": 1.0}},
+    {
+        "type": "scriptreport",
+        "rank": 0,
+        "facts": {"type": "delivered", "epoch": 0, "ids": IDS, "expected": 9, "over": 0},
+    },
     {"type": "failed", "code": 1, "cause": "no space left\nlast line"},
-    {"type": "stop", "code": 143, "cause": "SIGTERM"},
+    {"type": "stopwish", "code": 143, "cause": "SIGTERM"},
 ]
 WORDS = (
     "type",
     "facts",
-    "event",
     "host",
     "native",
-    "count",
+    "workers",
     "rank",
     "code",
     "cause",
@@ -87,9 +90,10 @@ def assignment(tmp_path_factory: pytest.TempPathFactory) -> Assignment:
 
 def _sent(body: object) -> dict[str, Any] | None:
     """The body as it comes out of the link; None for what the link does not let through."""
-    line = filled(json.dumps({"type": "message", "n": 1, "body": body}))
-    with contextlib.suppress(ProtocolError):
-        return decode(line.encode())["body"]
+    line = filled(json.dumps({"type": "numbered", "n": 1, "body": body}))
+    with contextlib.suppress(MessageError):
+        found = decode(line.encode())
+        return found.body if isinstance(found, Numbered) else None
     return None
 
 
@@ -114,8 +118,8 @@ def test_an_order_to_start_is_refused_or_can_be_followed(assignment: Assignment)
         except MessageError as error:
             refusal = str(error)
         if refusal is not None:
-            assert refusal.startswith("start: ")
-            assert len(refusal) < 300
+            assert "start" in refusal
+            assert len(refusal) < 600
             return
         assert isinstance(order, link.Start) and order.job_id
         try:
@@ -147,7 +151,7 @@ def test_a_leader_comes_to_a_job_result_whatever_the_members_report(assignment: 
         assert isinstance(result, JobResult)
         assert abs(result.code) <= 255
         if result.code == 0:
-            good = {m["rank"] for m in map(_sent, (body for _, body in reports)) if m and m["type"] == "result"}
+            good = {m["rank"] for m in map(_sent, (body for _, body in reports)) if m and m.get("type") == "rankresult"}
             assert good >= {0, 1}
         assert isinstance(result.headline, str)
         decided = [event for event in events if event.name == "job.decided"]

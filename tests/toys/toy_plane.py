@@ -17,12 +17,20 @@ from tfhet.errors import ClusterError, JobFailed, NotReady, shown
 from tfhet.messages import link
 from tfhet.planes import DataPlane, LauncherSide, Outlets, with_malloc_tunables
 from tfhet.process import Child, describe_exit
+from tfhet.schema import Message, MessageError, parse, to_json
 from tfhet.telemetry import UP, Metric
 
 if TYPE_CHECKING:
     from tfhet.planes import RankSide
 
 SERVER, READY = "toy_server", "toy server: ready"
+
+
+class Serving(Message, frozen=True):
+    """The server of a host is ready."""
+
+    host: str
+    address: str
 
 
 @dataclass(frozen=True)
@@ -72,7 +80,7 @@ class ToyLauncherSide(LauncherSide):
                 task.cancel()
         if child.code is None:
             address = f"{place.address(place.host)}:{port}"
-            self._outlets.report(link.PlaneReport({"host": place.host, "address": address}))
+            self._outlets.report(link.PlaneReport(to_json(Serving(place.host, address))))
         end = describe_exit(await child.wait(), child.tail)
         raise JobFailed(f"the toy server on {place.host} ended ({end})", log_tail=child.tail)
 
@@ -86,12 +94,11 @@ class ToyLauncherSide(LauncherSide):
     def metrics(self) -> Mapping[Metric, float]:
         return {UP: float(len(self.processes()))} if self._place.host in self._hosts else {}
 
-    def heard(self, facts: Mapping[str, Any]) -> str | None:
-        host, address = facts.get("host"), facts.get("address")
-        if host not in self._hosts or not is_address(address):
-            return f"no toy server: {shown(facts)}"
-        self._addresses[str(host)] = str(address)
-        return None
+    def heard(self, facts: Mapping[str, Any]) -> None:
+        found = parse(facts, Serving)
+        if found.host not in self._hosts or not is_address(found.address):
+            raise MessageError(f"no toy server: {found}")
+        self._addresses[found.host] = found.address
 
     def missing(self) -> str | None:
         silent = [host for host in self._hosts if host not in self._addresses]

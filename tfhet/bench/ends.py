@@ -70,8 +70,7 @@ def contents(size: int) -> list[bytes]:
 
 def send_service(size: int, encrypted: bool = False) -> End:
     """tf.data service with tfhet's wire; dispatcher and worker are this process."""
-    from tfhet.planes.tf_service import Wire
-    from tfhet.planes.tf_service.engine import whole_engine
+    from tfhet.planes.tf_service import Wire, whole_engine
 
     key, folder, (port, worker) = secrets.token_bytes(32), tempfile.TemporaryDirectory(), free_ports(2)
     wire, engine = Wire.join(key, HERE, folder=folder.name, encrypted=encrypted), whole_engine()

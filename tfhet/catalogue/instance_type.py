@@ -6,34 +6,44 @@ import datetime
 from dataclasses import dataclass
 from typing import Annotated
 
-from tfhet.yaml_file import REGION_NAME, Kind, number, one_of, whole
+from msgspec import Meta
+
+from tfhet.schema import Region, matching, number, one_of, whole
+from tfhet.yaml_file import Key
 
 TRAINING, EC2 = "sagemaker training", "ec2"
 MARKETS = (TRAINING, EC2)
 """Markets: an instance in a training job, or the same machine without SageMaker. The first is preferred."""
-POSITIVE = number(1e-6, 1e6, "a number above 0, up to a million")
-WORDS = Kind(
-    str, "1 to 200 characters on one line", lambda text: text.strip() and len(text) <= 200 and text.isprintable()
-)
+Positive = Annotated[float, number(1e-6, 1e6, "a number above 0, up to a million")]
+Words = Annotated[str, matching(r"(?=.*\S)[^\x00-\x1f\x7f-\x9f\u2028\u2029]+", "text on one line", 200)]
+Market = Annotated[str, one_of(MARKETS)]
+Day = Annotated[datetime.date, Meta(description="a day, like 2026-07-20")]
 
 
 @dataclass(frozen=True)
 class Instance:
-    """One instance type, in the units in which it is published; a file writes its values as they are annotated."""
+    """One instance type, in the units in which it is published."""
 
-    name: str
+    name: Key
     """Name with `ml.`: `ml.c5.xlarge`."""
     vcpus: Annotated[int, whole(1, 1_000_000)]
-    memory_gib: Annotated[float, POSITIVE]
+    memory_gib: Positive
     gpus: Annotated[int, whole(0, 1_000_000)] = 0
-    gpu_kind: Annotated[str | None, WORDS] = None
+    gpu_kind: Words | None = None
     """Model of its GPUs (`V100`); None without GPUs."""
-    gpu_memory_gib: Annotated[float | None, POSITIVE] = None
+    gpu_memory_gib: Positive | None = None
     """Memory of each GPU."""
-    network_gbit_per_s: Annotated[float | None, POSITIVE] = None
+    network_gbit_per_s: Positive | None = None
     """Sustained bandwidth in each direction; None where no number is published."""
-    network_burst_gbit_per_s: Annotated[float | None, POSITIVE] = None
+    network_burst_gbit_per_s: Positive | None = None
     """Bandwidth for some minutes; None where it is not higher."""
+
+    def __post_init__(self) -> None:
+        if not (self.gpus > 0) == (self.gpu_kind is not None) == (self.gpu_memory_gib is not None):
+            raise ValueError("given gpus, gpu_kind and gpu_memory_gib together, or none of them")
+        burst = self.network_burst_gbit_per_s
+        if burst is not None and burst <= (self.network_gbit_per_s or burst):
+            raise ValueError("given network_burst_gbit_per_s together with network_gbit_per_s, and above it")
 
 
 @dataclass(frozen=True)
@@ -53,10 +63,10 @@ class Price:
 
     usd_per_hour: float
     """More than 0."""
-    region: Annotated[str, REGION_NAME]
-    market: Annotated[str, one_of(MARKETS)]
-    source: Annotated[str, WORDS]
-    date: Annotated[datetime.date, Kind(datetime.date.fromisoformat, "a day, like 2026-07-20")]
+    region: Region
+    market: Market
+    source: Words
+    date: Day
 
 
 def full_name(name: str) -> str:

@@ -18,9 +18,9 @@ from tfhet.catalogue.catalogue_file import CatalogueFile
 from tfhet.catalogue.instance_type import TRAINING
 from tfhet.clock import SYSTEM, Clock
 from tfhet.cluster import code_dir, environment
-from tfhet.errors import DataError, NotReady, UsageError, shown
+from tfhet.errors import DataError, NotReady, UsageError
 from tfhet.record import write_text
-from tfhet.yaml_file import REGION_NAME
+from tfhet.schema import Region, checked
 
 ENDPOINT_REGION = "us-east-1"
 """Region of the endpoint, whose list has the prices of all regions; few regions have an endpoint."""
@@ -65,10 +65,7 @@ def ask(region: str, pricing: Any = None, clock: Clock = SYSTEM) -> PriceList:
     """Returns the training prices of a region. pricing: boto3's client of the service `pricing`. Raises UsageError (no
     boto3, no credentials or rights, no such region), NotReady (no network, or too slow) and DataError, which names the
     SKU, for an answer that cannot be understood."""
-    try:
-        REGION_NAME.of(region)
-    except ValueError:
-        raise UsageError(f"region {shown(region)}: give {REGION_NAME.wanted}") from None
+    checked(region, Region, "region")
     pricing = pricing or client("pricing", ENDPOINT_REGION)
     found: dict[str, float] = {}
     days = []

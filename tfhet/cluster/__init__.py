@@ -6,13 +6,12 @@ from tfhet.cluster.address import (
     check_free,
     claim,
     free_ports,
-    is_address,
     is_loopback,
     keep_free,
     listening,
     resolve,
 )
-from tfhet.cluster.environment import environment, job_name, without_secrets
+from tfhet.cluster.environment import environment, job_name, json_variable, without_secrets
 from tfhet.cluster.identity import HOMOGENEOUS_GROUP, Cluster, Group, Identity, identify
 from tfhet.cluster.paths import HostPaths, cache_dir, code_dir, config_dir, host_paths, own_folder
 from tfhet.cluster.place import RANK_VARIABLES, Place, Rank

@@ -106,12 +106,6 @@ def check_free(port: int, host: str = "0.0.0.0") -> None:
             raise UsageError(busy(port, host, error)) from error
 
 
-def is_address(text: object) -> bool:
-    """Whether a text is HOST:PORT."""
-    host, _, port = text.rpartition(":") if isinstance(text, str) else ("", "", "")
-    return bool(host) and port.isascii() and port.isdigit() and len(port) <= 5 and 1 <= int(port) <= 65535
-
-
 def claim(port: int, host: str = "0.0.0.0") -> socket.socket:
     """Keeps a port for this process until the socket that it returns is closed, and checks that it is free at `host`.
     gRPC lets several servers share a port, and a server needs a moment from its start to its bind: the claim is what

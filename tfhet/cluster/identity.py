@@ -7,29 +7,36 @@ homogeneous jobs carry `hosts` only.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
 
 from tfhet.cluster.environment import parse_json
 from tfhet.cluster.paths import host_paths
-from tfhet.errors import ClusterError, shown
+from tfhet.errors import ClusterError
+from tfhet.schema import from_json
 
 HOMOGENEOUS_GROUP = "homogeneousCluster"
 """SageMaker's name for the only group of a job that names none."""
-_HOST_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
+_Host = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?\Z")]
+_Text = Annotated[str, Meta(pattern=r"\A(?=.*\S)[^\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,256}\Z")]
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(msgspec.Struct, frozen=True, rename={"name": "instance_group_name"}):
     """Hosts of one instance type under one name."""
 
-    name: str
-    hosts: tuple[str, ...]
+    name: _Text
+    hosts: tuple[_Host, ...]
     """Names, like `algo-1`, in the order of the job's description; the first one leads."""
-    instance_type: str | None
-    """Like `ml.c5.18xlarge`; None where there is none (a local run)."""
+    instance_type: str | None = None
+    """Like `ml.c5.18xlarge`; None if there is none (a local run), for which SageMaker's toolkit writes "local"."""
+
+    def __post_init__(self) -> None:
+        if self.instance_type in ("", "local"):
+            msgspec.structs.force_setattr(self, "instance_type", None)
 
 
 @dataclass(frozen=True)
@@ -85,91 +92,49 @@ def identify(env: Mapping[str, str]) -> Identity:
     return describe(parse_json(text, where), where)
 
 
+@dataclass(frozen=True)
+class _Description:
+    """The content of resourceconfig.json."""
+
+    current_host: _Host
+    hosts: tuple[_Host, ...] | None = None
+    instance_groups: tuple[Group, ...] | None = None
+    current_group_name: _Text | None = None
+    current_instance_group: _Text | None = None
+    current_instance_type: str | None = None
+    network_interface_name: Annotated[str, Meta(pattern=r"\A[!-~]{0,256}\Z")] | None = None
+
+    @property
+    def group(self) -> str | None:
+        return self.current_group_name or self.current_instance_group
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        only = Group(self.group or HOMOGENEOUS_GROUP, self.hosts or (), self.current_instance_type)
+        return self.instance_groups or ((only,) if self.hosts else ())
+
+
 def describe(document: object, where: str) -> Identity:
     """Reads a description in the form of resourceconfig.json, as parsed from JSON. Raises ClusterError, naming `where`,
     for anything that is not a sound description: a missing or unknown current host or group, a host in two groups or in
     none, two groups of one name, or values of the wrong type."""
-    if not isinstance(document, dict):
-        raise ClusterError(f"{where}: expected a JSON object, got {shown(document)}")
-    listed = _hosts(document["hosts"], f"{where}: 'hosts'") if document.get("hosts") is not None else None
-    current_host = _host(document.get("current_host"), f"{where}: 'current_host'")
-    groups = _groups(document, listed, where)
-    interface = _text(document.get("network_interface_name") or "eth0", f"{where}: 'network_interface_name'", "eth0")
-    cluster = Cluster(groups, interface)
-    _check_membership(cluster, listed, where)
-    found = [group.name for group in groups if current_host in group.hosts]
-    if not found:
-        raise ClusterError(f"{where}: current host {current_host!r} is in no group; groups: {cluster.describe()}")
-    given = _current_group(document)
-    if given is not None and given != found[0]:
-        raise ClusterError(
-            f"{where}: says that host {current_host!r} is in group {shown(given)}, but lists it in {found[0]!r}; "
-            f"groups: {cluster.describe()}"
-        )
-    return Identity(current_host, found[0], cluster)
-
-
-def _groups(document: Mapping[str, Any], listed: tuple[str, ...] | None, where: str) -> tuple[Group, ...]:
-    raw = document.get("instance_groups")
-    if raw is None or raw == []:
-        if not listed:
-            raise ClusterError(f"{where}: names no hosts: needs 'instance_groups', or 'hosts' for a homogeneous job")
-        given = _current_group(document)
-        name = HOMOGENEOUS_GROUP if given is None else _text(given, f"{where}: 'current_group_name'", "dnn_group")
-        return (Group(name, listed, _instance_type(document.get("current_instance_type"), where)),)
-    if not isinstance(raw, list):
-        raise ClusterError(f"{where}: 'instance_groups' must be a list, got {shown(raw)}")
-    groups = []
-    for index, entry in enumerate(raw):
-        here = f"{where}: instance_groups[{index}]"
-        if not isinstance(entry, dict):
-            raise ClusterError(f"{here} must be an object, got {shown(entry)}")
-        name = _text(entry.get("instance_group_name"), f"{here}: 'instance_group_name'", "dnn_group")
-        hosts = _hosts(entry.get("hosts"), f"{here}: 'hosts'")
-        groups.append(Group(name, hosts, _instance_type(entry.get("instance_type"), here)))
-    return tuple(groups)
-
-
-def _check_membership(cluster: Cluster, listed: tuple[str, ...] | None, where: str) -> None:
+    found = from_json(_Description, document, where, is_strict=True, error=ClusterError)
+    cluster = Cluster(found.groups, found.network_interface_name or "eth0")
+    if not cluster.groups:
+        raise ClusterError(f"{where}: names no hosts: needs 'instance_groups', or 'hosts' for a homogeneous job")
     owner: dict[str, str] = {}
     for index, group in enumerate(cluster.groups):
         if group.name in cluster.names[:index]:
             raise ClusterError(f"{where}: two groups are called {group.name!r}")
         for host in group.hosts:
             if host in owner:
-                raise ClusterError(f"{where}: host {host!r} is in two groups, {owner[host]!r} and {group.name!r}")
+                raise ClusterError(f"{where}: host {host!r} is listed twice, in {owner[host]!r} and {group.name!r}")
             owner[host] = group.name
-    if listed is not None and set(listed) != set(owner):
-        odd = sorted(set(listed) ^ set(owner))
+    if found.hosts is not None and sorted(found.hosts) != sorted(owner):
+        odd = sorted(set(found.hosts) ^ set(owner)) or found.hosts
         raise ClusterError(f"{where}: 'hosts' and 'instance_groups' disagree about {', '.join(odd)}")
-
-
-def _current_group(document: Mapping[str, Any]) -> object:
-    return document.get("current_group_name", document.get("current_instance_group"))
-
-
-def _hosts(value: object, where: str) -> tuple[str, ...]:
-    if not isinstance(value, list):
-        raise ClusterError(f"{where} must be a list of host names, got {shown(value)}")
-    names = tuple(_host(name, where) for name in value)
-    if len(set(names)) != len(names):
-        raise ClusterError(f"{where} names a host twice: {', '.join(names)}")
-    return names
-
-
-def _host(value: object, where: str) -> str:
-    if not isinstance(value, str) or not _HOST_NAME.fullmatch(value):
-        raise ClusterError(f"{where}: expected a host name, got {shown(value)}")
-    return value
-
-
-def _instance_type(value: object, where: str) -> str | None:
-    if value in (None, "", "local"):  # the toolkit says "local" where a document has no type
-        return None
-    return _text(value, f"{where}: 'instance_type'", "ml.c5.18xlarge")
-
-
-def _text(value: object, where: str, example: str) -> str:
-    if not isinstance(value, str) or not value.strip() or not value.isprintable() or len(value) > 256:
-        raise ClusterError(f"{where}: expected text like {example!r}, got {shown(value)}")
-    return value
+    current = owner.get(found.current_host)
+    if current is None or found.group not in (None, current):
+        why = "is in no group" if current is None else f"is in group {found.group!r}, but listed in {current!r}"
+        raise ClusterError(f"{where}: current host {found.current_host!r} {why}; groups: {cluster.describe()}")
+    return Identity(found.current_host, current, cluster)

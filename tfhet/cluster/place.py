@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from tfhet.cluster.address import LISTEN_VARIABLE, is_loopback, listening, resolve
 from tfhet.cluster.identity import Identity
@@ -137,7 +138,7 @@ class Place:
         return "127.0.0.1" if self.is_alone and not self.env.get(LISTEN_VARIABLE) else self.leader_address
 
     @property
-    def mode(self) -> str:
+    def mode(self) -> Literal["homogeneous", "heterogeneous"]:
         """`heterogeneous` where hosts have different roles, else `homogeneous`."""
         return "heterogeneous" if self.roles.other_hosts else "homogeneous"
 

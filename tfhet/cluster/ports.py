@@ -58,10 +58,7 @@ class Ports:
         found: dict[str, tuple[int, ...]] = {}
         for name, wanted in ranges.items():
             ports = given.get(name, [wanted.first + i for i in range(wanted.count)])
-            if wanted.is_shared and not isinstance(ports, list):
-                ports = [ports]
-            if not isinstance(ports, list):
-                raise UsageError(f"{PORTS_VARIABLE}: {name!r} must be a list of ports")
+            ports = ports if isinstance(ports, list) else [ports]
             if len(ports) < wanted.count:
                 raise UsageError(f"{PORTS_VARIABLE} gives {len(ports)} {name} ports, this host needs {wanted.count}")
             found[name] = tuple(ports[: wanted.count])

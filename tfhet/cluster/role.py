@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from tfhet.cluster.identity import Cluster, Group, Identity
 from tfhet.errors import ClusterError

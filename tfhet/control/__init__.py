@@ -5,6 +5,6 @@ handshake.py    both ends prove that they know the job's secret (secret.py)
 """
 
 from tfhet.control.client import LinkClient
-from tfhet.control.message import MAX_LINE_BYTES, Message, ProtocolError
+from tfhet.control.message import MAX_LINE_BYTES
 from tfhet.control.secret import HYPERPARAMETER_VARIABLE, SECRET_VARIABLE, Secret, new_secret
 from tfhet.control.server import LinkServer

@@ -13,17 +13,16 @@ from tfhet.control.connection import Connection, addresses_of
 from tfhet.control.handshake import JoinRequest, Refused, Unauthenticated, introduce
 from tfhet.control.inbox import Inbox
 from tfhet.control.lease import beats
-from tfhet.control.message import MAX_NUMBER, Message, ProtocolError, valid_code
+from tfhet.control.message import Alive, End, Left, Refused as GivenUp, valid_code
 from tfhet.control.outbox import Outbox
 from tfhet.control.secret import Secret
 from tfhet.errors import ClusterError, NotReady, UsageError
+from tfhet.schema import MessageError
 
 logger = logging.getLogger(__name__)
 
 FIRST_RETRY_S, LAST_RETRY_S = 0.05, 1.0
 """Backoff between attempts to connect: from the first to the last, growing by 1.6."""
-SHORTEST_LEASE_S, LONGEST_LEASE_S = 0.01, 86400.0
-"""Range of leases that a client accepts: a shorter one keeps it busy with renewals, a longer one never ends."""
 
 
 class LinkClient:
@@ -41,7 +40,7 @@ class LinkClient:
         secret: Secret,
         lease_s: float = 10.0,
         *,
-        on_message: Callable[[Message], None] | None = None,
+        on_message: Callable[[dict[str, Any]], None] | None = None,
         on_end: Callable[[int, str], None] | None = None,
         on_lease_lost: Callable[[str], None] | None = None,
         handshake_s: float = 5.0,
@@ -80,12 +79,12 @@ class LinkClient:
             asyncio.create_task(self._renew(), name="tfhet-alive"),
         ]
 
-    def send(self, message: Mapping[str, Any]) -> None:
-        """As `LinkServer.send`. Raises ProtocolError for a message that does not fit, or when 4 MiB are unconfirmed."""
+    def send(self, message: object) -> None:
+        """As `LinkServer.send`. Raises MessageError for a message that does not fit, or when 4 MiB are unconfirmed."""
         if not self._tasks or self._leaving is not None:
             raise UsageError("a client sends between join and leave")
         if self._outbox.is_full:
-            raise ProtocolError("the leader does not confirm what this client sends")
+            raise MessageError("the leader does not confirm what this client sends")
         packed = self._outbox.pack(message)
         if self._connection is not None:
             self._connection.write(packed)
@@ -101,7 +100,7 @@ class LinkClient:
     async def _leave(self, code: int, flush_s: float) -> None:
         self.end_reason = self.end_reason or "left"
         if self._tasks and self._connection is not None:
-            self._connection.write({"type": "left", "code": valid_code(code)})
+            self._connection.write(Left(valid_code(code)))
             await asyncio.wait(self._tasks[:1], timeout=flush_s)
         for task in self._tasks:
             task.cancel()
@@ -123,7 +122,7 @@ class LinkClient:
                     why = "no answer"
             except ConnectionRefusedError:
                 why = "nothing listens there"
-            except (OSError, ProtocolError, Unauthenticated) as error:
+            except (OSError, MessageError, Unauthenticated) as error:
                 why = str(error)
             await asyncio.sleep(max(0.0, min(retry_s, until_s - self._clock.monotonic())))
             retry_s, tries = min(retry_s * 1.6, LAST_RETRY_S), tries + 1
@@ -135,25 +134,23 @@ class LinkClient:
         try:
             request = JoinRequest(self.name, self._instance, self._facts, self._outbox.seen)
             joined = await introduce(connection, self._secret, request)
-            self._compare_clocks(joined.get("wall_s"), self._clock.monotonic() - asked_s)
-            if not SHORTEST_LEASE_S <= joined["lease_s"] <= LONGEST_LEASE_S:
-                raise ProtocolError(f"a lease of {joined['lease_s']} s")
-            self._outbox.confirm(joined["seen"])
+            self._compare_clocks(joined.wall_s, self._clock.monotonic() - asked_s)
+            self._outbox.confirm(joined.seen)
         except BaseException:
             connection.abort()
             raise
         for message in self._outbox.unconfirmed():
             connection.write(message)
-        self.lease_s = float(joined["lease_s"])
+        self.lease_s = joined.lease_s
         self._address = connection.address  # no name service is needed to reconnect
         self._heard_s = self._clock.monotonic()
         self._connection = connection
         return connection
 
-    def _compare_clocks(self, theirs_s: object, took_s: float) -> None:
+    def _compare_clocks(self, theirs_s: float | None, took_s: float) -> None:
         """Updates `clock_offset`. theirs_s: what the server's clock showed at some moment of the last `took_s` seconds;
         taken for their middle, it is off by half of them at most (as in NTP, RFC 5905)."""
-        if isinstance(theirs_s, (int, float)) and not isinstance(theirs_s, bool) and abs(theirs_s) < MAX_NUMBER:
+        if theirs_s is not None:
             offset_s, error_s = theirs_s - (self._clock.wall() - took_s / 2), took_s / 2
             if self.clock_offset is None or error_s <= self.clock_offset[1]:
                 self.clock_offset = offset_s, error_s
@@ -162,7 +159,7 @@ class LinkClient:
         while True:
             try:
                 await self._listen(connection)
-            except (ProtocolError, OSError) as error:
+            except (MessageError, OSError) as error:
                 why = str(error)
             finally:
                 self._connection = None
@@ -183,16 +180,16 @@ class LinkClient:
         while True:
             message = await connection.read()
             self._heard_s = self._clock.monotonic()
-            if self._outbox.receive(message, "lease", self._inbox, self._on_message):
+            if self._outbox.receive(message, self._inbox, self._on_message):
                 continue
-            if message["type"] == "refused":
-                self._lose(f"the leader has given it up: {message['reason']}")
+            if isinstance(message, GivenUp):
+                self._lose(f"the leader has given it up: {message.reason}")
                 return
-            if message["type"] != "end":
-                raise ProtocolError(f"a server sends no message of type {message['type']!r}")
+            if not isinstance(message, End):
+                raise MessageError(f"a server does not send {type(message).__name__}")
             if not self.end_reason:
                 self.end_reason = "ended"
-                self._inbox.put(self._on_end, message["code"], message["cause"])
+                self._inbox.put(self._on_end, message.code, message.cause)
 
     async def _renew(self) -> None:
         async for now_s, stood_still_s in beats(lambda: self.lease_s, self._clock, self._send_renewal, self._heard_s):
@@ -203,7 +200,7 @@ class LinkClient:
 
     def _send_renewal(self) -> None:
         if self._connection is not None:
-            self._connection.write({"type": "alive", "seen": self._outbox.seen})
+            self._connection.write(Alive(self._outbox.seen))
 
     def _lose(self, reason: str) -> None:
         if not self.end_reason:

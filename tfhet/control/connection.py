@@ -7,11 +7,10 @@ import contextlib
 import hashlib
 import hmac
 import socket
-from collections.abc import Mapping
-from typing import Any
 
-from tfhet.control.message import MAX_LINE_BYTES, Message, ProtocolError, decode, encode
+from tfhet.control.message import MAX_LINE_BYTES, AnyMessage, decode, encode
 from tfhet.coroutines import in_thread
+from tfhet.schema import MessageError
 from tfhet.units import MIB
 
 MAX_UNSENT_BYTES = 8 * MIB
@@ -72,25 +71,25 @@ class Connection:
         """From here on every line begins with its mark, made with the key of its direction."""
         self._seals = Seal(sends), Seal(reads)
 
-    async def read(self) -> Message:
-        """The next message. Raises ConnectionError at the end, ProtocolError for a line that is none, or is forged."""
+    async def read(self) -> AnyMessage:
+        """The next message. Raises ConnectionError at the end, MessageError for a line that is none, or is forged."""
         try:
             line = await self._reader.readuntil(b"\n")
         except asyncio.IncompleteReadError as error:
             if error.partial:
-                raise ProtocolError("the connection ended in the middle of a line") from error
+                raise MessageError("the connection ended in the middle of a line") from error
             raise ConnectionAbortedError("the other side closed the connection") from error
         except asyncio.LimitOverrunError as error:
-            raise ProtocolError(f"a line of more than {MAX_LINE_BYTES} bytes") from error
+            raise MessageError(f"a line of more than {MAX_LINE_BYTES} bytes") from error
         if self._seals is not None:
             mark, line = line[:64], line[64:]
             if not hmac.compare_digest(mark, self._seals[1].mark(line)):
-                raise ProtocolError("a line without the mark of the other side: somebody else wrote or changed it")
+                raise MessageError("a line without the mark of the other side: somebody else wrote or changed it")
         return decode(line)
 
-    def write(self, message: Mapping[str, Any]) -> None:
+    def write(self, message: object) -> None:
         """Hands a message to the operating system. A peer that has stopped reading loses its connection, without an
-        error here. Raises ProtocolError for values that are not a message."""
+        error here. Raises MessageError for values that are not a message."""
         line = encode(message)
         transport = self._writer.transport
         if transport.is_closing():

@@ -14,20 +14,21 @@ can neither speak nor repeat anything afterwards. Lines are not encrypted. The c
 
 from __future__ import annotations
 
-import re
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
+from tfhet.control import message
 from tfhet.control.connection import Connection
-from tfhet.control.message import VERSION, Message, ProtocolError
 from tfhet.control.secret import Secret
 from tfhet.errors import TfhetError
+from tfhet.schema import MessageError
+
+M = TypeVar("M")
 
 _CLIENT, _SERVER = "member", "coordinator"
 """The roles, as they stand under the HMAC."""
-_HEX_32_BYTES = re.compile(r"[0-9a-f]{64}")
 
 
 class Refused(TfhetError):
@@ -52,50 +53,44 @@ class JoinRequest:
 
 async def admit(connection: Connection, secret: Secret, objection: Callable[[str, str], str | None]) -> JoinRequest:
     """The server's side, up to the member's facts; the caller answers them. `objection(name, instance)`: why to refuse
-    an authenticated member, or None. Raises Unauthenticated, Refused (the member knows), ProtocolError, or OSError."""
+    an authenticated member, or None. Raises Unauthenticated, Refused (the member knows), MessageError, or OSError."""
     nonce = secrets.token_hex(32)
-    connection.write({"type": "hello", "version": VERSION, "nonce": nonce})
-    join = _expect(await connection.read(), "join")
-    name, instance = join["name"], join["instance"]
-    if not (_HEX_32_BYTES.fullmatch(join["nonce"]) and _is_name(name) and _is_name(instance)):
-        raise ProtocolError("join: malformed nonce, name or instance")
-    parts = (name, instance, nonce, join["nonce"])
-    if not secret.proves(join["proof"], _CLIENT, *parts):
+    connection.write(message.Hello(message.VERSION, nonce))
+    join = await _read(connection, message.Join)
+    parts = (join.name, join.instance, nonce, join.nonce)
+    if not secret.proves(join.proof, _CLIENT, *parts):
         raise Unauthenticated("wrong secret")
-    connection.write({"type": "welcome", "proof": secret.proof(_SERVER, *parts)})
+    connection.write(message.Welcome(secret.proof(_SERVER, *parts)))
     connection.seal(*_keys(secret, _SERVER, _CLIENT, parts))
-    facts = _expect(await connection.read(), "facts")
-    refuse_for(connection, name, objection(name, instance))
-    return JoinRequest(name, instance, facts["facts"], facts["seen"])
+    facts = await _read(connection, message.Facts)
+    refuse_for(connection, join.name, objection(join.name, join.instance))
+    return JoinRequest(join.name, join.instance, facts.facts, facts.seen)
 
 
 def refuse_for(connection: Connection, name: str, reason: str | None) -> None:
     """Sends a member its refusal and raises Refused; does nothing when `reason` is None."""
     if reason is not None:
-        connection.write({"type": "refused", "reason": reason[:2000]})
+        connection.write(message.Refused(reason[:2000]))
         raise Refused(f"{name}: {reason}")
 
 
-async def introduce(connection: Connection, secret: Secret, request: JoinRequest) -> Message:
-    """The client's side; returns the server's `joined`. Raises Unauthenticated, Refused, ProtocolError, OSError."""
-    hello = _expect(await connection.read(), "hello")
-    if hello["version"] != VERSION:
-        raise ProtocolError(f"the leader speaks version {hello['version']} of the link, this is {VERSION}")
-    if not _HEX_32_BYTES.fullmatch(hello["nonce"]):
-        raise ProtocolError("hello: malformed nonce")
+async def introduce(connection: Connection, secret: Secret, request: JoinRequest) -> message.Joined:
+    """The client's side; returns the server's `joined`. Raises Unauthenticated, Refused, MessageError, OSError."""
+    hello = await _read(connection, message.Hello)
+    if hello.version != message.VERSION:
+        raise MessageError(f"the leader speaks version {hello.version} of the link, this is {message.VERSION}")
     nonce = secrets.token_hex(32)
-    parts = (request.name, request.instance, hello["nonce"], nonce)
-    join = {"type": "join", "name": request.name, "instance": request.instance, "nonce": nonce}
-    connection.write({**join, "proof": secret.proof(_CLIENT, *parts)})
+    parts = (request.name, request.instance, hello.nonce, nonce)
+    connection.write(message.Join(request.name, request.instance, nonce, secret.proof(_CLIENT, *parts)))
     try:
-        welcome = _expect(await connection.read(), "welcome")
+        welcome = await _read(connection, message.Welcome)
     except ConnectionError as error:
         raise Unauthenticated("it hung up on the proof; is the job's secret the same on both hosts?") from error
-    if not secret.proves(welcome["proof"], _SERVER, *parts):
+    if not secret.proves(welcome.proof, _SERVER, *parts):
         raise Unauthenticated("what answers there does not know the job's secret")
     connection.seal(*_keys(secret, _CLIENT, _SERVER, parts))
-    connection.write({"type": "facts", "facts": dict(request.facts), "seen": request.seen})
-    return _expect(await connection.read(), "joined")
+    connection.write(message.Facts(dict(request.facts), request.seen))
+    return await _read(connection, message.Joined)
 
 
 def _keys(secret: Secret, sends: str, reads: str, parts: tuple[str, ...]) -> tuple[str, str]:
@@ -103,13 +98,10 @@ def _keys(secret: Secret, sends: str, reads: str, parts: tuple[str, ...]) -> tup
     return secret.proof(f"lines of the {sends}", *parts), secret.proof(f"lines of the {reads}", *parts)
 
 
-def _expect(message: Message, kind: str) -> Message:
-    if message["type"] == "refused" and kind == "joined":
-        raise Refused(message["reason"])
-    if message["type"] != kind:
-        raise ProtocolError(f"expected {kind!r}, got {message['type']!r}")
-    return message
-
-
-def _is_name(text: str) -> bool:
-    return 0 < len(text) <= 300 and text.isprintable()
+async def _read(connection: Connection, kind: type[M]) -> M:
+    found = await connection.read()
+    if isinstance(found, kind):
+        return found
+    if isinstance(found, message.Refused) and kind is message.Joined:
+        raise Refused(found.reason)
+    raise MessageError(f"expected {kind.__name__}, got {type(found).__name__}")

@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable
 from tfhet.cluster import busy
 from tfhet.control.connection import Connection
 from tfhet.control.handshake import JoinRequest, Refused, Unauthenticated, admit
-from tfhet.control.message import ProtocolError
 from tfhet.control.secret import Secret
 from tfhet.errors import UsageError
+from tfhet.schema import MessageError
 
 logger = logging.getLogger(__name__)
 
@@ -118,7 +118,7 @@ class Listener:
             await self._serve_member(request, connection)
         except TimeoutError:
             self._drop(connection.peer, f"no handshake within {self._handshake_s:g} s")
-        except (Unauthenticated, Refused, ProtocolError, OSError) as error:
+        except (Unauthenticated, Refused, MessageError, OSError) as error:
             self._drop(connection.peer, self._dropped_for.get(connection, str(error)))
         finally:
             self._dropped_for.pop(connection, None)

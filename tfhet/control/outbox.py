@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from tfhet.control.inbox import Inbox
-from tfhet.control.message import Message, ProtocolError, encode
+from tfhet.control.message import Alive, AnyMessage, Numbered, encode
+from tfhet.schema import MessageError
 from tfhet.units import MIB
 
 MAX_KEPT_BYTES = 4 * MIB
@@ -18,7 +19,7 @@ class Outbox:
 
     def __init__(self) -> None:
         self._sent = 0
-        self._kept: deque[tuple[Message, int]] = deque()
+        self._kept: deque[tuple[Numbered, int]] = deque()
         self._kept_bytes = 0
         self.seen = 0
         """Number of the last message received; goes out with every renewal, as confirmation."""
@@ -28,9 +29,9 @@ class Outbox:
         """Whether the maximum of unconfirmed messages is exceeded."""
         return self._kept_bytes > MAX_KEPT_BYTES
 
-    def pack(self, body: Mapping[str, Any]) -> Message:
-        """Numbers and keeps a message. Raises ProtocolError for a body that cannot be sent."""
-        packed: Message = {"type": "message", "n": self._sent + 1, "body": dict(body)}
+    def pack(self, body: Any) -> Numbered:
+        """Numbers and keeps a message. Raises MessageError for a body that cannot be sent."""
+        packed = Numbered(self._sent + 1, body)
         size = len(encode(packed))
         self._sent += 1
         self._kept.append((packed, size))
@@ -38,33 +39,32 @@ class Outbox:
         return packed
 
     def confirm(self, seen: int) -> None:
-        """Forgets the messages up to number `seen`. Raises ProtocolError when fewer were sent."""
+        """Forgets the messages up to number `seen`. Raises MessageError when fewer were sent."""
         if not 0 <= seen <= self._sent:
-            raise ProtocolError(f"message {seen} confirmed, {self._sent} sent")
-        while self._kept and self._kept[0][0]["n"] <= seen:
+            raise MessageError(f"message {seen} confirmed, {self._sent} sent")
+        while self._kept and self._kept[0][0].n <= seen:
             self._kept_bytes -= self._kept.popleft()[1]
 
-    def unconfirmed(self) -> tuple[Message, ...]:
+    def unconfirmed(self) -> tuple[Numbered, ...]:
         """The messages to be sent again over a new connection, in order."""
         return tuple(message for message, _ in self._kept)
 
-    def receive(self, message: Message, renewal: str, inbox: Inbox, callback: Callable[..., None] | None) -> bool:
+    def receive(self, message: AnyMessage, inbox: Inbox, callback: Callable[..., None] | None) -> bool:
         """Takes a renewal or a numbered message, whose body goes to `callback`; False for others. Raises as `take`."""
-        if message["type"] == renewal:
-            self.confirm(message["seen"])
+        if isinstance(message, Alive):
+            self.confirm(message.seen)
             return True
-        if message["type"] != "message":
+        if not isinstance(message, Numbered):
             return False
         if (body := self.take(message)) is not None:
             inbox.put(callback, body)
         return True
 
-    def take(self, message: Message) -> Message | None:
-        """The body of a received message; None when it was received before. Raises ProtocolError for a gap."""
-        if message["n"] <= self.seen:
+    def take(self, message: Numbered) -> dict[str, Any] | None:
+        """The body of a received message; None when it was received before. Raises MessageError for a gap."""
+        if message.n <= self.seen:
             return None
-        if message["n"] != self.seen + 1:
-            raise ProtocolError(f"message {message['n']} after {self.seen}")
+        if message.n != self.seen + 1:
+            raise MessageError(f"message {message.n} after {self.seen}")
         self.seen += 1
-        body: Message = message["body"]
-        return body
+        return message.body

@@ -15,10 +15,11 @@ from tfhet.control.handshake import JoinRequest, refuse_for
 from tfhet.control.inbox import Inbox
 from tfhet.control.lease import Session, Standstill, beats
 from tfhet.control.listener import Listener
-from tfhet.control.message import Message, ProtocolError, valid_code
+from tfhet.control.message import Alive, End, Joined, Left, Refused, valid_code
 from tfhet.control.secret import Secret
 from tfhet.errors import NotReady, UsageError
 from tfhet.events import Event, Observer, ignore
+from tfhet.schema import MessageError
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ class LinkServer:
         secret: Secret,
         lease_s: float = 10.0,
         *,
-        on_message: Callable[[str, Message], None] | None = None,
+        on_message: Callable[[str, dict[str, Any]], None] | None = None,
         on_lost: Callable[[str, str], None] | None = None,
         on_left: Callable[[str, int], None] | None = None,
         grace_s: float | None = None,
@@ -53,7 +54,7 @@ class LinkServer:
         self._on_message, self._on_lost, self._on_left = on_message, on_lost, on_left
         self._clock, self._observer = clock, observer
         self._sessions: dict[str, Session] = {}
-        self._end: Message | None = None
+        self._end: End | None = None
         self._closed = False
         self._standstill = Standstill(lease_s, clock.monotonic())
         self._changed = asyncio.Event()
@@ -107,15 +108,15 @@ class LinkServer:
             raise NotReady("lost while waiting for the others: " + "; ".join(f"{n}: {w}" for n, w in self.lost.items()))
         if not self.missing:
             return
-        why = f"the job ended ({self._end['cause']})" if self._end else f"not joined after {deadline_s:g} s"
+        why = f"the job ended ({self._end.cause})" if self._end else f"not joined after {deadline_s:g} s"
         text = f"{why}: missing {', '.join(sorted(self.missing))}; there: {', '.join(sorted(self._sessions)) or 'none'}"
         drops, last = self._listener.drops, self._listener.last_drop
         raise NotReady(f"{text}; {drops} connections dropped, last {last}" if drops else text)
 
-    def send(self, member: str, message: Mapping[str, Any]) -> None:
-        """Sends a message to a member that holds a lease: JSON values, a text under "type", under 64 KiB as a line.
+    def send(self, member: str, message: object) -> None:
+        """Sends a message, or JSON values, under 64 KiB as a line, to a member that holds a lease.
         It arrives once and in order, also over a new connection. A member that leaves 4 MiB unconfirmed is lost;
-        confirmations travel with the renewals. Raises ProtocolError for a message that does not fit, UsageError for a
+        confirmations travel with the renewals. Raises MessageError for a message that does not fit, UsageError for a
         name that is not expected."""
         if member not in self.expected:
             raise UsageError(f"no member {member!r}; expected: {', '.join(sorted(self.expected)) or 'none'}")
@@ -128,12 +129,12 @@ class LinkServer:
             if session.connection is not None:
                 session.connection.write(packed)
 
-    def broadcast(self, message: Mapping[str, Any]) -> None:
+    def broadcast(self, message: object) -> None:
         """Sends a message to every member that holds a lease; members that join later do not get it."""
         for member in sorted(self.here):
             self.send(member, message)
 
-    def confirm(self, message: Mapping[str, Any], then: Callable[[], None]) -> None:
+    def confirm(self, message: object, then: Callable[[], None]) -> None:
         """Calls `then` once no member can have lost its lease unnoticed: at once, unless this process has just stood
         still. Else the first call broadcasts `message`, and each member has two leases to confirm it, which renews its
         lease, or is lost; `on_lost` is called before `then`."""
@@ -158,7 +159,7 @@ class LinkServer:
         Returns the members that had not left by then. A member that joins or returns meanwhile gets the end too;
         members that never joined are awaited first, for `late_s` seconds. The first call's code and cause count."""
         if self._end is None:
-            self._end = {"type": "end", "code": valid_code(code), "cause": cause[:4000]}
+            self._end = End(valid_code(code), cause[:4000])
             for session in self._sessions.values():
                 if session.is_here and session.connection is not None:
                     session.connection.write(self._end)
@@ -218,16 +219,14 @@ class LinkServer:
         self._tell(event, member=request.name, peer=connection.peer)
         try:
             session.outbox.confirm(request.seen)
-            connection.write(
-                {"type": "joined", "lease_s": self._lease_s, "seen": session.outbox.seen, "wall_s": self._clock.wall()}
-            )
+            connection.write(Joined(self._lease_s, session.outbox.seen, self._clock.wall()))
             for message in session.outbox.unconfirmed():
                 connection.write(message)
             if self._end is not None:
                 connection.write(self._end)
             self._changed.set()
             await self._listen(session, connection)
-        except (ProtocolError, OSError) as error:
+        except (MessageError, OSError) as error:
             if session.connection is connection:
                 session.connection, session.broken_s, session.broken_why = None, self._clock.monotonic(), str(error)
                 if session.is_here and self._end is None:
@@ -238,13 +237,13 @@ class LinkServer:
         while True:
             message = await connection.read()
             session.heard_s = self._clock.monotonic()
-            if session.outbox.receive(message, "alive", self._inbox, on_message):
+            if session.outbox.receive(message, self._inbox, on_message):
                 self._changed.set()
                 continue
-            if message["type"] != "left":
-                raise ProtocolError(f"a member sends no message of type {message['type']!r}")
+            if not isinstance(message, Left):
+                raise MessageError(f"a member does not send {type(message).__name__}")
             if session.is_here:
-                session.left_code = message["code"]
+                session.left_code = message.code
                 self._tell("link.member_left", member=session.name, code=session.left_code)
                 self._inbox.put(self._on_left, session.name, session.left_code)
                 self._changed.set()
@@ -264,7 +263,7 @@ class LinkServer:
     def _send_renewals(self) -> None:
         for session in self._sessions.values():
             if session.is_here and session.connection is not None:
-                session.connection.write({"type": "lease", "seen": session.outbox.seen})
+                session.connection.write(Alive(session.outbox.seen))
 
     def _give_up(self, session: Session, why: str) -> None:
         if self._standstill.is_recent(self._clock.monotonic()):  # then the member has lost its lease, and ended
@@ -272,7 +271,7 @@ class LinkServer:
             why = f"the leader stood still for {seconds:.1f} s, the lease is {self._lease_s:g} s; then: {why}"
         session.lost_why = why
         if session.connection is not None:  # it hears this where only what it sends is cut off
-            session.connection.write({"type": "refused", "reason": f"it was lost: {why}"})
+            session.connection.write(Refused(f"it was lost: {why}"))
             session.connection.abort()
         self._tell("link.member_lost", member=session.name, reason=why)
         self._inbox.put(self._on_lost, session.name, why)

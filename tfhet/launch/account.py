@@ -6,10 +6,12 @@ from collections import Counter, defaultdict
 from dataclasses import asdict, replace
 from typing import Any
 
+import msgspec
 import numpy as np
 
-from tfhet.messages import MessageError, link, rank
+from tfhet.messages import link, rank
 from tfhet.record import RunSummary, Visits
+from tfhet.schema import MessageError, parse
 from tfhet.source import IdCount
 
 
@@ -33,27 +35,24 @@ class Account:
         self._over: dict[int, int] = {}
         self._expected: int | None = None
 
-    def heard(self, report: link.ScriptReport) -> str | None:
-        """Takes a report. Returns what is wrong with it, None where nothing is."""
+    def heard(self, report: link.ScriptReport) -> None:
+        """Takes a report. Raises MessageError for one that is wrong."""
         number = report.rank
         if number >= self._size:
-            return f"script: there is no rank {number}"
-        try:
-            found = rank.parse_report(report.facts)
-            if isinstance(found, rank.Standing):
-                self._standings[number] = found
-            elif isinstance(found, rank.Delivered):
-                self._epochs[found.epoch].add(number, rank.unpacked(found.ids))
-                self._expected, self._over[number] = found.expected, found.over
-        except MessageError as error:
-            return str(error)
-        return None
+            raise MessageError(f"script: there is no rank {number}")
+        found: rank.Report = parse(report.facts, rank.Report)
+        if isinstance(found, rank.Standing):
+            self._standings[number] = found
+        elif isinstance(found, rank.Delivered):
+            self._epochs[found.epoch].add(number, rank.unpacked(found.ids))
+            self._expected, self._over[number] = found.expected, found.over
 
     def completed(self, summary: RunSummary) -> RunSummary:
         """The summary that rank 0's script left, with what all ranks report; that of the built-in trainer as it is."""
         if not self._standings:
             return summary
-        by_rank = [{"rank": number, **asdict(self._standings[number])} for number in sorted(self._standings)]
+        standings = sorted(self._standings.items())
+        by_rank = [{"rank": number, **msgspec.structs.asdict(standing)} for number, standing in standings]
         if 0 in self._standings and summary.wait_pct == self._standings[0].wait_pct:  # else the script wrote its own
             summary = replace(summary, wait_pct=sum(each["wait_pct"] for each in by_rank) / len(by_rank))
         epochs: dict[Any, dict[str, Any]] = {epoch.get("epoch"): dict(epoch) for epoch in summary.epochs}

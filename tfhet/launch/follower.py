@@ -7,11 +7,12 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from tfhet.control import LinkClient, Message
+from tfhet.control import LinkClient
 from tfhet.errors import ClusterError, NotReady
 from tfhet.launch.assignment import Assignment
 from tfhet.launch.job_result import JobResult
-from tfhet.messages import MessageError, UnknownKind, link
+from tfhet.messages import link
+from tfhet.schema import MessageError, UnknownKind, parse
 
 
 class Follower:
@@ -55,7 +56,7 @@ class Follower:
             raise NotReady(f"{self._place.label}: no order to start within {limit_s:g} s") from None
 
     def report(self, report: link.Report) -> None:
-        self._client.send(link.to_json(report))
+        self._client.send(report)
 
     async def ended(self) -> JobResult:
         """The leader's job result, or one of this launcher's own when the lease is lost, which bounds this wait."""
@@ -69,7 +70,7 @@ class Follower:
         """Leaves the link, which takes at most a second."""
         await self._client.leave(code)
 
-    def _heard(self, message: Message) -> None:
+    def _heard(self, message: dict[str, Any]) -> None:
         try:
             order = checked_order(message, self._assignment)
         except UnknownKind:  # a later version of tfhet there
@@ -89,9 +90,9 @@ class Follower:
             self._result.set_result(result)
 
 
-def checked_order(message: Message, assignment: Assignment) -> link.Order:
+def checked_order(message: dict[str, Any], assignment: Assignment) -> link.Order:
     """The leader's order. Raises MessageError for one that this launcher cannot follow: UnknownKind for a new kind."""
-    order = link.parse_order(message)
+    order: link.Order = parse(message, link.Order)
     if isinstance(order, link.Start):
         try:
             assignment.plane.check(order.plane)

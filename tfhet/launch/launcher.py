@@ -26,6 +26,7 @@ from tfhet.launch.script import Hearing, Script, environment_of
 from tfhet.messages import HostLine, JobResultLine, link as reports, rank
 from tfhet.planes import Outlets
 from tfhet.record import TIMELINE_FOLDER, RunFolder, TimelineFile
+from tfhet.schema import to_json
 from tfhet.telemetry import GpuMonitor, Metric, Sampler, gpu_count, host_counters, serve_metrics
 from tfhet.writer import Writer
 
@@ -182,7 +183,7 @@ class Launcher:
 
     def _pass_on(self, report: rank.Standing | rank.Delivered) -> None:
         assert self.place.rank is not None
-        self._report(reports.ScriptReport(self.place.rank.rank, rank.to_json(report)))
+        self._report(reports.ScriptReport(self.place.rank.rank, to_json(report)))
 
     def _report(self, report: reports.Report) -> None:
         if self._link is not None:

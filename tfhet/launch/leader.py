@@ -7,19 +7,22 @@ import secrets
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from tfhet.clock import SYSTEM
 from tfhet.cluster import job_name
-from tfhet.control import LinkServer, Message
+from tfhet.control import LinkServer
 from tfhet.coroutines import in_thread, later
-from tfhet.errors import NotReady, shown
+from tfhet.errors import NotReady
 from tfhet.events import Event, Observer
 from tfhet.launch.account import Account
 from tfhet.launch.assignment import Assignment
 from tfhet.launch.job_result import STOPPED_CODES, JobResult
 from tfhet.launch.restarts import Restarts
 from tfhet.launch.script import SCRIPT_GRACE_S
-from tfhet.messages import MessageError, UnknownKind, link
+from tfhet.messages import link
 from tfhet.planes import LauncherSide
+from tfhet.schema import MessageError, UnknownKind, parse
 from tfhet.strategies import Claim, Meeting
 
 LINGER_S = 2.0
@@ -107,13 +110,13 @@ class Leader:
         except TimeoutError:
             raise NotReady(f"not ready after {limit_s:g} s: {self._missing()}") from None
         start = link.Start(self.job_id, dict(self._side.order()), dict(order))
-        self._server.broadcast(link.to_json(start))
+        self._server.broadcast(start)
         self._begun = True
         return start
 
     def report(self, report: link.Report) -> None:
         """Takes a report of this launcher as if it had come from a follower."""
-        self._take(self.place.member, report)
+        self._heard(self.place.member, report)
 
     async def ended(self) -> JobResult:
         return await asyncio.shield(self._result)
@@ -168,29 +171,26 @@ class Leader:
                 "number, which else is that of the GPUs",
             )
 
-    def _heard(self, member: str, message: Message) -> None:
+    def _heard(self, member: str, message: dict[str, Any] | link.Report) -> None:
         try:
-            self._take(member, link.parse_report(message))
+            self._take(member, parse(message, link.Report))
         except MessageError as error:
             if not isinstance(error, UnknownKind):  # else from a later version of tfhet
-                self._take(member, link.Failed.wrongly(member, str(error)))
+                self._take(member, link.Failed(1, f"{member} sent a report that is wrong: {error}"))
 
     def _take(self, member: str, report: link.Report) -> None:
-        odd: str | None = None
-        if isinstance(report, link.PlaneReport):
-            odd = self._side.heard(report.facts)
-        elif isinstance(report, link.ScriptReport):
-            odd = self.account.heard(report)
-        elif isinstance(report, link.RankResult) and report.rank >= self.place.size:
-            odd = f"result: there is no rank {shown(report.rank)}"
-        if odd is not None:
-            report = link.Failed.wrongly(member, odd)
         match report:
+            case link.PlaneReport():
+                self._side.heard(report.facts)
+            case link.ScriptReport():
+                self.account.heard(report)
             case link.Restarted():
-                self._tell("service.restarted", **vars(report))
+                self._tell("service.restarted", **msgspec.structs.asdict(report))
                 if why := self.restarts.add(report):
                     self._decide(1, why)
             case link.RankResult():
+                if report.rank >= self.place.size:
+                    raise MessageError(f"result: there is no rank {report.rank}")
                 self._rank_ended(member, report)
             case link.StopWish():
                 self._stop(JobResult(report.code or 1, report.cause))
@@ -218,7 +218,7 @@ class Leader:
                 self._finish(self._stopping)
             else:
                 complete = JobResult(0, "training is complete")
-                self._server.confirm(link.to_json(link.Confirm()), lambda: self._finish(complete))
+                self._server.confirm(link.Confirm(), lambda: self._finish(complete))
 
     def _rank_failed(self, result: JobResult) -> None:
         result = result.plus("".join(f"; {host} had been lost: {why}" for host, why in self.lost_hosts.items()))
@@ -248,7 +248,7 @@ class Leader:
             self._finish(result)
             return
         self._tell("job.stopping", cause=result.headline)
-        self._server.broadcast(link.to_json(link.Stop()))
+        self._server.broadcast(link.Stop())
         self._on_stop()
         later(STOP_S, self._decide, 1, f"not every rank had stopped after {STOP_S:g} s")
 
@@ -278,7 +278,7 @@ class Leader:
             self._decide(1, lost + f"; no host serves data any more{hint}" * ends)
             return
         self._tell("host.lost", host=host, reason=reason, serving=list(self.serving))
-        self._server.broadcast(link.to_json(link.HostLost(host)))
+        self._server.broadcast(link.HostLost(host))
         self._on_host_lost(host)
 
     @property

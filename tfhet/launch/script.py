@@ -9,13 +9,14 @@ import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from tfhet.clock import SYSTEM, Clock
 from tfhet.errors import JobFailed
 from tfhet.launch.assignment import Assignment
 from tfhet.launch.job_result import JobResult, last_word
-from tfhet.messages import Channel, MessageError, MetricLine, link, rank
+from tfhet.messages import Channel, MetricLine, link, rank
 from tfhet.planes import LauncherSide
 from tfhet.process import Child
 from tfhet.report import is_error
@@ -52,24 +53,21 @@ class Hearing:
         if not self._sends_metrics and (metrics := MetricLine.parse(line)) is not None:
             self._count(metrics)
 
-    def take(self, values: Mapping[str, Any]) -> None:
-        """Takes one message; ignores values that are none, or of a kind that this version does not know."""
-        try:
-            report = rank.parse_report(values)
-        except MessageError:
-            return
+    def take(self, report: rank.Report) -> None:
+        """Takes one message."""
         if isinstance(report, rank.Progress):
             self.expect_progress()
             self.news += 1
-            self.totals = {**self.totals, **{name: value for name, value in vars(report).items() if value is not None}}
+            told = msgspec.structs.asdict(report)
+            self.totals = {**self.totals, **{name: value for name, value in told.items() if value is not None}}
         elif isinstance(report, rank.Reading):
             self._on_reading(report.endless)
         elif isinstance(report, (rank.Standing, rank.Delivered)):
             self._on_report(report)
-        else:
+        elif (metrics := MetricLine.parse(report.line)) is not None:
             self._sends_metrics = True
-            self._on_line(str(report))
-            self._count(report)
+            self._on_line(str(metrics))
+            self._count(metrics)
 
     def expect_progress(self) -> None:
         """Counts a script that sends no progress from now on as stalled."""
@@ -165,7 +163,7 @@ class Script:
         """Starts it and returns its process id. Raises OSError."""
         number = self._assignment.place.rank
         assert number is not None
-        self._channel = channel = Channel(self._hearing.take)
+        self._channel = channel = Channel(self._hearing.take, rank.Report)
         for order in self._early:
             self.tell(order)
         name, hear = f"rank {number.rank}", self._hearing.hear
@@ -219,7 +217,7 @@ class Script:
         if self._channel is None:
             self._early.append(order)
         else:
-            self._channel.send(rank.to_json(order))
+            self._channel.send(order)
 
     def request_stop(self) -> None:
         """Asks it to stop, now or when it has started."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from tfhet import arguments, planes, strategies
 from tfhet.cluster import CONTROL_PORT, DATA, DNN
-from tfhet.errors import UsageError, check_known
+from tfhet.errors import UsageError
+from tfhet.schema import least, matching, one_of, whole
 
-_NAMESPACE = re.compile(r"(?!AWS/)[A-Za-z0-9._/#:-]{1,255}")
+_NAMESPACE = matching(r"(?!AWS/)[A-Za-z0-9._/#:-]*", "letters, digits and . - _ / # :, and not begin with AWS/", 255)
 """Namespaces that CloudWatch accepts."""
 
 
@@ -29,25 +31,25 @@ class LaunchSettings:
     """How batches come to the ranks: the name of a data plane; `auto`: the first that has hosts to serve."""
     strategy: str = strategies.AUTO
     """How ranks train together: the name of a strategy; `auto`: by the number of ranks."""
-    processes_per_host: int = 0
+    processes_per_host: Annotated[int, whole(0, 256)] = 0
     """Number of ranks that a dnn host starts where nothing else starts them; 0: as many as it has GPUs, at least 1."""
     control_port: int = CONTROL_PORT
     """Port of the leader, to which all other launchers connect."""
-    lease_s: float = 10.0
+    lease_s: Annotated[float, Meta(gt=0, description="positive")] = 10.0
     """Seconds after which a host that hears nothing of the job ends itself."""
-    ready_timeout_s: float = 300.0
+    ready_timeout_s: Annotated[float, Meta(gt=0, description="positive")] = 300.0
     """Seconds that all hosts and their processes may take to become ready."""
-    stall_timeout_s: float = 1800.0
+    stall_timeout_s: Annotated[float, least(0.0)] = 1800.0
     """Seconds without a step after which the job has failed, with the built-in trainer or a script that reads by tfhet;
     0: never."""
-    on_data_loss: str = "stop"
+    on_data_loss: Annotated[str, one_of(("stop", "local"))] = "stop"
     """Reaction to the loss of the last host that serves data: `stop` ends the job, `local` lets the built-in trainer
     continue with local pipelines."""
-    timeline: str = "hosts"
+    timeline: Annotated[str, one_of(("hosts", "steps", "off"))] = "hosts"
     """Timeline detail: `hosts` (usage once a second), `steps` (also every training step) or `off`."""
-    emf_namespace: str = ""
+    emf_namespace: Annotated[str, _NAMESPACE] = ""
     """CloudWatch namespace in which metric lines are printed once more, in embedded metric format; "": they are not."""
-    metrics_port: int = 0
+    metrics_port: Annotated[int, whole(0, 65535)] = 0
     """Port of the Prometheus endpoint; local rank N listens on this port + N. 0 disables the endpoint."""
     job_seed: int = 0
     """Seed from which every random number of the job derives."""
@@ -59,27 +61,11 @@ class LaunchSettings:
         candidates = planes.candidates(self.data_plane)
         given = {plane.name: self.planes.get(plane.name) or plane.settings() for plane in candidates}
         object.__setattr__(self, "planes", given)
-        if not 0 <= self.processes_per_host <= 256:
-            raise UsageError(f"--processes_per_host must be between 0 and 256, not {self.processes_per_host}")
-        if not self.stall_timeout_s >= 0:
-            raise UsageError(f"--stall_timeout_s must not be negative: {self.stall_timeout_s}; 0 switches it off")
-        check_known("--on_data_loss", self.on_data_loss, ("stop", "local"))
         if self.on_data_loss == "local" and not any(plane.goes_local for plane in candidates):
             raise UsageError(
                 f"--on_data_loss local with --data_plane {self.data_plane}: no rank prepares its own data there; omit "
                 "it, and the job ends with the cause when its last data host is lost"
             )
-        check_known("--timeline", self.timeline, ("off", "hosts", "steps"))
-        if self.emf_namespace and not _NAMESPACE.fullmatch(self.emf_namespace):
-            raise UsageError(
-                f"--emf_namespace {self.emf_namespace!r}: give 1 to 255 letters, digits and . - _ / # :, and no name "
-                "that begins with AWS/"
-            )
-        if not 0 <= self.metrics_port <= 65535:
-            raise UsageError(f"--metrics_port {self.metrics_port} is no TCP port; 0 switches it off")
-        for name in ("lease_s", "ready_timeout_s"):
-            if not getattr(self, name) > 0:
-                raise UsageError(f"--{name} must be positive, not {getattr(self, name)}")
 
     def _plane(self) -> str:
         """The name of the data plane, which the strategy may determine. Raises UsageError where it allows no other."""

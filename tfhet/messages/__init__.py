@@ -5,7 +5,6 @@ No program reads any other text of another process: a sentence is for people, an
 
 from tfhet.messages import link, rank, server
 from tfhet.messages.channel import CHANNEL_VARIABLE, Channel, ProcessChannel, inherited
-from tfhet.messages.grammar import Count, Grammar, MessageError, Port, UnknownKind
 from tfhet.messages.log_line import (
     UNITS,
     ContainerFailureLine,

@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tfhet.clock import SYSTEM
-from tfhet.messages.grammar import MessageError, decode, encode
+from tfhet.schema import MessageError, decode, encode
 from tfhet.units import KIB
 
 CHANNEL_VARIABLE = "TFHET_CHANNEL"
@@ -34,11 +34,11 @@ _RETRY_S = 0.02
 
 
 class Channel:
-    """The launcher's end. `on_message` receives the values of each message, on the event loop. `Child.start` hands the
-    other end to the process, and ends the channel with it."""
+    """The launcher's end. `on_message` receives each message of the types `kinds`, on the event loop; others are
+    ignored. `Child.start` hands the other end to the process, and ends the channel with it."""
 
-    def __init__(self, on_message: Callable[[dict[str, Any]], None]):
-        self._on_message = on_message
+    def __init__(self, on_message: Callable[[Any], None], kinds: Any = dict[str, Any]):
+        self._on_message, self._kinds = on_message, kinds
         self._loop = asyncio.get_running_loop()
         self._is_closed = False
         self._end, self._other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -60,10 +60,10 @@ class Channel:
         """Gives up this process's copy of the other end, once the process has its own or could not be started."""
         self._other.close()
 
-    def send(self, values: Mapping[str, Any]) -> bool:
-        """Sends a message; False when it was dropped because the socket's buffer is full, or the process is gone. A
-        process that never opens its end is no error. Raises MessageError for values that are no message."""
-        packet = _packet_of(values)
+    def send(self, message: object) -> bool:
+        """Sends a message, also as JSON values; False if it was dropped because the socket's buffer is full, or the
+        process is gone. A process that never opens its end is no error. Raises MessageError for another value."""
+        packet = encode(message, MAX_BYTES)
         try:
             self._end.send(packet)
         except OSError:
@@ -99,10 +99,10 @@ class Channel:
             self.close()
             return False
         try:
-            values = decode(packet)
+            message = decode(packet, self._kinds)
         except MessageError:
             return True
-        self._on_message(values)
+        self._on_message(message)
         return True
 
 
@@ -121,10 +121,10 @@ class ProcessChannel:
         """Whether a launcher may still be there."""
         return self._end is not None
 
-    def send(self, values: Mapping[str, Any], limit_s: float = 0.0) -> bool:
-        """Sends a message; waits at most `limit_s` for room. False when it was dropped, or without a launcher. Raises
-        MessageError for what is not a message."""
-        packet = _packet_of(values)
+    def send(self, message: object, limit_s: float = 0.0) -> bool:
+        """Sends a message, also as JSON values; waits at most `limit_s` for room. False if it was dropped, or without a
+        launcher. Raises MessageError for another value."""
+        packet = encode(message, MAX_BYTES)
         until_s = SYSTEM.monotonic() + limit_s
         while (end := self._end) is not None:
             try:
@@ -140,8 +140,9 @@ class ProcessChannel:
                 self.close()
         return False
 
-    def receive(self, limit_s: float = 0.0) -> dict[str, Any] | None:
-        """The next message, waiting at most `limit_s` for it; None when none has come. Skips other packets."""
+    def receive(self, limit_s: float = 0.0, kinds: Any = dict[str, Any]) -> Any:
+        """The next message of the types `kinds`, waiting at most `limit_s` for it; None if none has arrived. Skips
+        others."""
         until_s = SYSTEM.monotonic() + limit_s
         while (end := self._end) is not None:
             try:
@@ -156,7 +157,7 @@ class ProcessChannel:
                 self.close()
                 return None
             with contextlib.suppress(MessageError):
-                return decode(packet)
+                return decode(packet, kinds)
         return None
 
     def close(self) -> None:
@@ -212,11 +213,3 @@ def _wait(end: socket.socket, event: int, until_s: float) -> bool:
     except ValueError:  # closed meanwhile
         return True
     return bool(poll.poll(1e3 * left_s))
-
-
-def _packet_of(values: Mapping[str, Any]) -> bytes:
-    """The packet for a message. Raises MessageError for values that are not one, or too long."""
-    packet = encode(values)
-    if len(packet) > MAX_BYTES:
-        raise MessageError(f"a message of {len(packet)} bytes; at most {MAX_BYTES} fit into the channel")
-    return packet

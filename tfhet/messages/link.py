@@ -6,21 +6,18 @@ Only the data plane or training strategy reads what stands in a mapping of its o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
-from tfhet.messages.grammar import Code, Count, Grammar, Text
+from tfhet.schema import Code, Count, Message, Text
 
 
-@dataclass(frozen=True)
-class PlaneReport:
+class PlaneReport(Message, frozen=True):
     """A report of one launcher's data plane to the leader's."""
 
     facts: Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Restarted:
+class Restarted(Message, frozen=True):
     """A process of the data plane on `host` ended by itself and is started again."""
 
     host: str
@@ -30,8 +27,7 @@ class Restarted:
     cause: str
 
 
-@dataclass(frozen=True)
-class RankResult:
+class RankResult(Message, frozen=True):
     """The script of a rank has ended."""
 
     rank: Count
@@ -41,8 +37,7 @@ class RankResult:
     """One line, and below it the last lines that the script printed."""
 
 
-@dataclass(frozen=True)
-class ScriptReport:
+class ScriptReport(Message, frozen=True):
     """A report of a rank's script about its steps and its data."""
 
     rank: Count
@@ -50,67 +45,44 @@ class ScriptReport:
     """A `rank.Standing` or `rank.Delivered`, as JSON values."""
 
 
-@dataclass(frozen=True)
-class Failed:
+class Failed(Message, frozen=True):
     """This launcher cannot go on."""
 
     code: Code
     cause: str
 
-    @classmethod
-    def wrongly(cls, member: str, odd: str) -> Failed:
-        """Replaces a report that is wrong: the leader does not wait for a launcher that sends such."""
-        return cls(1, f"{member} sent a report that is wrong: {odd}")
 
-
-@dataclass(frozen=True)
-class StopWish:
+class StopWish(Message, frozen=True):
     """This launcher was asked to stop, and wants the whole job to."""
 
     code: Code
     cause: str
 
 
-@dataclass(frozen=True)
-class Start:
+class Start(Message, frozen=True):
     """The order to start the ranks' scripts."""
 
     job_id: Text
     """Unique name of the run."""
-    plane: Mapping[str, Any] = field(default_factory=dict)
+    plane: Mapping[str, Any] = {}
     """The data plane's order, for its readers in the ranks."""
-    strategy: Mapping[str, Any] = field(default_factory=dict)
+    strategy: Mapping[str, Any] = {}
     """The training strategy's order: where the ranks meet."""
 
 
-@dataclass(frozen=True)
-class Stop:
+class Stop(Message, frozen=True):
     """The order to ask the scripts to stop."""
 
 
-@dataclass(frozen=True)
-class HostLost:
+class HostLost(Message, frozen=True):
     """The job goes on without a host that served data."""
 
     host: Text
 
 
-@dataclass(frozen=True)
-class Confirm:
+class Confirm(Message, frozen=True):
     """The order to confirm that this launcher has not lost its lease: the link does, by receiving it."""
 
 
 Report = PlaneReport | Restarted | ScriptReport | RankResult | Failed | StopWish
 Order = Start | Stop | HostLost | Confirm
-
-REPORTS: Grammar[Report] = Grammar(
-    {"plane": PlaneReport, "restarted": Restarted, "script": ScriptReport, "result": RankResult}
-    | {"failed": Failed, "stop": StopWish}
-)
-ORDERS: Grammar[Order] = Grammar({"start": Start, "stop": Stop, "host_lost": HostLost, "confirm": Confirm})
-parse_report, parse_order = REPORTS.parse, ORDERS.parse
-
-
-def to_json(message: Report | Order) -> dict[str, Any]:
-    """The body of a message of the link."""
-    return ORDERS.to_json(message) if isinstance(message, Order) else REPORTS.to_json(message)

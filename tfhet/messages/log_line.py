@@ -12,12 +12,11 @@ import contextlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar
+from typing import ClassVar, Self
 
-from tfhet.errors import DataError
-from tfhet.messages.grammar import Amount, AnyFloat, Count
-from tfhet.record import from_json_object
+import msgspec
+
+from tfhet.schema import Amount, Count
 
 _START = re.compile(r"\[tfhet\] (?:([a-z_]{1,20}(?: [a-z_]{1,20})?) )?(?=[a-z][\w.]*=)", re.ASCII)
 _PAIR = re.compile(r'([a-z][\w.]*)=("(?:[^"\\]|\\.)*"|[^\s"\[]+)(?: |(?=\[)|\s*$)', re.ASCII)
@@ -60,7 +59,7 @@ def parse_line(text: str) -> RunLine | None:
     kind, values = read(text) or ("", {})
     try:
         return KINDS[kind].of(values)
-    except (DataError, KeyError, ValueError):
+    except (KeyError, ValueError):
         return None
 
 
@@ -75,36 +74,32 @@ def epoch_pattern(name: str, number: str) -> str:
     return rf"\[tfhet\] end of epoch=.* {name}=({number})"
 
 
-class RunLine:
-    """One kind of line: a frozen dataclass of texts, whole numbers, and amounts that are written with two digits."""
+class RunLine(msgspec.Struct, frozen=True):
+    """One kind of line: texts, integers, and floats that are written with two digits."""
 
     kind: ClassVar[str]
     """The words that stand after the mark."""
 
-    def __init_subclass__(cls, kind: str):
-        cls.kind = kind
-
     def __str__(self) -> str:
-        return write(self.kind, {name: f"{x:.2f}" if isinstance(x, float) else x for name, x in vars(self).items()})
+        values = msgspec.structs.asdict(self)
+        return write(self.kind, {name: f"{x:.2f}" if isinstance(x, float) else x for name, x in values.items()})
 
     @classmethod
-    def of(cls, values: Mapping[str, str]) -> RunLine:
-        """The line with these fields. Raises DataError, KeyError and ValueError where it is another, or torn."""
-        found: dict[str, Any] = {}
-        for item in fields(cls):  # type: ignore[arg-type]
-            if item.name in values:
-                found[item.name] = values[item.name] if item.type == "str" else _number(values[item.name])
-        return from_json_object(cls, found, "line")
+    def of(cls, values: Mapping[str, object]) -> Self:
+        """The line with these fields; numbers may be texts. Raises KeyError and ValueError for another line, or one
+        that is torn."""
+        return msgspec.convert(values, cls, strict=False)
 
 
-@dataclass(frozen=True)
-class MetricLine(RunLine, kind=""):
+class MetricLine(RunLine, frozen=True):
     """The numbers that rank 0 prints now and then: step and epoch reached, and means since the last such line.
 
         [tfhet] step=500 epoch=2 step_ms=86.1 examples_per_s=95143 loss=2.3000 wait_pct=3.1
 
     It is the one line without a word for its kind: the metric definitions of training jobs match it as it is.
     """
+
+    kind: ClassVar[str] = ""
 
     step: Count
     epoch: Count
@@ -113,7 +108,7 @@ class MetricLine(RunLine, kind=""):
     """Sum over all ranks."""
     wait_pct: Amount
     """Share of the steps' time spent waiting for data, 0 to 100."""
-    loss: AnyFloat | None = None
+    loss: float | None = None
     """Mean over the epoch so far; None for a training without one. May be nan or infinite."""
 
     @classmethod
@@ -128,14 +123,19 @@ class MetricLine(RunLine, kind=""):
         values |= {"examples_per_s": f"{self.examples_per_s:.0f}", **loss, "wait_pct": f"{self.wait_pct:.1f}"}
         return write(self.kind, values)
 
+    def exact(self) -> str:
+        """The line with all digits."""
+        return write(self.kind, self.numbers())
+
     def numbers(self) -> Mapping[str, float]:
         """The numbers by their names in the line, without a loss of None."""
-        return {name: value for name, value in vars(self).items() if value is not None}
+        return {name: value for name, value in msgspec.structs.asdict(self).items() if value is not None}
 
 
-@dataclass(frozen=True)
-class HostLine(RunLine, kind="host"):
+class HostLine(RunLine, frozen=True):
     """A launcher begins: where it stands in its job."""
+
+    kind: ClassVar[str] = "host"
 
     mode: str
     """`homogeneous` or `heterogeneous`."""
@@ -144,31 +144,33 @@ class HostLine(RunLine, kind="host"):
     group: str
     ranks: Count = 0
     """Number of ranks in the whole job; 0 on a data host, which does not know."""
-    plane: Mapping[str, str] = field(default_factory=dict)
+    plane: Mapping[str, str] = {}
     """Additions of the data plane, like the number of its workers."""
 
     def __str__(self) -> str:
-        values = {name: value for name, value in vars(self).items() if name != "plane"}
-        return write(self.kind, {**values, **{f"{_PLANE}{name}": value for name, value in self.plane.items()}})
+        values = msgspec.structs.asdict(self)
+        plane = values.pop("plane")
+        return write(self.kind, {**values, **{f"{_PLANE}{name}": value for name, value in plane.items()}})
 
     @classmethod
-    def of(cls, values: Mapping[str, str]) -> HostLine:
+    def of(cls, values: Mapping[str, object]) -> Self:
         plane = {name.removeprefix(_PLANE): value for name, value in values.items() if name.startswith(_PLANE)}
-        found = {**values, "ranks": _number(values["ranks"]), "plane": plane}
-        return from_json_object(cls, found, "line")
+        return super().of({**values, "plane": plane})
 
 
-@dataclass(frozen=True)
-class FirstBatchLine(RunLine, kind="first_batch"):
+class FirstBatchLine(RunLine, frozen=True):
     """Rank 0 has its first batch."""
+
+    kind: ClassVar[str] = "first_batch"
 
     after_s: Amount
     """Seconds since it asked for data."""
 
 
-@dataclass(frozen=True)
-class EpochLine(RunLine, kind="end of"):
+class EpochLine(RunLine, frozen=True):
     """An epoch has ended. The metric definitions of training jobs match this line as it is."""
+
+    kind: ClassVar[str] = "end of"
 
     numbers: Mapping[str, float]
     """By name, `epoch` first; fractions are written with four digits."""
@@ -177,20 +179,19 @@ class EpochLine(RunLine, kind="end of"):
         return write(self.kind, {name: f"{x:.4f}" if isinstance(x, float) else x for name, x in self.numbers.items()})
 
     @classmethod
-    def of(cls, values: Mapping[str, str]) -> EpochLine:
-        """Skips fields that are no numbers. Raises KeyError and ValueError where the epoch is none."""
+    def of(cls, values: Mapping[str, object]) -> Self:
+        """Skips fields that are not numbers. Raises KeyError and ValueError if the epoch is not an integer."""
         numbers: dict[str, float] = {}
         for name, text in values.items():
             with contextlib.suppress(ValueError):
-                numbers[name] = _number(text)
-        if not isinstance(numbers["epoch"], int):
-            raise ValueError("an epoch that is no whole number")
-        return cls(numbers)
+                numbers[name] = msgspec.convert(text, int | float, strict=False)
+        return cls({**numbers, "epoch": msgspec.convert(numbers["epoch"], int)})
 
 
-@dataclass(frozen=True)
-class StepPartsLine(RunLine, kind="step_parts"):
+class StepPartsLine(RunLine, frozen=True):
     """The end of a training: where the time of a step went."""
+
+    kind: ClassVar[str] = "step_parts"
 
     parts_ms: Mapping[str, Amount]
     """Median milliseconds by part."""
@@ -199,42 +200,40 @@ class StepPartsLine(RunLine, kind="step_parts"):
         return write(self.kind, {f"{name}_ms": f"{ms:.2f}" for name, ms in self.parts_ms.items()})
 
     @classmethod
-    def of(cls, values: Mapping[str, str]) -> StepPartsLine:
-        found = {name.removesuffix("_ms"): _number(ms) for name, ms in values.items() if name.endswith("_ms")}
-        return from_json_object(cls, {"parts_ms": found}, "line")
+    def of(cls, values: Mapping[str, object]) -> Self:
+        return super().of({"parts_ms": {name[:-3]: ms for name, ms in values.items() if name.endswith("_ms")}})
 
 
-@dataclass(frozen=True)
-class RestartLine(RunLine, kind="restart"):
+class RestartLine(RunLine, frozen=True):
     """A process of the data plane ended by itself and is started again."""
+
+    kind: ClassVar[str] = "restart"
 
     process: str
     code: int
     """Its exit code; negative for the signal that ended it."""
 
 
-@dataclass(frozen=True)
-class JobResultLine(RunLine, kind="job_result"):
+class JobResultLine(RunLine, frozen=True):
     """A launcher ends because the job has failed, or was stopped."""
+
+    kind: ClassVar[str] = "job_result"
 
     code: int
     cause: str
     """One line."""
 
 
-@dataclass(frozen=True)
-class ContainerFailureLine(RunLine, kind="container_failure"):
+class ContainerFailureLine(RunLine, frozen=True):
     """The container of a simulated host could not be made."""
+
+    kind: ClassVar[str] = "container_failure"
 
     cause: str
 
 
 KINDS: Mapping[str, type[RunLine]] = {kind.kind: kind for kind in RunLine.__subclasses__()}
 """All kinds of line, by the words that stand after the mark."""
-
-
-def _number(text: str) -> int | float:
-    return int(text) if re.fullmatch("-?[0-9]{1,18}", text) else float(text)
 
 
 def _unquoted(text: str) -> str:

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import base64
-import re
 import zlib
-from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
+from msgspec import Meta
 
-from tfhet.messages.grammar import Amount, Count, Grammar, MessageError
-from tfhet.messages.log_line import MetricLine
-from tfhet.record import Check
+from tfhet.schema import Amount, Count, Message, MessageError
 
 
-@dataclass(frozen=True)
-class Progress:
+class Progress(Message, frozen=True):
     """The script makes progress. Totals since it began, over all of its steps; None where it does not count them."""
 
     steps: Count | None = None
@@ -28,16 +24,14 @@ class Progress:
     """Part of `step_s` spent waiting for data."""
 
 
-@dataclass(frozen=True)
-class Reading:
+class Reading(Message, frozen=True):
     """The script reads a data set."""
 
     endless: bool
     """Whether the data set repeats for ever, so that a worker that is lost for good does not keep it from ending."""
 
 
-@dataclass(frozen=True)
-class Standing:
+class Standing(Message, frozen=True):
     """Where a script of one's own stands; each one replaces the one before."""
 
     steps: Count
@@ -51,8 +45,7 @@ class Standing:
     """Examples among them that the script had not taken from what it made of the data set, such as its own prefetch."""
 
 
-@dataclass(frozen=True)
-class Delivered:
+class Delivered(Message, frozen=True):
     """Examples of a declared pipeline that `distribute` delivered in a script of one's own since the last one."""
 
     epoch: Count
@@ -88,8 +81,14 @@ def unpacked(text: str) -> np.ndarray:
     return ids
 
 
-@dataclass(frozen=True)
-class ServingHosts:
+class Metrics(Message, frozen=True):
+    """A metric line for the launcher to print."""
+
+    line: str
+    """The exact MetricLine: a text, since a loss may be NaN, which JSON has not."""
+
+
+class ServingHosts(Message, frozen=True):
     """The hosts that deliver data to the ranks from now on."""
 
     hosts: tuple[str, ...]
@@ -97,27 +96,14 @@ class ServingHosts:
     """Whether these hosts are ready: whether the data plane has heard of all of their workers."""
 
 
-_IS_KEY = Check("64 hexadecimal digits", lambda text: re.fullmatch("[0-9a-f]{64}", text) is not None)
-
-
-@dataclass(frozen=True)
-class Key:
+class Key(Message, frozen=True):
     """The key of the job's data plane: the first message to a process that takes part in it."""
 
-    key: Annotated[str, _IS_KEY] = field(repr=False)
+    key: Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
+
+    def __repr__(self) -> str:
+        return "Key()"  # logs must not show it
 
 
-Report = Progress | Reading | Standing | Delivered | MetricLine
-"""Metric lines that a script sends as messages are printed by its launcher."""
+Report = Progress | Reading | Standing | Delivered | Metrics
 Order = ServingHosts | Key
-
-REPORTS: Grammar[Report] = Grammar(
-    {"progress": Progress, "reading": Reading, "standing": Standing, "delivered": Delivered, "metrics": MetricLine}
-)
-ORDERS: Grammar[Order] = Grammar({"serving_hosts": ServingHosts, "key": Key})
-parse_report, parse_order = REPORTS.parse, ORDERS.parse
-
-
-def to_json(message: Report | Order) -> dict[str, Any]:
-    """The values that go over the channel."""
-    return ORDERS.to_json(message) if isinstance(message, ServingHosts | Key) else REPORTS.to_json(message)

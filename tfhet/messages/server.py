@@ -3,42 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
-from tfhet.messages.grammar import Amount, Count, Grammar, Port
+from tfhet.schema import Amount, Count, Message, Port
 
 
-@dataclass(frozen=True)
-class Ready:
+class Ready(Message, frozen=True):
     """The process serves."""
 
     port: Port
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, Any] = {}
     """Further facts about it, for its plane."""
 
 
-@dataclass(frozen=True)
-class Registered:
+class Registered(Message, frozen=True):
     """The number of workers that are now registered with this process."""
 
     workers: Count
 
 
-@dataclass(frozen=True)
-class Used:
+class Used(Message, frozen=True):
     """Quantities that the process uses now, or has used so far."""
 
     figures: Mapping[str, Amount]
     """Numbers by name, for its plane."""
 
 
-@dataclass(frozen=True)
-class Alive:
+class Alive(Message, frozen=True):
     """Nothing new; the launcher takes a long silence for a hang."""
 
 
 Report = Ready | Registered | Used | Alive
-
-REPORTS: Grammar[Report] = Grammar({"ready": Ready, "registered": Registered, "used": Used, "alive": Alive})
-to_json, parse = REPORTS.to_json, REPORTS.parse

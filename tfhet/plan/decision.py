@@ -12,7 +12,7 @@ from tfhet.plan.host import ClusterShape, UsdPerHour
 from tfhet.plan.prediction import best_layout
 from tfhet.plan.workload import Workload
 from tfhet.planes import DataPlane
-from tfhet.record import Interval
+from tfhet.record import Interval, json_value
 
 SCHEMA = 1
 SHOWN = 8
@@ -46,17 +46,13 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """Returns JSON values: an interval is `value`, `low` and `high`, a price that is not known is None."""
-        even = self.break_even_usd_per_hour
-        return {
-            "schema": SCHEMA,
-            "candidates": [self._candidate(one) for one in self.candidates],
-            **{name: getattr(self, name) for name in ("chosen", "runner_up", "today", "alone", "mixed")},
-            "break_even_usd_per_hour": even.to_json() if even else None,
-            "notes": list(self.notes),
-        }
+        names = ("chosen", "runner_up", "today", "alone", "mixed", "break_even_usd_per_hour", "notes")
+        candidates = [self._candidate(one) for one in self.candidates]
+        found = {"schema": SCHEMA, "candidates": candidates, **{name: getattr(self, name) for name in names}}
+        return dict(json_value(found))
 
     def _candidate(self, one: Candidate) -> dict[str, Any]:
-        prediction, cluster, layout, usd = one.prediction, one.cluster, one.prediction.layout, one.usd_per_million
+        prediction, cluster, layout = one.prediction, one.cluster, one.prediction.layout
         on_data = 0 if layout.where is Where.TRAINER or not cluster.data_hosts else layout.servers_per_host
         on_dnn = layout.servers_per_host if layout.where is Where.EVERYWHERE else 0
         return {
@@ -74,16 +70,16 @@ class Plan:
                 "behind": prediction.cut.last_part,
                 "dtype": prediction.cut.dtype,
             },
-            "step_ms": prediction.step_s.times(1e3).to_json(),
-            "examples_per_s": prediction.examples_per_s.to_json(),
+            "step_ms": prediction.step_s.times(1e3),
+            "examples_per_s": prediction.examples_per_s,
             "usd_per_hour": one.usd_per_hour,
-            "usd_per_million_examples": usd.to_json() if usd else None,
+            "usd_per_million_examples": one.usd_per_million,
             "binding": prediction.binding.value,
             "runner_up": prediction.runner_up.value,
-            "ceilings_ms": {each.value: s.times(1e3).to_json() for each, s in prediction.ceilings_s.items()},
+            "ceilings_ms": {each.value: s.times(1e3) for each, s in prediction.ceilings_s.items()},
             "on_frontier": one.on_frontier,
             "fits": not one.missed,
-            "misses": list(one.missed),
+            "misses": one.missed,
         }
 
     def table(self) -> tuple[list[str], list[list[object]]]:

@@ -16,7 +16,8 @@ from typing import Any
 
 from tfhet.cluster import config_dir, environment
 from tfhet.errors import DataError, UsageError
-from tfhet.record import Interval, from_json_object, read_json, write_json
+from tfhet.record import Interval, read_json, write_json
+from tfhet.schema import from_json
 from tfhet.units import GB
 
 SCHEMA = 1
@@ -149,7 +150,7 @@ class CostFile:
                 "again with `tfhet plan --calibrate`, or remove the file to use the costs of the package"
             )
         try:
-            return from_json_object(cls, document, "file of plan costs", str(path))
+            return from_json(cls, document, f"file of plan costs {path}")
         except UsageError as error:  # an interval
             raise DataError(f"{path}: {error}", str(path)) from None
 

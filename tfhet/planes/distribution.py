@@ -167,7 +167,7 @@ def _validation(data: tf.data.Dataset, transport: Any, job: JobContext, ordinal:
 def _say_reading(data: tf.data.Dataset) -> None:
     """Informs the launcher, which needs to know whether losing a host for good would keep the data from ever ending."""
     endless = bool(data.cardinality() == tf.data.INFINITE_CARDINALITY)
-    inherited(environment()).send(rank.to_json(rank.Reading(endless)), limit_s=1.0)
+    inherited(environment()).send(rank.Reading(endless), limit_s=1.0)
 
 
 def _pipeline(

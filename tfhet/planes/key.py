@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 
-from tfhet.clock import SYSTEM
 from tfhet.errors import NotReady
-from tfhet.messages import MessageError, inherited, rank
+from tfhet.messages import inherited, rank
 
 KEY_BYTES = 32
 KEY_S = 30.0
@@ -17,13 +15,11 @@ _keys: dict[int, bytes] = {}
 
 def key_from(env: Mapping[str, str]) -> bytes:
     """The key that the launcher of this process sent over their channel. Raises NotReady where none comes."""
-    channel, end = inherited(env), SYSTEM.monotonic() + KEY_S
+    channel = inherited(env)
     if id(channel) in _keys:
         return _keys[id(channel)]
-    while (values := channel.receive(end - SYSTEM.monotonic())) is not None:
-        with contextlib.suppress(MessageError):
-            if isinstance(message := rank.parse_order(values), rank.Key):
-                return _keys.setdefault(id(channel), bytes.fromhex(message.key))
+    if (message := channel.receive(KEY_S, rank.Key)) is not None:
+        return _keys.setdefault(id(channel), bytes.fromhex(message.key))
     raise NotReady(
         f"no key of the job's data plane came from the launcher within {KEY_S:g} s; only a process that it started "
         "gets one, so call tfhet.distribute, or tfhet.batches, in the training script itself"

@@ -89,9 +89,9 @@ class LauncherSide:
 
     # In the leader
 
-    def heard(self, facts: Mapping[str, Any]) -> str | None:
-        """Takes a report of the plane in any launcher, this one included. Returns what is wrong with it."""
-        return None
+    def heard(self, facts: Mapping[str, Any]) -> None:
+        """Takes a report of the plane in any launcher, this one included. Raises MessageError for one that is wrong,
+        which ends the job; UnknownKind is ignored: the other launcher may be of a later version."""
 
     def use(self) -> Mapping[str, Mapping[str, float]]:
         """Quantities that the plane has used, by host and name, for the run record."""

@@ -16,7 +16,7 @@ import psutil
 
 from tfhet.clock import SYSTEM
 from tfhet.errors import JobFailed, NotReady
-from tfhet.messages import Channel, MessageError, rank, server as messages
+from tfhet.messages import Channel, rank, server as messages
 from tfhet.process import Child, OnLine, describe_exit
 
 
@@ -122,12 +122,12 @@ class Supervised:
         while True:
             self._heard_s, self._serves = SYSTEM.monotonic(), False
             self._renewing, command = False, self.command
-            channel = Channel(self._took)
+            channel = Channel(self._took, messages.Report)
             self._child = await Child.start(
                 self.name, command, env=self.env, on_line=self._heard, channel=channel, before_exec=self.before_exec
             )
             if self.key:
-                channel.send(rank.to_json(rank.Key(self.key.hex())))
+                channel.send(rank.Key(self.key.hex()))
             if self._renewing:  # while it was being started, with the command before
                 self._child.kill()
             self.observe(Started(self._child.pid))
@@ -179,12 +179,8 @@ class Supervised:
         self._heard_s = SYSTEM.monotonic()
         self.on_line(f"[{self.name}] {line}")
 
-    def _took(self, values: Mapping[str, Any]) -> None:
+    def _took(self, report: messages.Report) -> None:
         self._heard_s = SYSTEM.monotonic()
-        try:
-            report = messages.parse(values)
-        except MessageError:
-            return
         if self._renewing:  # the last words of a process that is being replaced: its Ready, too
             return
         if isinstance(report, messages.Ready):

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
 from tfhet.errors import DataError
-from tfhet.record import Figure, Record, from_json_object, median
+from tfhet.record import Figure, Record, median
+from tfhet.schema import from_json
 
 PYTHON = "Python"
 """Kind of the parts of a loader."""
@@ -120,11 +121,10 @@ class Profile:
     def of(cls, record: Record) -> Profile:
         """Reads what `record` returned. Raises DataError for a record that is not of a profile."""
         _, _, name = record.name.partition("profile.")
-        parts = record.details.get("parts")
-        found = parts if isinstance(parts, (list, tuple)) else ()
-        costs = tuple(from_json_object(Cost, part, f"record {record.name!r}: a part of the profile") for part in found)
+        what, details = f"record {record.name!r}", record.details
+        costs = from_json(tuple[Cost, ...], details.get("parts") or (), what)
+        beside_us = from_json(dict[str, tuple[float, ...]], details.get("beside_us") or {}, what)
         rounds = {len(cost.cumulative_us) for cost in costs}
-        if not (name and costs and len(rounds) == 1 and min(rounds)):
-            raise DataError(f"record {record.name!r} is not of a profile; make one with: tfhet profile ... --json FILE")
-        beside = record.details.get("beside_us") or {}
-        return cls(name, costs, int(record.details.get("examples") or 0), {k: tuple(us) for k, us in beside.items()})
+        if not (name and len(rounds) == 1 and min(rounds)):
+            raise DataError(f"{what} is not of a profile; make one with: tfhet profile ... --json FILE")
+        return cls(name, costs, from_json(int, details.get("examples") or 0, what), beside_us)

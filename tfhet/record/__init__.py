@@ -14,8 +14,7 @@ from tfhet.record.entry import ClockOffset, Entry, HostUsage, TimelineFile, Usag
 from tfhet.record.figure import Figure, Spread
 from tfhet.record.folder import TIMELINE_FOLDER, EventTail, LineTail, RunFolder
 from tfhet.record.interval import Interval, View
-from tfhet.record.json_file import json_number, json_value, read_json, write_json, write_text
-from tfhet.record.json_object import Check, check_schema, from_json_object
+from tfhet.record.json_file import json_value, read_json, write_json, write_text
 from tfhet.record.record import Record, machine, usable_cores
 from tfhet.record.run import RunSummary
 from tfhet.record.runs import RUNS, latest_in, runs_in
@@ -30,7 +29,7 @@ from tfhet.versions import versions
 __all__ = [
     "RUNS", "TIMELINE_FOLDER", "WARM_UP_STEPS", "ClockOffset", "Entry", "EventTail", "Figure", "HostUsage", "Interval",
     "LineTail", "Pause", "Record", "RunFolder", "RunSummary", "Spread", "StepTime", "Timeline", "TimelineFile",
-    "UsageSample", "View", "Visits", "WaitPart", "Waiting", "check_schema", "from_json_object", "json_number",
+    "UsageSample", "View", "Visits", "WaitPart", "Waiting",
     "json_value", "latest_in", "machine", "measured_steps", "median", "natural", "percentile", "read_json", "runs_in",
     "share_pct", "usable_cores", "versions", "wait_pct", "write_json", "write_text",
 ]

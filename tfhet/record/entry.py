@@ -6,15 +6,17 @@ An entry is one line, a JSON object with `kind`, `host`, its beginning `at_s` (s
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tfhet.errors import DataError
-from tfhet.record.json_object import from_json_object
+import msgspec
+
 from tfhet.record.step_time import Pause, StepTime
+from tfhet.schema import MessageError, decode
 
 
 @dataclass(frozen=True)
@@ -69,29 +71,27 @@ class ClockOffset:
 Entry = StepTime | Pause | UsageSample | ClockOffset
 
 _KINDS: dict[str, type[Any]] = {"step": StepTime, "span": Pause, "use": UsageSample, "clock": ClockOffset}
+_Kind = msgspec.defstruct("_Kind", [("kind", str)])
 _NAMES = {kind: name for name, kind in _KINDS.items()}
 
 
 def entry_line(entry: Entry) -> str:
     """The entry as one line of JSON with its line break; numbers are rounded to 7 decimals (0.1 microseconds)."""
-    return json.dumps({"kind": _NAMES[type(entry)], **_rounded(vars(entry))}) + "\n"
+    return json.dumps({"kind": _NAMES[type(entry)], **_rounded(asdict(entry))}) + "\n"
 
 
 def _rounded(value: Any) -> Any:
-    value = vars(value) if isinstance(value, HostUsage) else value
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return {name: _rounded(each) for name, each in value.items()}
     return round(value, 7) if isinstance(value, float) else value
 
 
 def parse_entry(text: str) -> Entry | None:
     """The entry in a line; None for a line that was cut short or holds no entry."""
-    try:
-        values = json.loads(text, parse_constant=int)  # int refuses NaN and Infinity
-        entry: Entry = from_json_object(_KINDS[values["kind"]], values, "entry")
+    with contextlib.suppress(MessageError, KeyError):
+        entry: Entry = decode(text, _KINDS[decode(text, _Kind).kind])
         return entry
-    except (AttributeError, KeyError, TypeError, ValueError, RecursionError, DataError):
-        return None
+    return None
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from tfhet.record.statistics import LEVEL, median, median_interval, percentile, ratios, share_interval
 
@@ -68,9 +67,6 @@ class Figure:
         low, high, level = median_interval(self.samples)
         return replace(self, low=min(low, self.value), high=max(high, self.value), level=level)
 
-    def to_json(self) -> dict[str, Any]:
-        return {**vars(self), "samples": list(self.samples)}
-
 
 @dataclass(frozen=True)
 class Spread:
@@ -86,6 +82,3 @@ class Spread:
     def of(cls, samples: Sequence[float]) -> Spread:
         """The spread of at least one sample. Raises UsageError without samples."""
         return cls(median(samples), percentile(samples, 10), percentile(samples, 90), tuple(map(float, samples)))
-
-    def to_json(self) -> dict[str, Any]:
-        return {**vars(self), "samples": list(self.samples)}

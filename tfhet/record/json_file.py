@@ -11,17 +11,17 @@ import math
 import os
 import threading
 from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
 from tfhet.errors import DataError, UsageError
 
-_WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-
 
 def json_value(value: Any) -> Any:
     """`value` as JSON holds it: mappings with string keys, lists, finite numbers, strings, booleans and None. NumPy
-    scalars and arrays become numbers and lists, objects with `to_json` what it returns, all others their text."""
+    scalars and arrays become numbers and lists, dataclasses become mappings, objects with `to_json` its result, all
+    others their text."""
     match value:
         case None | bool() | str():
             return value
@@ -39,12 +39,11 @@ def json_value(value: Any) -> Any:
             return sorted((json_value(item) for item in value), key=str)
     if hasattr(value, "tolist"):
         return json_value(value.tolist())
-    return json_value(value.to_json()) if hasattr(value, "to_json") else str(value)
-
-
-def json_number(value: Any) -> Any:
-    """The float for one of the words that `json_value` writes; any other value unchanged."""
-    return _WORDS.get(value, value) if isinstance(value, str) else value
+    if hasattr(value, "to_json"):
+        return json_value(value.to_json())
+    if is_dataclass(value):  # not vars(): an object that msgspec made holds no defaults itself
+        return {item.name: json_value(getattr(value, item.name)) for item in fields(value)}
+    return str(value)
 
 
 def write_text(path: Path, content: str) -> Path:

@@ -19,7 +19,7 @@ from tfhet import clock as clocks
 from tfhet.errors import DataError
 from tfhet.record.figure import Figure
 from tfhet.record.json_file import json_value, read_json, write_text
-from tfhet.record.json_object import check_schema, from_json_object
+from tfhet.schema import check_schema, from_json
 from tfhet.versions import versions
 
 SCHEMA = 1
@@ -40,7 +40,7 @@ class Record:
     figures: Mapping[str, Figure] = field(default_factory=dict)
     details: Mapping[str, Any] = field(default_factory=dict)
     """All other results, raw samples included, as JSON values."""
-    command: Sequence[str] = ()
+    command: tuple[str, ...] = ()
     machine: Mapping[str, Any] = field(default_factory=dict)
     """`record.machine()` of the machine that measured."""
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -76,9 +76,9 @@ class Record:
         """The inverse of `to_json`. where: path for error messages. Raises UsageError for another schema version, and
         DataError for a field that is missing or of the wrong type."""
         check_schema(content, KIND, SCHEMA, where)
-        if not isinstance(content.get("figures"), Mapping):
-            raise DataError(f"{KIND} {where}: `figures` (an object) is missing", where or None)
-        made = from_json_object(cls, content, KIND, where)
+        if content.get("figures") is None:
+            raise DataError(f"{KIND} {where}: `figures` is missing", where or None)
+        made = from_json(cls, content, f"{KIND} {where}".rstrip())
         return replace(made, figures={name: figure.with_level() for name, figure in made.figures.items()})
 
     def write(self, path: Path | str) -> Path:

@@ -7,13 +7,13 @@ Renaming, removing or redefining a field raises it, and readers refuse versions 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from tfhet import errors
 from tfhet.record.figure import Spread
 from tfhet.record.json_file import json_value
-from tfhet.record.json_object import check_schema, from_json_object
+from tfhet.schema import check_schema, from_json
 
 SCHEMA = 1
 KIND = "run summary"
@@ -148,11 +148,18 @@ class RunSummary:
 
     def to_json(self) -> dict[str, Any]:
         """The summary as JSON values: `schema`, then every field in order."""
-        return {"schema": SCHEMA, **{name: json_value(value) for name, value in vars(self).items()}}
+        return {"schema": SCHEMA, **{item.name: json_value(getattr(self, item.name)) for item in fields(self)}}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any], where: str = "") -> RunSummary:
         """The inverse of `to_json`. where: path for error messages. A missing field takes its default. Raises
         UsageError for another schema version, and DataError for a field of the wrong type."""
         check_schema(content, KIND, SCHEMA, where)
-        return from_json_object(cls, content, KIND, where)
+        found = from_json(cls, content, f"{KIND} {where}".rstrip())
+        return replace(found, metrics=_numbers(found.metrics), epochs=tuple(map(_numbers, found.epochs)))
+
+
+def _numbers(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values without the words that stand for NaN and infinity in JSON."""
+    words = ("NaN", "Infinity", "-Infinity")
+    return {name: float(value) if value in words else value for name, value in values.items()}

@@ -12,8 +12,8 @@ from typing import get_args
 from tfhet.errors import DataError
 from tfhet.record.entry import ClockOffset, Entry, UsageSample, entry_line, parse_entry
 from tfhet.record.json_file import write_text
-from tfhet.record.json_object import check_schema
 from tfhet.record.step_time import Pause, StepTime
+from tfhet.schema import check_schema
 
 SCHEMA = 1
 KIND = "timeline"

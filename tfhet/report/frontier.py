@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from tfhet.errors import DataError
-from tfhet.record import Interval, RunSummary, Spread, check_schema
+from tfhet.record import Interval, RunSummary, Spread
 from tfhet.report.chart import MOST, Axis
+from tfhet.schema import check_schema
 
 KIND, SCHEMA = "plan", 1
 PlannedCluster: TypeAlias = Mapping[str, Any]

@@ -7,14 +7,15 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from tfhet.cluster import DNN_GROUP, code_dir
-from tfhet.errors import JobFailed, Mistakes, UsageError, shown
+from tfhet.errors import JobFailed, UsageError, shown
 from tfhet.process import Child, OnLine, describe_exit
-from tfhet.yaml_file import NAME, Kind, Node, each, number, read_each, read_text, readers, whole
+from tfhet.schema import Name, number, whole
+from tfhet.yaml_file import YamlFile, read_text
 
 DIGITS = "digits"
 """First part of a channel's directory that is demonstration data: `digits/train`."""
@@ -24,44 +25,32 @@ _PRESETS = Path(__file__).parent / "presets"
 
 @dataclass(frozen=True)
 class GroupFile:
-    """A group, each of whose values is written as its annotation says."""
+    """A group of hosts."""
 
     hosts: Annotated[int, whole(0, MOST_HOSTS)] = 1
     """At least 0; SageMaker allows a group without hosts."""
     ranks: Annotated[int, whole(1, MOST_HOSTS)] = 1
     """Training processes on each host, where the group trains."""
-    instance_type: Annotated[str, NAME] = "ml.m5.large"
-    cpus: Annotated[float | None, number(0.01, 1000.0)] = None
+    instance_type: Name = "ml.m5.large"
+    cpus: Annotated[float, number(0.01, 1000.0)] | None = None
     """CPU seconds per second of each host; this and the limits below win over those of the instance type."""
-    memory_mib: Annotated[float | None, number(64.0, 1e8)] = None
-    mbit_per_s: Annotated[float | None, number(0.1, 1e7)] = None
+    memory_mib: Annotated[float, number(64.0, 1e8)] | None = None
+    mbit_per_s: Annotated[float, number(0.1, 1e7)] | None = None
     """Bandwidth in each direction."""
-    latency_ms: Annotated[float | None, number(0.001, 1e4)] = None
+    latency_ms: Annotated[float, number(0.001, 1e4)] | None = None
     """Delay of each packet that it sends, and of each that it receives: between two such hosts twice that, each way."""
-    loss_pct: Annotated[float | None, number(0.0001, 90.0)] = None
+    loss_pct: Annotated[float, number(0.0001, 90.0)] | None = None
     """Percentage of packets lost at random, of those that it sends and of those that it receives."""
-
-
-def _group(node: Node) -> GroupFile:
-    if node.is_null:
-        return GroupFile()
-    with Mistakes() as mistakes:
-        parts = node.mapping(tuple(readers(GroupFile)), mistakes=mistakes)
-        given = {name: part for name, part in parts.items() if not part.is_null}
-        return GroupFile(**read_each(given, readers(GroupFile).__getitem__))
-
-
-def _words(node: Node) -> dict[str, str]:
-    return {} if node.is_null else each(NAME, Kind(str, "a single value"))(node)
 
 
 @dataclass(frozen=True)
 class ClusterFile:
-    name: Annotated[str, NAME]
-    groups: Annotated[Mapping[str, GroupFile], each(NAME, _group)]
-    channels: Annotated[Mapping[str, str], _words] = field(default_factory=dict)
+    name: Name = ""
+    """By default the name of the file."""
+    groups: Mapping[Name, GroupFile] = field(default_factory=dict)
+    channels: Mapping[Name, str] = field(default_factory=dict)
     """Channel name to directory."""
-    launcher: Annotated[Mapping[str, Any], _words] = field(default_factory=dict)
+    launcher: Mapping[Name, str] = field(default_factory=dict)
 
     def training_group(self, given: str) -> str:
         """Name of the group that trains: `given`, else `dnn_group`, or the only group."""
@@ -74,15 +63,12 @@ class ClusterFile:
     @classmethod
     def parse(cls, text: str, where: str) -> ClusterFile:
         """Raises UsageError naming `where`, the line, the field and what it may be."""
-        top = Node.parse(text, where)
-        if top is None:
-            raise UsageError(f"{where}: it is empty; a cluster needs groups")
-        given = top.values(readers(ClusterFile), needed=("groups",))
+        file = YamlFile(text, where)
+        found = file.read(cls)
+        if not 1 <= sum(group.hosts for group in found.groups.values()) <= MOST_HOSTS:
+            raise file.mistake("groups", f"must be 1 to {MOST_HOSTS} hosts together")
         own = re.sub("[^A-Za-z0-9._-]+", "-", Path(where).stem)[:64].strip("._-") or "cluster"
-        made = cls(**{"name": own, **given})
-        if not 1 <= sum(group.hosts for group in made.groups.values()) <= MOST_HOSTS:
-            raise top.mapping()["groups"].refused(f"1 to {MOST_HOSTS} hosts together")
-        return made
+        return replace(found, name=found.name or own)
 
 
 def load(text: str) -> ClusterFile:

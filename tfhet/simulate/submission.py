@@ -163,11 +163,15 @@ def of_job(job: Job, more: Sequence[str] = ()) -> tuple[ClusterFile, list[str], 
     file's hyperparameters. Raises UsageError for code that would not start, and for a channel that is a pipe, which no
     simulated host has."""
     check_code(job)
-    for channel in job.channels:
+    for channel in job.channels.values():
         if channel.mode == PIPE:
             raise job.mistake(f"channels: {channel.name}: mode", "must be File or FastFile in a simulation")
-    groups = {group.name: GroupFile(group.count, max(1, group.ranks), group.instance_type) for group in job.groups}
-    cluster = ClusterFile(job.name, groups, {channel.name: _directory(job, channel) for channel in job.channels})
+    groups = {
+        group.name: GroupFile(group.count, max(1, group.ranks), group.instance_type) for group in job.groups.values()
+    }
+    cluster = ClusterFile(
+        job.name, groups, {channel.name: _directory(job, channel) for channel in job.channels.values()}
+    )
     given = hyperparameters(["", *more], "")
     parameters = {name: json.dumps(value) for name, value in job.parameters.items()}
     parameters |= {name: value for name, value in given.items() if not name.startswith("sagemaker_")}
@@ -175,17 +179,18 @@ def of_job(job: Job, more: Sequence[str] = ()) -> tuple[ClusterFile, list[str], 
         **({"start": ALONE} if job.start == ALONE else {}),
         "code": job.code.directory,
         "environment": job.environment,
-        "input_modes": {channel.name: channel.mode for channel in job.channels},
-        "channel_groups": {channel.name: channel.groups for channel in job.channels if channel.groups},
+        "input_modes": {channel.name: channel.mode for channel in job.channels.values()},
+        "channel_groups": {channel.name: channel.groups for channel in job.channels.values() if channel.groups},
         "parameters": parameters,
     }
     return cluster, [job.code.script, *job.arguments, *more], options
 
 
 def _directory(job: Job, channel: Channel) -> str:
-    """Its local directory, which is relative to the job file; without one the URI, which is no directory."""
+    """Its local directory, which is relative to the job file; by default the URI, which is not a directory."""
     if channel.local is None:
-        return channel.uri
+        system = channel.file_system
+        return f"{system.kind}://{system.id}{system.directory}" if system else channel.uri
     if Path(channel.local).parts[:1] == (DIGITS,):
         return channel.local
-    return str(Path(job.file).parent / channel.local)
+    return str(Path(job.file.path).parent / channel.local)

@@ -4,7 +4,7 @@ carries from there, and records that cannot be used."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -62,9 +62,6 @@ class BadRecord:
     def __str__(self) -> str:
         place = f"{self.file} at byte {self.offset}" if self.file else f"split {self.split}, position {self.position}"
         return f"{place}: {self.reason}"
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 class Source(Protocol):

@@ -17,8 +17,9 @@ import tensorflow as tf
 
 from tfhet.cluster import code_dir
 from tfhet.errors import DataError, UsageError, some
-from tfhet.record import check_schema, from_json_object, json_value
-from tfhet.source.feature import Feature, from_json
+from tfhet.record import json_value
+from tfhet.schema import Count, check_schema, from_json
+from tfhet.source.feature import Feature, from_json as feature_of
 
 SCHEMA = 1
 _WRONG = (ArithmeticError, AttributeError, DataError, LookupError, RecursionError, TypeError, ValueError)
@@ -31,7 +32,7 @@ class Sidecar:
 
     features: Mapping[str, Feature]
     """Features by their name in the Example."""
-    files: Mapping[str, int]
+    files: Mapping[str, Count]
     """Number of examples by file name."""
     classes: tuple[str, ...] = ()
     """The name of each label, when labels are classes."""
@@ -50,10 +51,8 @@ class Sidecar:
             with tf.io.gfile.GFile(path, "rb") as stream:
                 document = json.loads(stream.read())
             check_schema(document, "it", SCHEMA)
-            found = from_json_object(cls, document, "it")
-            if min(found.files.values(), default=0) < 0:
-                raise ValueError("a file has a negative number of examples")
-            features = {name: from_json(value) for name, value in document["features"].items()}
+            found = from_json(cls, {**document, "features": {}}, "it", is_strict=True)
+            features = {name: feature_of(value) for name, value in document["features"].items()}
             for feature in features.values():
                 feature.stored()
                 feature.spec  # noqa: B018  # both find out whether shape and dtype are some

@@ -166,15 +166,15 @@ class ScriptSteps:
             if not is_last:  # what a script does after its last step is none of the steps'
                 self.meter.count_cpu(self._clock.cpu())
             if events:
-                self._channel.send(rank.to_json(self.meter.totals()), limit_s=0.1)
+                self._channel.send(self.meter.totals(), limit_s=0.1)
             self._journal.write(is_last)
             is_due = is_last or self._clock.monotonic() >= self._line_s + LINE_S
             limit_s = 1.0 if is_last else 0.1
             for report in self._deliveries.take(is_due) if self._deliveries else ():
-                self._channel.send(rank.to_json(report), limit_s)
+                self._channel.send(report, limit_s)
             if is_due and self.meter.steps:
                 self._line_s = self._clock.monotonic()
-                self._channel.send(rank.to_json(self._standing()), limit_s)
+                self._channel.send(self._standing(), limit_s)
                 if self._job.rank == 0:
                     self._report()
 
@@ -199,7 +199,7 @@ class ScriptSteps:
                     log.warning("the steps of this script may be incomplete: %s: %s", type(error).__name__, error)
                 has_failed = True
                 # The launcher would take silence for a script that hangs.
-                self._channel.send(rank.to_json(self.meter.totals()))
+                self._channel.send(self.meter.totals())
 
     def _events(self) -> Iterator[Moment]:
         for of, noted in self._sets:
@@ -227,7 +227,7 @@ class ScriptSteps:
     def _report(self) -> None:
         """Sends a metric line, which the launcher prints, and writes the summary."""
         line = self.meter.line(len(self.meter.steps), self._finder.epoch, _number(self._loss))
-        self._channel.send(rank.to_json(line), limit_s=0.1)
+        self._channel.send(rank.Metrics(line.exact()), limit_s=0.1)
         if self._job.record_dir:
             folder = RunFolder(Path(self._job.record_dir)).create()
             there = _digest(folder.summary_path) if folder.summary_path.exists() else None

@@ -7,11 +7,10 @@ strategies.get("horovod")                # a Strategy
 JobContext.from_env(environment())       # the place that the launcher gave this process
 """
 
-from tfhet.strategies.claim import Claim
 from tfhet.strategies.job import LOCAL_PLANE, JobContext
 from tfhet.strategies.rank_source import OWN, RankSource
 from tfhet.strategies.registry import AUTO, chosen, get, names, rank_of, roles, source_of, sources, translated
-from tfhet.strategies.strategy import Collective, Meeting, Strategy
+from tfhet.strategies.strategy import Claim, Collective, Meeting, Strategy
 
 # fmt: off
 __all__ = [

@@ -7,34 +7,32 @@ import os
 import socket
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal
 
-from tfhet.cluster import Rank, job_name
-from tfhet.errors import ClusterError, DataError, shown
-from tfhet.record import from_json_object
+from tfhet.cluster import Rank, job_name, json_variable
+from tfhet.errors import ClusterError
+from tfhet.schema import Text, from_json
 from tfhet.strategies.registry import AUTO, rank_of, source_of
 
 JOB_VARIABLE = "TFHET_JOB"
 LOCAL_PLANE = "local"
 """The data plane of a rank that prepares its own data."""
-MODES = ("local", "homogeneous", "heterogeneous")
 
 
 @dataclass(frozen=True)
 class JobContext:
     """The place of one process in its job."""
 
-    job_id: str
+    job_id: Text
     """Unique name of the run."""
-    mode: str
-    """`local`, `homogeneous` or `heterogeneous`."""
+    mode: Literal["local", "homogeneous", "heterogeneous"]
     rank: int = 0
     size: int = 1
     """Number of training processes."""
     local_rank: int = 0
     local_size: int = 1
     """Number of training processes on this host."""
-    plane: str = LOCAL_PLANE
+    plane: Text = LOCAL_PLANE
     """Name of the data plane from which the rank reads."""
     order: Mapping[str, Any] = field(default_factory=dict)
     """The data plane's message to its readers; JSON values."""
@@ -54,10 +52,6 @@ class JobContext:
     """Folder in which a rank notes the times of its steps; None: it does not."""
 
     def __post_init__(self) -> None:
-        if not self.job_id or not self.plane:
-            raise ClusterError("job: job_id and plane must not be empty")
-        if self.mode not in MODES:
-            raise ClusterError(f"job: unknown mode {shown(self.mode)}; known: {', '.join(MODES)}")
         Rank(self.rank, self.size, self.local_rank, self.local_size, "the job")
 
     @property
@@ -79,13 +73,9 @@ class JobContext:
         """The context that the launcher gave this process; without a launcher a local one, or a homogeneous one of the
         ranks that mpirun, horovodrun or torchrun started. Raises ClusterError for a malformed variable, and for one
         inherited by a process that is another rank than it says (several would read the same share of the data)."""
-        text = env.get(JOB_VARIABLE)
-        if not text:
+        if not env.get(JOB_VARIABLE):
             return cls._without_launcher(env)
-        try:
-            job = from_json_object(cls, json.loads(text), "job", strict=True)
-        except (ValueError, RecursionError, DataError) as error:  # no JSON; a field missing, wrong
-            raise ClusterError(f"{JOB_VARIABLE}: {error}") from error
+        job = from_json(cls, json_variable(env, JOB_VARIABLE), JOB_VARIABLE, is_strict=True, error=ClusterError)
         rank = rank_of(env, job.strategy)
         if rank is not None and (rank.rank, rank.size) != (job.rank, job.size):
             raise ClusterError(

@@ -5,18 +5,19 @@ from __future__ import annotations
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
 
 from tfhet.cluster import Rank
-from tfhet.errors import ClusterError, DataError
-from tfhet.messages import Port
-from tfhet.record import Check, from_json_object
+from tfhet.errors import ClusterError
+from tfhet.schema import Order, Port
 
-_Word = Annotated[str, Check("a word", lambda text: text != "" and text.isprintable() and " " not in text)]
+_Word = Annotated[str, Meta(pattern=r"\A[^\s\x00-\x1f\x7f-\xa0]+\Z")]
 
 
 @dataclass(frozen=True)
-class Rendezvous:
+class Rendezvous(Order):
     """The order of a strategy whose ranks meet at one port; each such strategy has a class of its own."""
 
     address: _Word
@@ -27,14 +28,6 @@ class Rendezvous:
 
     chosen: ClassVar[tuple[str, ...]] = ()
     """Variables of a job that take precedence; the first names the network interfaces, with commas between them."""
-
-    @classmethod
-    def parse(cls, value: object) -> Self:
-        """The rendezvous that a message holds. Raises ClusterError."""
-        try:
-            return from_json_object(cls, value, "the order of a rendezvous", strict=True)
-        except DataError as error:
-            raise ClusterError(str(error)) from None
 
     def environment(self, host: str, rank: Rank, env: Mapping[str, str]) -> dict[str, str]:
         """`env` with the variables that the script of a rank on `host`, this one, reads. Raises ClusterError where this

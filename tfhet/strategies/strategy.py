@@ -16,15 +16,33 @@ imports TensorFlow; `collective` does when it is called.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tfhet.cluster import Place, Rank, Role
-from tfhet.strategies.claim import Claim
+from tfhet.errors import ClusterError
+from tfhet.schema import Port, from_json
 from tfhet.strategies.rank_source import RankSource
 
 if TYPE_CHECKING:
     import numpy as np
     import tensorflow as tf
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The ports that one launcher keeps free, from before it joins, for what it starts for the strategy: no host knows
+    the free ports of another one."""
+
+    host: str
+    """Name of the launcher's host."""
+    ports: tuple[Port, ...] = ()
+
+    @classmethod
+    def of_all(cls, facts: Mapping[str, Mapping[str, Any]]) -> dict[str, Claim]:
+        """The claims in the facts with which each member joined. Raises ClusterError."""
+        how: dict[str, Any] = {"is_strict": True, "error": ClusterError}
+        return {member: from_json(cls, each, f"{member} joined with", **how) for member, each in facts.items()}
 
 
 class Meeting(Protocol):

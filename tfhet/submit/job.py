@@ -1,4 +1,4 @@
-"""A job: what JOB.yaml says, checked and complete. A field that stands there as it is has its reader beside it."""
+"""A job: the typed content of JOB.yaml."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
+from msgspec import Meta
+
 from tfhet import strategies
 from tfhet.catalogue import InstanceGroup
 from tfhet.cluster import DATA_GROUP, DNN_GROUP
 from tfhet.errors import UsageError
+from tfhet.schema import Name, Region, one_of, whole
 from tfhet.submit import values
 from tfhet.submit.values import Value
-from tfhet.yaml_file import REGION_NAME, listed, made, one_of
+from tfhet.yaml_file import Key, YamlFile
 
 DATA, DNN, SPARE = "data", "dnn", "spare"
-ROLES = (DATA, DNN, *(role.name for role in strategies.roles()), SPARE)
+ROLES: tuple[str, ...] = (DATA, DNN, *(role.name for role in strategies.roles()), SPARE)
 """Roles of groups. A spare group has no hosts (yet)."""
 MPI, ALONE = "mpi", "alone"
 STARTS = (MPI, ALONE)
@@ -38,42 +41,58 @@ def hosts_with_ranks(parameters: Mapping[str, Any], count: int) -> int:
     return min(1, count) if is_led else count
 
 
+InstanceType = Annotated[str, "instance type"]
+"""Full name of an instance type that the catalogue has."""
+
+
 @dataclass(frozen=True)
 class JobGroup(InstanceGroup):
     """A group of instances with its role in the job."""
 
-    role: str
-    """One of ROLES."""
-    ranks: int = 0
-    """Training processes on each host; 0 where the group does not train."""
+    name: Key
+    instance_type: InstanceType = field(metadata={"name": "type"})
+    count: Annotated[int, whole(0, 1000)]
+    role: Annotated[str, one_of(ROLES)] = ""
+    """One of ROLES; in the file only needed for a group whose name does not imply it."""
+    ranks: Annotated[int, whole(1, 256)] = 0
+    """Training processes on each host; 0 if the group does not train, in the file: by default one per GPU."""
 
 
 @dataclass(frozen=True)
 class FileSystem:
     """A directory of a file system that hosts mount."""
 
-    kind: str
+    kind: Key
     """One of FILE_SYSTEMS."""
-    id: Annotated[str, values.FILE_SYSTEM]
-    directory: Annotated[str, values.ABSOLUTE]
-    """Absolute path; of FSx for Lustre, it begins with the mount name."""
+    id: values.FileSystemId
+    directory: values.AbsolutePath
+    """Of FSx for Lustre, it begins with the mount name."""
     access: Annotated[str, one_of(("ro", "rw"))] = "ro"
 
 
 @dataclass(frozen=True)
 class Channel:
-    """A set of files that hosts see as a directory."""
+    """A set of files that hosts see as a directory: exactly one of `uri`, `fsx` and `efs`."""
 
-    name: str
-    uri: Annotated[str, values.S3]
-    """S3 prefix; of a file system, words for people."""
+    name: Key
+    uri: values.S3 = ""
+    """S3 prefix."""
+    fsx: FileSystem | None = None
+    efs: FileSystem | None = None
     mode: Annotated[str, one_of(MODES)] = FILE
-    groups: Annotated[tuple[str, ...], listed(values.GROUP, "groups")] = ()
+    groups: Annotated[tuple[Name, ...], Meta(min_length=1, description="groups")] = ()
     """Names of the groups that see it; empty: all."""
-    local: Annotated[str | None, values.DIRECTORY] = None
+    local: values.Directory | None = None
     """Directory that is used instead in a simulation."""
-    file_system: FileSystem | None = None
-    """None: the files lie in S3."""
+
+    def __post_init__(self) -> None:
+        if sum(map(bool, (self.uri, self.fsx, self.efs))) != 1:
+            raise ValueError(f"given exactly one of uri, {', '.join(FILE_SYSTEMS)}")
+
+    @property
+    def file_system(self) -> FileSystem | None:
+        """None: the files are in S3."""
+        return self.fsx or self.efs
 
 
 @dataclass(frozen=True)
@@ -81,28 +100,42 @@ class Code:
     """The code that is packed, and the script in it that runs."""
 
     directory: Path
-    script: str
+    script: values.Script
     """Path of the launcher, relative to the directory."""
-    uri: str
-    """S3 prefix under which the packed directory is stored."""
+    uri: values.S3 = ""
+    """S3 prefix under which the packed directory is stored; by default below the job's output."""
+
+
+@dataclass(frozen=True)
+class PipelineArguments:
+    """Arguments of the launcher and the built-in trainer that say how batches are made; None: not set."""
+
+    chain: values.Chain | None = None
+    cut: Annotated[int, whole(-1, 1000)] | None = None
+    batch_size: Annotated[int, whole(1, 1_000_000)] | None = None
+    shuffle: Annotated[int, whole(0, 100_000_000)] | None = None
+    data_host_workers: Annotated[int, whole(0, 256)] | None = None
+    dnn_host_workers: Annotated[int, whole(0, 256)] | None = None
+    compression: Annotated[str, one_of(("none", "snappy"))] | None = None
+    reserve_cpus: Annotated[int, whole(-1, 1000)] | None = None
 
 
 @dataclass(frozen=True)
 class CheckpointPlace:
     """A directory of each host that SageMaker synchronises with S3, and fills again before a retry."""
 
-    uri: Annotated[str | None, values.S3] = None
+    uri: values.S3 | None = None
     """None: below the job's own output."""
-    directory: Annotated[str, values.ABSOLUTE] = CHECKPOINTS
+    directory: values.AbsolutePath = CHECKPOINTS
 
 
 @dataclass(frozen=True)
 class Spot:
     """Settings of hosts that may be taken away."""
 
-    max_wait_s: Annotated[int, values.SECONDS]
+    max_wait_s: values.Seconds
     """Maximum seconds for the wait for hosts and the training together."""
-    attempts: Annotated[int, values.ATTEMPTS] = 0
+    attempts: Annotated[int, whole(1, 30)] = 0
     """Maximum number of restarts after an error of SageMaker's own; interruptions do not count."""
 
 
@@ -110,10 +143,10 @@ class Spot:
 class JobLimits:
     """Limits of a job's time, and the disk of its hosts."""
 
-    max_run_s: Annotated[int, values.SECONDS]
+    max_run_s: values.Seconds
     """Maximum training time in seconds, which bounds the bill."""
-    volume_gib: Annotated[int, values.VOLUME] = 30
-    keep_alive_s: Annotated[int, values.KEEP_ALIVE] = 0
+    volume_gib: Annotated[int, whole(1, 16_384, "a whole number of GiB")] = 30
+    keep_alive_s: Annotated[int, whole(0, 21_600, "a whole number of seconds")] = 0
     """Seconds for which hosts are kept, and paid for, after the job, for the next one."""
 
 
@@ -121,17 +154,17 @@ class JobLimits:
 class Vpc:
     """The private network of the hosts."""
 
-    subnets: Annotated[tuple[str, ...], values.SUBNETS]
-    security_groups: Annotated[tuple[str, ...], values.SECURITY_GROUPS]
+    subnets: values.Subnets
+    security_groups: values.SecurityGroups
 
 
 @dataclass(frozen=True)
 class Keys:
     """KMS keys, by id or ARN; None: the account's default key in S3, and none for the disks."""
 
-    output: Annotated[str | None, values.KEY] = None
+    output: values.KmsKey | None = None
     """Encrypts model.tar.gz and output.tar.gz; may be an alias."""
-    volume: Annotated[str | None, values.KEY] = None
+    volume: values.KmsKey | None = None
     """Encrypts the disks of the hosts."""
 
 
@@ -139,55 +172,66 @@ class Keys:
 class Profiler:
     """SageMaker's own monitoring of the hosts."""
 
-    uri: Annotated[str | None, values.S3] = None
-    """S3 prefix for what it measures; None: below the job's output."""
-    interval_ms: Annotated[int, values.INTERVAL] = 500
-    disabled: Annotated[bool, values.TRUTH] = False
+    uri: values.S3 | None = None
+    """S3 prefix for the measurements; None: below the job's output."""
+    interval_ms: values.Interval = 500
+    disabled: values.Truth = False
 
 
 @dataclass(frozen=True)
 class Job:
-    name: Annotated[str, values.JOB_NAME]
+    """The content of a job file. `job_file.parse` fills in the values that depend on others."""
+
+    name: values.JobName
     """Prefix of the names of its training jobs; the time follows."""
-    image: Annotated[str, values.IMAGE]
-    role: Annotated[str, values.ROLE]
+    image: values.Image
+    role: values.Role
     """ARN of the role that hosts act in."""
-    output: Annotated[str, values.S3]
+    output: values.S3
     """S3 prefix for model.tar.gz and output.tar.gz."""
     code: Code
-    groups: tuple[JobGroup, ...]
-    limits: Annotated[JobLimits, made(JobLimits)]
-    grouped: bool = True
-    """Whether the request names groups; else there is one, called HOMOGENEOUS_GROUP."""
-    start: Annotated[str, one_of(STARTS)] = MPI
-    hyperparameters: Annotated[Mapping[str, Value], values.PARAMETERS] = field(default_factory=dict)
-    pipeline: Annotated[Mapping[str, Value], values.pipeline] = field(default_factory=dict)
+    limits: JobLimits
+    file: YamlFile = field(repr=False, compare=False)
+    groups: Mapping[Name, JobGroup] = field(default_factory=dict)
+    instances: JobGroup | None = None
+    """The group of a job that names none; `groups` has it as HOMOGENEOUS_GROUP."""
+    start: Annotated[str, one_of(STARTS)] = ""
+    """By default MPI, or ALONE for a single rank."""
+    hyperparameters: Mapping[values.Parameter, Value] = field(default_factory=dict)
+    pipeline_arguments: PipelineArguments = field(default=PipelineArguments(), metadata={"name": "pipeline"})
     """Hyperparameters that `tfhet plan --write` may change."""
-    environment: Annotated[Mapping[str, str], values.ENVIRONMENT] = field(default_factory=dict)
-    channels: tuple[Channel, ...] = ()
-    checkpoints: Annotated[CheckpointPlace | None, made(CheckpointPlace)] = None
-    spot: Annotated[Spot | None, made(Spot)] = None
-    vpc: Annotated[Vpc | None, made(Vpc)] = None
-    keys: Annotated[Keys, made(Keys)] = Keys()
-    profiler: Annotated[Profiler | None, made(Profiler)] = None
+    environment: Mapping[values.Variable, values.VariableValue] = field(default_factory=dict)
+    channels: Mapping[values.Channel, Channel] = field(default_factory=dict)
+    checkpoints: CheckpointPlace | None = None
+    spot: Spot | None = None
+    vpc: Vpc | None = None
+    keys: Keys = Keys()
+    profiler: Profiler | None = None
     """None: as SageMaker does by default."""
-    encrypt_traffic: Annotated[bool, values.TRUTH] = False
-    tags: Annotated[Mapping[str, str], values.TAGS] = field(default_factory=dict)
-    region: Annotated[str | None, REGION_NAME] = None
+    encrypt_traffic: values.Truth = False
+    tags: Mapping[values.Tag, values.TagValue] = field(default_factory=dict)
+    region: Region | None = None
     """None: the region of AWS's own configuration."""
-    file: str = ""
-    lines: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
-    """Line number of each field by its name, like `groups: dnn_group: count`; "" is the whole file."""
+
+    @property
+    def grouped(self) -> bool:
+        """Whether the request names groups; else there is one, called HOMOGENEOUS_GROUP."""
+        return self.instances is None
+
+    @property
+    def pipeline(self) -> dict[str, Value]:
+        """The pipeline arguments that are set, by name."""
+        return {name: value for name, value in vars(self.pipeline_arguments).items() if value is not None}
 
     @property
     def dnn(self) -> JobGroup:
         """The group that trains."""
-        return next(group for group in self.groups if group.role == DNN)
+        return next(group for group in self.groups.values() if group.role == DNN)
 
     @property
     def data(self) -> JobGroup | None:
         """The group that prepares data."""
-        return next((group for group in self.groups if group.role == DATA), None)
+        return next((group for group in self.groups.values() if group.role == DATA), None)
 
     @property
     def ranked_hosts(self) -> int:
@@ -222,10 +266,10 @@ class Job:
         named = ((f"--{name}" if len(name) > 1 else f"-{name}", value) for name, value in self.parameters.items())
         return [word for name, value in named for word in (name, str(value))]
 
+    def where(self, group: JobGroup) -> str:
+        """The part of the file that a group is in."""
+        return f"groups: {group.name}" if self.grouped else "instances"
+
     def mistake(self, where: str, why: str) -> UsageError:
-        """Returns an error that names the file, the line of a field like `code: script`, the field, and `why`. The
-        line is that of the nearest part above the field where the file does not have the field."""
-        part = where
-        while part and part not in self.lines:
-            part = part.rpartition(": ")[0]
-        return UsageError(f"{self.file}:{self.lines.get(part, 1)}: {where} {why}")
+        """As `YamlFile.mistake`."""
+        return self.file.mistake(where, why)

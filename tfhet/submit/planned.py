@@ -41,7 +41,7 @@ def with_plan(text: str, file: str, plan: Plan, known: Catalogue | None = None) 
         if cluster["data_hosts"]:
             data = {"type": cluster["data"], "count": cluster["data_hosts"], "role": DATA}
             groups = {job.data.name if job.data else DATA_GROUP: data, **groups}
-        others = {g.name: {"type": g.instance_type, "count": g.count, "role": g.role} for g in job.groups}
+        others = {g.name: {"type": g.instance_type, "count": g.count, "role": g.role} for g in job.groups.values()}
         groups |= {name: group for name, group in others.items() if group["role"] not in (DATA, DNN, SPARE)}
         text = _with_section(text, "groups" if job.grouped else "instances", "groups", groups)
     else:

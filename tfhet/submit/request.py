@@ -82,7 +82,7 @@ def create_request(job: Job, job_name: str, archive_uri: str, secret: str) -> di
         "EnableManagedSpotTraining": job.spot is not None,
     }
     if job.channels:  # an empty list is refused
-        request["InputDataConfig"] = [_channel(channel) for channel in job.channels]
+        request["InputDataConfig"] = [_channel(channel) for channel in job.channels.values()]
     if checkpoints := _checkpoints(job, job_name):
         request["CheckpointConfig"] = checkpoints
     if job.spot:
@@ -121,7 +121,7 @@ def _resources(job: Job) -> dict[str, Any]:
         return {"InstanceType": job.dnn.instance_type, "InstanceCount": job.dnn.count, **resources}
     groups = [
         {"InstanceGroupName": group.name, "InstanceType": group.instance_type, "InstanceCount": group.count}
-        for group in job.groups
+        for group in job.groups.values()
     ]
     return {"InstanceGroups": groups, **resources}
 

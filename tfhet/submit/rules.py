@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from collections.abc import Iterator
 
+from tfhet.catalogue import Catalogue
 from tfhet.control import HYPERPARAMETER_VARIABLE, SECRET_VARIABLE
 from tfhet.errors import Mistakes, UsageError
 from tfhet.strategies import OWN as OWN_RANKS
-from tfhet.submit.job import ALONE, CHECKPOINTS, DATA, DNN, FILE, PIPE, SPARE, Job, Profiler
+from tfhet.submit.job import ALONE, CHECKPOINTS, DATA, DNN, FILE, PIPE, ROLES, SPARE, Job, JobGroup, Profiler
 from tfhet.submit.request import MOST_GIVEN, OWN
+from tfhet.submit.values import VALUE_CHARACTERS
 
 MOST_GROUPS = 5
 _MOST = {"environment": 99, "tags": 50, "channels": 20}
@@ -21,9 +25,11 @@ the others by the list of instance store volumes in the guide of EC2."""
 _SECRET_PARAMETER = HYPERPARAMETER_VARIABLE.removeprefix("SM_HP_").lower()
 
 
-def check(job: Job) -> None:
+def check(job: Job, known: Catalogue) -> None:
     """Raises UsageError that names the file, the line and the field for parts that do not fit together."""
-    with Mistakes(_check_groups(job)):  # the other rules take them for granted
+    with Mistakes(error for group in job.groups.values() for error in _check_group(job, group, known)):
+        pass  # each rule takes those before it for granted
+    with Mistakes(_check_groups(job)):
         parts = _check_channels, _check_storage, _check_parameters, _check_spot, _check_limits
     with Mistakes(mistake for check_part in parts for mistake in check_part(job)):
         pass
@@ -37,20 +43,30 @@ def _check_limits(job: Job) -> Iterator[UsageError]:
         yield job.mistake(f"environment: {SECRET_VARIABLE}", "must be left out: each job gets a fresh one")
 
 
+def _check_group(job: Job, group: JobGroup, known: Catalogue) -> Iterator[UsageError]:
+    where, gpus = job.where(group), known.instance(group.instance_type).gpus
+    if not group.role:
+        yield job.mistake(where, f"must be given a role ({', '.join(ROLES)}): its name does not imply one")
+    elif group.ranks and group.role != DNN:
+        yield job.mistake(f"{where}: ranks", "must be left out: only the group that trains has ranks")
+    elif gpus and group.ranks > gpus:
+        yield job.mistake(f"{where}: ranks", f"must be at most {gpus}, one for each GPU of {group.instance_type}")
+
+
 def _check_groups(job: Job) -> Iterator[UsageError]:
     if not 1 <= len(job.groups) <= MOST_GROUPS:
         yield job.mistake(
             "groups", f"must be 1 to {MOST_GROUPS} groups, SageMaker's limit; there are {len(job.groups)}"
         )
     for role, which, allowed in ((DNN, "exactly one", (1,)), (DATA, "at most one", (0, 1))):
-        names = [group.name for group in job.groups if group.role == role]
+        names = [group.name for group in job.groups.values() if group.role == role]
         if len(names) not in allowed:
             found = f"they are {', '.join(names)}" if names else "there is none"
             yield job.mistake("groups", f"must be {which} with the role {role}; {found}")
-    if sum(group.role == DNN for group in job.groups) == 1:
+    if sum(group.role == DNN for group in job.groups.values()) == 1:
         yield from _check_strategy(job)
-    for group in job.groups:
-        where = f"groups: {group.name}: count" if job.grouped else "instances: count"
+    for group in job.groups.values():
+        where = f"{job.where(group)}: count"
         if group.role == SPARE and group.count:
             yield job.mistake(where, "must be 0: hosts of a spare group would do nothing, and be paid for")
         if group.role != SPARE and not group.count:
@@ -64,19 +80,19 @@ def _check_strategy(job: Job) -> Iterator[UsageError]:
     except UsageError as error:
         yield job.mistake("hyperparameters: strategy", f"does not fit the groups: {error}")
         return
-    wanted, given = {role.name for role in strategy.roles}, {group.role for group in job.groups}
+    wanted, given = {role.name for role in strategy.roles}, {group.role for group in job.groups.values()}
     for role in sorted(given - wanted - {DATA, DNN, SPARE}):
         yield job.mistake("groups", f"must be without the role {role}, of which {strategy.name} makes no use")
     for added in strategy.roles:
-        names = [group.name for group in job.groups if group.role == added.name]
+        names = [group.name for group in job.groups.values() if group.role == added.name]
         if names != [added.group]:
             yield job.mistake("groups", f"must have {added.group}, alone with its role, for {strategy.name}")
 
 
 def _check_channels(job: Job) -> Iterator[UsageError]:
-    known = [group.name for group in job.groups]
-    with_groups = [channel.name for channel in job.channels if channel.groups]
-    for channel in job.channels:
+    known = list(job.groups)
+    with_groups = [channel.name for channel in job.channels.values() if channel.groups]
+    for channel in job.channels.values():
         where = f"channels: {channel.name}"
         if channel.groups and not job.grouped:
             yield job.mistake(f"{where}: groups", "must be left out: the job has no groups")
@@ -95,14 +111,16 @@ def _check_channels(job: Job) -> Iterator[UsageError]:
         if with_groups:
             why = f"all groups see the file system of {channel.name}, and SageMaker takes all with groups, or none"
             yield job.mistake(f"channels: {with_groups[0]}: groups", f"must be left out: {why}")
-    without = [channel.name for channel in job.channels if not channel.groups]
+    without = [channel.name for channel in job.channels.values() if not channel.groups]
     if with_groups and without:
         why = f"{with_groups[0]} does, and SageMaker takes all with groups, or none"
         yield job.mistake(f"channels: {without[0]}", f"must say its groups: {why}")
 
 
 def _check_storage(job: Job) -> Iterator[UsageError]:
-    own = [group.instance_type for group in job.groups if group.count and _OWN_DISKS.match(group.instance_type)]
+    own = [
+        group.instance_type for group in job.groups.values() if group.count and _OWN_DISKS.match(group.instance_type)
+    ]
     if job.keys.volume and own:
         why = f"{own[0]} has disks of its own, which are encrypted anyway, and SageMaker takes no key for them"
         yield job.mistake("keys: volume", f"must be left out: {why}")
@@ -117,8 +135,13 @@ def _check_parameters(job: Job) -> Iterator[UsageError]:
             "hyperparameters", f"must be at most {MOST_GIVEN} with those of the pipeline; there are {count}"
         )
     seen: dict[str, str] = {}
-    for name in job.hyperparameters:
+    for name, value in job.hyperparameters.items():
         where, plain = f"hyperparameters: {name}", name.replace("-", "_")
+        if isinstance(value, float) and not math.isfinite(value):
+            yield job.mistake(where, "must be a finite number")
+        if (characters := len(json.dumps(value))) > VALUE_CHARACTERS or "\0" in str(value):
+            most = f"at most {VALUE_CHARACTERS} characters as JSON, without NUL"
+            yield job.mistake(where, f"must be {most}; it has {characters}")
         if plain.startswith(OWN):
             yield job.mistake(where, f"must not begin with {OWN}: tfhet submit sets the toolkit's own hyperparameters")
         if plain == _SECRET_PARAMETER:
@@ -174,8 +197,8 @@ def _check_code(job: Job) -> Iterator[UsageError]:
 
 def notes(job: Job) -> Iterator[str]:
     """Yields a sentence about each thing that is allowed and may cost money or be a surprise."""
-    hetero = sum(group.count > 0 for group in job.groups) > 1
-    for channel in job.channels:
+    hetero = sum(group.count > 0 for group in job.groups.values()) > 1
+    for channel in job.channels.values():
         if channel.groups and job.dnn.name not in channel.groups:
             yield f"channel {channel.name} is not seen by {job.dnn.name}: rank 0 lists the files that it trains on"
         if channel.mode == PIPE:

@@ -17,6 +17,7 @@ from tfhet.aws import Patient
 from tfhet.clock import SYSTEM, Clock
 from tfhet.control import new_secret
 from tfhet.errors import TfhetError, UsageError
+from tfhet.schema import checked
 from tfhet.submit import rules, values
 from tfhet.submit.job import Code, Job
 from tfhet.submit.request import REDACTED, create_request
@@ -95,10 +96,7 @@ class JobSubmission:
         UsageError for a name that SageMaker would refuse, and for code that cannot be packed or would not start."""
         if name is None:
             name = f"{job.name}-{datetime.fromtimestamp(clock.wall(), UTC):%Y%m%d-%H%M%S}"
-        try:
-            values.TRAINING_JOB_NAME.of(name)
-        except ValueError:
-            raise UsageError(f"--name {name}: must be {values.TRAINING_JOB_NAME.wanted}") from None
+        checked(name, values.TrainingJobName, "--name")
         rules.check_code(job)
         return cls(job, name, Archive.of(job.code), new_secret(), clock)
 

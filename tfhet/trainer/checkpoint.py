@@ -19,6 +19,7 @@ import tensorflow as tf
 from tfhet.clock import SYSTEM
 from tfhet.errors import DataError, TfhetError, UsageError
 from tfhet.record import read_json, write_json
+from tfhet.schema import from_json
 from tfhet.trainer.ledger import Ledger
 from tfhet.trainer.manifest import Manifest, Owner, Progress, sync_folder
 
@@ -141,8 +142,8 @@ class Checkpoints:
     def _written_owner(self) -> Owner:
         """The owner that the directory names; one of term 0 if it names none."""
         try:
-            return Owner(**read_json(self.directory / _OWNER, "owner of checkpoints"))
-        except (TfhetError, TypeError):
+            return from_json(Owner, read_json(self.directory / _OWNER, "owner of checkpoints"), "the owner")
+        except TfhetError:
             return Owner()
 
     @contextmanager

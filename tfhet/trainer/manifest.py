@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tfhet.errors import DataError, TfhetError, shown
-from tfhet.record import check_schema, read_json, write_json
+from tfhet.record import read_json, write_json
+from tfhet.schema import Count, check_schema, from_json
 
 NAME = "manifest.json"
 _SCHEMA = 1
@@ -20,19 +21,19 @@ class Owner:
     """Who may write to a folder of checkpoints."""
 
     job_id: str = ""
-    term: int = 0
+    term: Count = 0
     """Which owner of the folder it is: 1 for the first, and one more for each that takes the folder over."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    epoch: int = 0
+    epoch: Count = 0
     """Epochs finished."""
-    step: int = 0
+    step: Count = 0
     """Steps taken in all."""
-    begun: int = 0
+    begun: Count = 0
     """Steps of these that belong to the epoch that is not finished."""
-    number: int = 0
+    number: Count = 0
     """The pass over the data that the ledger belongs to."""
 
 
@@ -57,11 +58,11 @@ class Manifest:
         try:
             found = read_json(folder / NAME, "manifest of a checkpoint")
             check_schema(found, "the manifest", _SCHEMA)
-            made = cls(Progress(**found["progress"]), Owner(**found["owner"]), dict(found["files"]))
+            made = from_json(cls, found, "the manifest")
             if odd := [name for name in made.files if name != os.path.basename(name) or name in ("", ".", "..")]:
                 raise DataError(f"the manifest names {shown(odd[0])}, which is no file in it")
             wrong = [name for name, written in made.files.items() if _seen(folder / name) != written]
-        except (TfhetError, OSError, KeyError, TypeError, ValueError) as error:
+        except (TfhetError, OSError) as error:
             raise DataError(f"{folder.name} is not whole: {error}", str(folder)) from None
         if wrong:
             raise DataError(f"{folder.name} is not whole: {', '.join(wrong)} differ from the manifest", str(folder))

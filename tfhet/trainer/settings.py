@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 from tfhet import arguments
-from tfhet.errors import UsageError, check_known
+from tfhet.errors import UsageError
+from tfhet.schema import least, one_of
 from tfhet.trainer.default_chain import AUTO
 
 
@@ -16,7 +18,7 @@ class Settings:
 
     model: str = "resnet50"
     """Model to train: `resnet50`, `small_cnn` (two convolutions) or `emulated` (takes `step_ms` and no CPU)."""
-    step_ms: float = 50.0
+    step_ms: Annotated[float, least(0.0)] = 50.0
     """Length of an emulated step, in milliseconds."""
     step_file: str = ""
     """File that holds the length of an emulated step instead. The trainer reads it before each step, so it may change
@@ -25,7 +27,7 @@ class Settings:
     """Channel to train on, or `synthetic:EXAMPLES:SPLITS` (with `:uneven` behind it, splits differ in size)."""
     validation: str = "validation"
     """Channel to validate on after every epoch. Without such a channel there is no validation."""
-    image_size: int = 0
+    image_size: Annotated[int, least(0)] = 0
     """Height and width, in pixels, to which encoded images are resized. 0: raw images keep their size, and encoded ones
     get theirs by the chain."""
     chain: str = AUTO
@@ -33,42 +35,42 @@ class Settings:
     `aws-cifar` for small images, and for larger ones of one size a random crop and a flip."""
     cut: int = -1
     """Number of stages that the data group runs; the trainer runs the rest. -1: cut where an example is smallest."""
-    batch_size: int = 64
+    batch_size: Annotated[int, least(1)] = 64
     """Examples per rank and step."""
-    epochs: int = 3
+    epochs: Annotated[int, least(1)] = 3
     """Number of epochs to train."""
-    steps_per_epoch: int = 0
+    steps_per_epoch: Annotated[int, least(0)] = 0
     """Steps in an epoch, taken from an endless stream of passes. 0: an epoch is one pass over the data."""
-    shuffle: int = 1000
+    shuffle: Annotated[int, least(0)] = 1000
     """Size of the shuffle buffer, in examples."""
     learning_rate: float = 0.001
     """Learning rate of one rank (Adam). The trainer multiplies it by the number of ranks."""
     warmup_epochs: float = 3.0
     """Epochs over which the learning rate grows linearly from that of one rank to that of all ranks."""
-    precision: str = "float32"
+    precision: Annotated[str, one_of(("float32", "float16", "bfloat16"))] = "float32"
     """Numbers that the model computes with: `float32`, `float16` (with dynamic loss scaling) or `bfloat16`."""
-    accumulate: int = 1
+    accumulate: Annotated[int, least(1)] = 1
     """Number of batches whose gradients make one step."""
-    compression: str = "none"
+    compression: Annotated[str, one_of(("none", "snappy"))] = "none"
     """Compression of batches between workers and ranks: `none` or `snappy`."""
-    log_every: int = 10
+    log_every: Annotated[int, least(1)] = 10
     """Number of steps between two metric lines."""
     tensorboard: str = ""
     """Folder in which rank 0 writes for TensorBoard, or `off`. Empty: `output/tensorboard`."""
-    checkpoint_every_epochs: int = 1
+    checkpoint_every_epochs: Annotated[int, least(0)] = 1
     """Epochs between two checkpoints. 0: the trainer writes none at the end of an epoch, only when it is stopped."""
-    checkpoint_every_steps: int = 0
+    checkpoint_every_steps: Annotated[int, least(0)] = 0
     """Steps between two checkpoints within an epoch. 0: none within an epoch."""
-    keep_checkpoints: int = 3
+    keep_checkpoints: Annotated[int, least(1)] = 3
     """Number of newest checkpoints that are kept."""
     resume: bool = True
     """Whether training continues from the newest checkpoint."""
     audit: bool = True
     """Whether the trainer counts by id what each epoch delivered; only then are lost examples read again."""
-    on_bad_record: str = "fail"
+    on_bad_record: Annotated[str, one_of(("fail", "skip"))] = "fail"
     """Response to a record or an image that cannot be read: `fail` ends the training and names it, `skip` counts it and
     continues."""
-    bad_record_budget: int = 100
+    bad_record_budget: Annotated[int, least(0)] = 100
     """Maximum number of lost examples. More of them end the training even with `skip`."""
     export: bool = True
     """Whether rank 0 writes the SavedModel at the end."""
@@ -80,12 +82,6 @@ class Settings:
     def __post_init__(self) -> None:
         if self.on_bad_record == "skip" and not self.audit:
             raise UsageError("--on_bad_record skip counts what it skips by the audit: leave --audit on")
-        for low, names in _LOWEST.items():
-            for name in names.split():
-                if getattr(self, name) < low:
-                    raise UsageError(f"--{name} must be at least {low}, not {getattr(self, name)}")
-        for name, known in _WORDS.items():
-            check_known(f"--{name}", getattr(self, name), known)
 
     @classmethod
     def parse(cls, argv: Sequence[str]) -> Settings:
@@ -97,14 +93,3 @@ class Settings:
         if epoch >= self.warmup_epochs:
             return self.learning_rate * ranks
         return self.learning_rate * (1 + (ranks - 1) * epoch / self.warmup_epochs)
-
-
-_LOWEST = {
-    0: "steps_per_epoch shuffle image_size checkpoint_every_epochs checkpoint_every_steps bad_record_budget step_ms",
-    1: "batch_size epochs accumulate log_every keep_checkpoints",
-}
-_WORDS = {
-    "precision": ("float32", "float16", "bfloat16"),
-    "compression": ("none", "snappy"),
-    "on_bad_record": ("fail", "skip"),
-}

@@ -7,7 +7,7 @@ import math
 import signal
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +95,7 @@ class Training:
         board = Board.of(settings.tensorboard if self._is_chief else OFF, self.paths.output / "tensorboard", self.clock)
 
         def on_metrics(line: MetricLine) -> None:
-            if not self.channel.send(rank.to_json(line)):  # the launcher prints it
+            if not self.channel.send(rank.Metrics(line.exact())):  # the launcher prints it
                 print(line, flush=True)
             board.line(line)
 
@@ -128,7 +128,7 @@ class Training:
             raise UsageError(f"{see}: show it to all dnn hosts, or say --validation none")
         hear_sigterm(self.stop)
         loop.agree()
-        self.channel.send(rank.to_json(rank.Reading(endless=False)), limit_s=1.0)
+        self.channel.send(rank.Reading(endless=False), limit_s=1.0)
         self._say_progress()
         results: list[dict[str, Any]] = []
         for epoch in range(progress.epoch, settings.epochs):
@@ -152,7 +152,7 @@ class Training:
             if loop.stopped:
                 break
         loop.close()
-        self.channel.send(rank.to_json(self._meter.totals()), limit_s=0.1)
+        self.channel.send(self._meter.totals(), limit_s=0.1)
         self._journal.write(is_last=True)
         self.was_stopped = loop.stopped
         if self._is_chief:
@@ -180,7 +180,7 @@ class Training:
         if now_s > self._said_s + 1.0:
             self._said_s = now_s
             self._meter.count_cpu(self.clock.cpu())
-            self.channel.send(rank.to_json(self._meter.totals()))
+            self.channel.send(self._meter.totals())
             self._journal.write()
 
     def _announce(self) -> None:
@@ -245,7 +245,7 @@ class Training:
             wait_pct=None if mine is None else waited / self.collective.size,
             first_batch_s=self.reader.first_batch_s,
             epochs=results,
-            bad_records=[record.to_json() for record in loop.skipped.records] if loop.skipped else (),
+            bad_records=list(map(asdict, loop.skipped.records)) if loop.skipped else (),
             metrics={k: v for k, v in final.items() if "loss" in k or "accuracy" in k},
         )
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tfhet.control.connection import MAX_UNSENT_BYTES, Connection, addresses_of
+from tfhet.control.message import Refused
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
@@ -18,7 +19,7 @@ def test_a_peer_that_does_not_read_ends_the_connection(run: Run) -> None:
             silent.bind(("127.0.0.1", 0))
             silent.listen()
             connection = await Connection.dial("127.0.0.1", silent.getsockname()[1])
-            message = {"type": "refused", "reason": "x" * 60_000}
+            message = Refused("x" * 60_000)
             for _ in range(4 * MAX_UNSENT_BYTES // 60_000):
                 connection.write(message)
             with pytest.raises(ConnectionError):

@@ -6,15 +6,18 @@ from typing import Any
 
 import pytest
 
-from tfhet.control import ProtocolError, Secret
+from tfhet.control import Secret, message
 from tfhet.control.connection import Connection
 from tfhet.control.handshake import JoinRequest, Refused, Unauthenticated, admit, introduce
 from tfhet.errors import TfhetError
+from tfhet.schema import MessageError
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 SECRET = Secret.from_text("the secret of these tests")
 OTHER = Secret.from_text("another job's secret here")
 JOINING = JoinRequest("algo-2", "i1", {"cores": 4}, 3)
+JOINED = message.Joined(10.0, 0)
+NONCE = "0" * 64
 Side = Callable[[Connection], Awaitable[Any]]
 
 
@@ -42,7 +45,7 @@ async def _meet(coordinator: Side, member: Side) -> tuple[Any, Any]:
 def _admit(secret: Secret, objection: Callable[[str, str], str | None] = lambda n, i: None) -> Side:
     async def side(connection: Connection) -> JoinRequest:
         newcomer = await admit(connection, secret, objection)
-        connection.write({"type": "joined", "lease_s": 10.0, "seen": 0})
+        connection.write(JOINED)
         return newcomer
 
     return side
@@ -55,7 +58,7 @@ def _introduce(secret: Secret) -> Side:
 def test_two_that_know_the_secret_meet(run: Run) -> None:
     there, here = run(_meet(_admit(SECRET), _introduce(SECRET)))
     assert there == JOINING
-    assert here == {"type": "joined", "lease_s": 10.0, "seen": 0}
+    assert here == JOINED
 
 
 def test_a_member_with_another_secret_is_told_nothing(run: Run) -> None:
@@ -74,20 +77,19 @@ def test_a_member_is_refused_with_the_reason_once_it_has_proved_itself(run: Run)
 
 def test_a_refusal_without_proof_is_not_believed(run: Run) -> None:
     async def stranger(connection: Connection) -> None:
-        connection.write({"type": "hello", "version": 2, "nonce": "0" * 64})
+        connection.write(message.Hello(message.VERSION, NONCE))
         await connection.read()
-        connection.write({"type": "refused", "reason": "go away"})
+        connection.write(message.Refused("go away"))
 
     _, here = run(_meet(stranger, _introduce(SECRET)))
-    assert isinstance(here, ProtocolError)
-    assert "expected 'welcome', got 'refused'" in str(here)
+    assert isinstance(here, MessageError)
 
 
 def test_a_false_coordinator_is_found_out(run: Run) -> None:
     async def false_coordinator(connection: Connection) -> None:
-        connection.write({"type": "hello", "version": 2, "nonce": "0" * 64})
+        connection.write(message.Hello(message.VERSION, NONCE))
         join = await connection.read()
-        connection.write({"type": "welcome", "proof": join["proof"]})  # the member's own proof, sent back
+        connection.write(message.Welcome(join.proof))  # the member's own proof, sent back
         with pytest.raises(ConnectionError):
             await connection.read()
 
@@ -97,7 +99,7 @@ def test_a_false_coordinator_is_found_out(run: Run) -> None:
 
 
 def test_an_overheard_proof_is_of_no_use(run: Run) -> None:
-    overheard: list[dict[str, Any]] = []
+    overheard: list[message.AnyMessage] = []
 
     async def listening_member(connection: Connection) -> None:
         await introduce(connection, SECRET, JOINING)
@@ -105,7 +107,7 @@ def test_an_overheard_proof_is_of_no_use(run: Run) -> None:
     async def spying_coordinator(connection: Connection) -> None:
         read = connection.read
 
-        async def spy() -> dict[str, Any]:
+        async def spy() -> message.AnyMessage:
             overheard.append(await read())
             return overheard[-1]
 
@@ -121,49 +123,39 @@ def test_an_overheard_proof_is_of_no_use(run: Run) -> None:
             await connection.read()
 
     there, _ = run(_meet(_admit(SECRET), replaying))
-    assert overheard[0]["type"] == "join"
+    assert isinstance(overheard[0], message.Join)
     assert isinstance(there, Unauthenticated)
 
 
 @pytest.mark.parametrize(
-    "answer",
-    [
-        {"type": "lease", "seen": 0},
-        {"type": "join", "name": "a", "instance": "i", "nonce": "short", "proof": "x"},
-        {"type": "join", "name": "", "instance": "i", "nonce": "0" * 64, "proof": "x"},
-        {"type": "join", "name": "a\nb", "instance": "i", "nonce": "0" * 64, "proof": "x"},
-        {"type": "join", "name": "a", "instance": "i" * 301, "nonce": "0" * 64, "proof": "x"},
-    ],
+    "answer", [message.Alive(0), message.Join("a", "i", "short", "x"), message.Join("a\nb", "i", NONCE, "x")]
 )
-def test_a_malformed_answer_is_a_protocol_error(run: Run, answer: dict[str, Any]) -> None:
+def test_a_malformed_answer_is_a_message_error(run: Run, answer: message.AnyMessage) -> None:
     async def member(connection: Connection) -> None:
         await connection.read()
         connection.write(answer)
 
     there, _ = run(_meet(_admit(SECRET), member))
-    assert isinstance(there, ProtocolError)
+    assert isinstance(there, MessageError)
 
 
 @pytest.mark.parametrize("proof", ["", "0" * 64, "\ud800" * 64, "é"])
 def test_a_wrong_proof_is_not_a_proof_whatever_it_holds(run: Run, proof: str) -> None:
     async def member(connection: Connection) -> None:
         await connection.read()
-        connection.write({"type": "join", "name": "a", "instance": "i", "nonce": "0" * 64, "proof": proof})
+        connection.write(message.Join("a", "i", NONCE, proof))
 
     there, _ = run(_meet(_admit(SECRET), member))
     assert isinstance(there, Unauthenticated)
 
 
-@pytest.mark.parametrize(
-    "hello",
-    [{"type": "hello", "version": 1, "nonce": "0" * 64}, {"type": "hello", "version": 2, "nonce": ""}],
-)
-def test_another_version_or_a_malformed_nonce_is_a_protocol_error(run: Run, hello: dict[str, Any]) -> None:
+@pytest.mark.parametrize("hello", [message.Hello(1, NONCE), message.Hello(message.VERSION, "")])
+def test_another_version_or_nonce_is_a_message_error(run: Run, hello: message.Hello) -> None:
     async def coordinator(connection: Connection) -> None:
         connection.write(hello)
 
     _, here = run(_meet(coordinator, _introduce(SECRET)))
-    assert isinstance(here, ProtocolError)
+    assert isinstance(here, MessageError)
 
 
 @pytest.mark.parametrize("trick", ["adds", "changes", "repeats", "leaves out"])
@@ -179,12 +171,12 @@ def test_one_who_passes_the_handshake_on_cannot_speak_after_it(run: Run, trick: 
             "leaves out": [second],
         }[trick]
 
-    async def scenario() -> list[dict[str, Any]]:
+    async def scenario() -> list[message.AnyMessage]:
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             connection = Connection(reader, writer)
             await _admit(SECRET)(connection)
-            connection.write({"type": "lease", "seen": 6})
-            connection.write({"type": "lease", "seen": 7})
+            connection.write(message.Alive(6))
+            connection.write(message.Alive(7))
             await connection.close()
 
         async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -202,8 +194,8 @@ def test_one_who_passes_the_handshake_on_cannot_speak_after_it(run: Run, trick: 
         connection = await Connection.dial(*between.sockets[0].getsockname())
         heard = []
         try:
-            assert (await introduce(connection, SECRET, JOINING))["type"] == "joined"
-            with pytest.raises(ProtocolError, match="somebody else"):
+            assert await introduce(connection, SECRET, JOINING) == JOINED
+            with pytest.raises(MessageError, match="somebody else"):
                 while True:
                     heard.append(await connection.read())
         finally:
@@ -214,4 +206,4 @@ def test_one_who_passes_the_handshake_on_cannot_speak_after_it(run: Run, trick: 
         return heard
 
     heard = run(scenario())
-    assert heard == ([] if trick == "leaves out" else [{"type": "lease", "seen": 6}])
+    assert heard == ([] if trick == "leaves out" else [message.Alive(6)])

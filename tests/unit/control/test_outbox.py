@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from tfhet.control.message import ProtocolError
 from tfhet.control.outbox import MAX_KEPT_BYTES, Outbox
+from tfhet.schema import MessageError
 
 
 def test_messages_are_taken_once_and_in_order() -> None:
@@ -13,7 +13,7 @@ def test_messages_are_taken_once_and_in_order() -> None:
     packed = [sender.pack({"type": "x", "i": i}) for i in range(3)]
     assert receiver.take(packed[0]) == {"type": "x", "i": 0}
     assert receiver.take(packed[0]) is None
-    with pytest.raises(ProtocolError, match="message 3 after 1"):
+    with pytest.raises(MessageError, match="message 3 after 1"):
         receiver.take(packed[2])
     assert receiver.take(packed[1]) == {"type": "x", "i": 1}
     assert receiver.seen == 2
@@ -29,7 +29,7 @@ def test_what_is_confirmed_is_not_said_again() -> None:
     sender.confirm(3)
     assert sender.unconfirmed() == ()
     for wrong in (4, -1):
-        with pytest.raises(ProtocolError):
+        with pytest.raises(MessageError):
             sender.confirm(wrong)
 
 

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from tfhet.launch.follower import checked_order
-from tfhet.messages import MessageError, UnknownKind, link
+from tfhet.messages import link
+from tfhet.schema import MessageError, UnknownKind
 
 SERVICE = {"dispatcher": "t1:6000", "workers": 1, "data_hosts": ["d1"], "native": ["tone"]}
 START = {"type": "start", "job_id": "job-1", "plane": SERVICE, "strategy": {}}
@@ -25,21 +26,17 @@ def test_the_order_to_start_is_understood(assignment_of, message):
 
 
 @pytest.mark.parametrize(
-    ("message", "reason"),
+    ("message", "field"),
     [
-        ({**START, "plane": None}, "start: `plane` is None, not Mapping[str, Any]"),
-        (
-            {**START, "plane": {**SERVICE, "native": "tone"}},
-            "start: tf.data service: order: `native` is 'tone', not tuple[str, ...] | None",
-        ),
-        ({**START, "strategy": {"port": 1}}, "start: the order of a rendezvous: `address` is missing"),
-        ({**START, "strategy": {**RING, "port": -1}}, "start: the order of a rendezvous: `port` is -1, not a TCP port"),
+        ({**START, "plane": None}, "`plane` is None"),
+        ({**START, "plane": {**SERVICE, "native": "tone"}}, "tf_service: `native` is 'tone'"),
+        ({**START, "strategy": {"port": 1}}, "horovod: .*`address`"),
+        ({**START, "strategy": {**RING, "port": -1}}, "horovod: `port` is -1"),
     ],
 )
-def test_what_is_wrong_with_the_order_to_start_is_said(assignment_of, message, reason):
-    with pytest.raises(MessageError) as caught:
+def test_a_wrong_order_to_start_is_named(assignment_of, message, field):
+    with pytest.raises(MessageError, match=f"^.?start.*{field}"):
         checked_order(message, assignment_of("t1", 1, ranks=2))
-    assert str(caught.value) == reason
 
 
 def test_an_order_of_a_later_version_is_of_an_unknown_kind(assignment_of):

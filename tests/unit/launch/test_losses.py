@@ -67,10 +67,10 @@ class Job:
         await asyncio.gather(self.rank.join(), *(branch.join() for branch in self.data))
         if not started:
             return
-        self.chief.report(link.PlaneReport({"event": "serving", "host": "t1"}))
+        self.chief.report(link.PlaneReport({"type": "serving", "host": "t1"}))
         for branch in self.data:
-            branch.report(link.PlaneReport({"event": "serving", "host": branch._client.name}))
-        self.data[0].report(link.PlaneReport({"event": "workers", "count": len(self.data)}))
+            branch.report(link.PlaneReport({"type": "serving", "host": branch._client.name}))
+        self.data[0].report(link.PlaneReport({"type": "registered", "workers": len(self.data)}))
         await self.chief.started()
 
     def kill(self, index: int) -> None:

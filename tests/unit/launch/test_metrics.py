@@ -23,7 +23,7 @@ def values(assignment, *reports: rank.Report, processes=None, fleet=None) -> dic
         side._fleet.__dict__.update(vars(fleet) if fleet else {})
     hearing = Hearing(lambda line: None)
     for report in reports:
-        hearing.take(rank.to_json(report))
+        hearing.take(rank.Metrics(report.exact()) if isinstance(report, MetricLine) else report)
     return {
         metric.name: value
         for metric, value in metrics_of(assignment.place, hearing, processes or {}, side.metrics()).items()

@@ -54,7 +54,7 @@ from tfhet.cluster import environment
 from tfhet.messages import inherited, rank
 from tfhet.process import answer_with_stack
 answer_with_stack()
-send = lambda: inherited_.send(rank.to_json(rank.Progress(steps=1)))
+send = lambda: inherited_.send(rank.Progress(steps=1))
 inherited_ = inherited(environment())
 send()
 """

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from tfhet.messages import CHANNEL_VARIABLE, Channel, MessageError, ProcessChannel, inherited
+from tfhet.messages import CHANNEL_VARIABLE, Channel, ProcessChannel, inherited
 from tfhet.messages.channel import MAX_BYTES
 from tfhet.process import Child
+from tfhet.schema import MessageError
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -41,6 +41,7 @@ def test_a_summary_of_nothing_is_readable_and_all_none(tmp_path: Path) -> None:
     folder.write_summary(RunSummary())
     assert folder.read_summary() == RunSummary()
     assert RunSummary.from_json({"schema": 1}) == RunSummary()
+    assert RunSummary.from_json({"schema": 1}).to_json() == RunSummary().to_json()
 
 
 def test_the_json_has_every_field_in_a_fixed_order_and_strict_syntax(tmp_path: Path) -> None:
@@ -64,26 +65,27 @@ def test_fields_of_a_later_writer_are_left_alone() -> None:
 
 
 def test_another_schema_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"run summary in s\.json has schema 7; this tfhet reads schema 1"):
+    with pytest.raises(UsageError, match=r"s\.json has schema 7"):
         RunSummary.from_json({**summary().to_json(), "schema": 7}, "s.json")
 
 
 @pytest.mark.parametrize(
-    ("broken", "words"),
+    ("broken", "field"),
     [
-        ({"steps": "many"}, "`steps` is 'many', not int"),
+        ({"steps": "many"}, "`steps` is 'many'"),
+        ({"mode": "mixed"}, "'mixed'"),
         ({"wait_pct": True}, "`wait_pct` is True"),
         ({"cluster": []}, "`cluster`"),
-        ({"cluster": {"dnn_group": 3}}, "`cluster`"),
-        ({"exit_codes": {"algo-1": "0"}}, "`exit_codes`"),
+        ({"cluster": {"dnn_group": 3}}, "`cluster"),
+        ({"exit_codes": {"algo-1": "x"}}, "`exit_codes"),
         ({"duration_s": 10**400}, "`duration_s` is 1000"),
-        ({"step_ms": {"median": 10**400, "p10": 1, "p90": 1}}, "step_ms: `median` is 1000"),
-        ({"epochs": [3]}, "`epochs`"),
-        ({"step_ms": {"median": 1}}, "step_ms: `p10` is missing"),
+        ({"step_ms": {"median": 10**400, "p10": 1, "p90": 1}}, r"`step_ms\.median` is 1000"),
+        ({"epochs": [3]}, "`epochs"),
+        ({"step_ms": {"median": 1}}, "`step_ms`.*`p10`"),
     ],
 )
-def test_a_field_of_the_wrong_kind_is_named(broken: dict[str, object], words: str) -> None:
-    with pytest.raises(DataError, match=words):
+def test_a_wrong_field_is_named(broken: dict[str, object], field: str) -> None:
+    with pytest.raises(DataError, match=field):
         RunSummary.from_json({"schema": 1, **broken})
 
 

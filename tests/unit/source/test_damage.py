@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 
 import damaged
@@ -127,7 +128,7 @@ def test_a_diagnosis_says_what_is_wrong_and_where(sound, tmp_path, kind):
     assert (bad.split, bad.position, bad.examples) == (1, number % 2**32, 1)
     assert bad.reason.startswith(REASONS[kind])
     assert str(bad) == f"{broken.file} at byte {broken.offset}: {bad.reason}"
-    assert BadRecord(**bad.to_json()) == bad
+    assert BadRecord(**asdict(bad)) == bad
 
 
 @pytest.mark.parametrize("kind", sorted(damaged.KINDS.keys() - {"cut between records", "emptied"}))

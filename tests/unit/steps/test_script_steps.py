@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 import tensorflow as tf
 from fake_clock import FakeClock
 
-from tfhet.messages import ProcessChannel, rank
+from tfhet.messages import MetricLine, ProcessChannel, rank
 from tfhet.placement import Pipeline
 from tfhet.planes import distribute
 from tfhet.record import RunFolder, Timeline
@@ -30,8 +29,8 @@ class Sent(ProcessChannel):
         super().__init__(None)
         self.reports: list[rank.Report] = []
 
-    def send(self, values: Mapping[str, Any], limit_s: float = 0.0) -> bool:
-        self.reports.append(rank.parse_report(values))
+    def send(self, message: Any, limit_s: float = 0.0) -> bool:
+        self.reports.append(message)
         return True
 
 
@@ -103,7 +102,7 @@ def test_the_launcher_hears_totals_and_a_metric_line_every_ten_seconds(steps):
     steps._clock.sleep(room.LINE_S)
     play(steps, *epoch(102.0))
     steps.take()
-    line = sent[-1]
+    line = MetricLine.parse(sent[-1].line)
     assert (line.step, line.epoch, line.loss) == (20, 1, None)
     assert line.step_ms == pytest.approx(100.0) and line.wait_pct == pytest.approx(25.0)
 
@@ -192,7 +191,7 @@ def test_a_script_may_say_where_its_steps_end_and_their_loss(steps):
     steps.close()
     assert [round(each.dur_s, 6) for each in steps.meter.steps] == [1.0] * 4
     assert [each.examples for each in steps.meter.steps] == [64] * 4
-    assert steps._channel.reports[-1].loss == 0.25
+    assert MetricLine.parse(steps._channel.reports[-1].line).loss == 0.25
 
 
 def test_a_disk_that_is_full_neither_ends_the_measuring_nor_looks_like_a_script_that_hangs(steps, monkeypatch, caplog):

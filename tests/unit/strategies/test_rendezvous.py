@@ -134,7 +134,7 @@ def test_a_rendezvous_arrives_as_it_was():
     ],
 )
 def test_what_is_no_rendezvous_is_refused(value):
-    with pytest.raises(ClusterError, match="of a rendezvous"):
+    with pytest.raises(ClusterError, match="horovod"):
         Rendezvous.parse(value)
 
 

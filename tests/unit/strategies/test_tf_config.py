@@ -82,6 +82,7 @@ def test_a_port_that_is_kept_is_no_one_elses_until_it_is_given_up():
 
 @pytest.mark.parametrize("facts", [{}, {"host": 3}, {"host": "a", "ports": 3}, {"host": "a", "ports": [0]}])
 def test_a_launcher_that_joins_with_rubbish_is_refused(facts):
+    good = {"rank-0": {"host": "a", "ranks": 2}}
+    assert Claim.of_all(good) == {"rank-0": Claim("a", ())}
     with pytest.raises(ClusterError, match="rank-1"):
-        Claim.parse("rank-1", facts)
-    assert Claim.parse("rank-1", {"host": "a", "ranks": 2}) == Claim("a", ())
+        Claim.of_all({**good, "rank-1": facts})

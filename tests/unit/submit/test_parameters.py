@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from tfhet.submit import parse, read
-from tfhet.submit.job import Job
+from tfhet.submit.job import Job, PipelineArguments
 from tfhet.submit.request import MOST, MOST_GIVEN, hyperparameters
-from tfhet.submit.values import PIPELINE
 
 
 def test_toolkit_makes_the_same_arguments(job_file):
@@ -33,7 +32,7 @@ def test_pipeline_options_are_known_arguments(repository: Path):
 
     settings = (repository / "tfhet" / "trainer" / "settings.py").read_text()  # importing it would load TensorFlow
     known = {*LaunchSettings.__dataclass_fields__, *ServiceSettings.__dataclass_fields__}
-    for name in PIPELINE:
+    for name in vars(PipelineArguments()):
         assert name in known or f"    {name}: " in settings, name
 
 

@@ -61,8 +61,8 @@ def test_plan_replaces_groups_and_pipeline_only():
 def test_plan_without_data_hosts_removes_their_group():
     made = with_plan(TEXT + "pipeline: {chain: 'crop(28), flip', cut: 1}", "job.yaml", plan(data_hosts=0))
     job = parse(made, "job.yaml")
-    assert "readers" not in made and job.data is None and "data_host_workers" not in job.pipeline
-    assert job.pipeline.items() >= {"chain": "crop(28), flip", "cut": 3, "dnn_host_workers": 1}.items()
+    assert list(job.groups) == ["trainers"]
+    assert job.pipeline == {"chain": "crop(28), flip", "cut": 3, "dnn_host_workers": 1}
 
 
 @pytest.mark.parametrize("data_hosts", [0, 2])
@@ -70,7 +70,9 @@ def test_job_without_groups_gets_them_for_data_hosts(data_hosts):
     cut = TEXT.index("groups:"), TEXT.index("# The bill.")
     text = TEXT[: cut[0]] + "instances: {type: ml.g5.xlarge, count: 1}\n" + TEXT[cut[1] :]
     job = parse(with_plan(text, "job.yaml", plan(data_hosts)), "job.yaml")
-    assert job.grouped == bool(data_hosts) == bool(job.data) and job.dnn.instance_type == "ml.p4d.24xlarge"
+    assert job.grouped == bool(data_hosts)
+    assert job.dnn.instance_type == "ml.p4d.24xlarge"
+    assert list(job.groups) == (["data_group", "dnn_group"] if data_hosts else ["homogeneousCluster"])
 
 
 def test_unusable_plans_are_refused():
@@ -81,7 +83,7 @@ def test_unusable_plans_are_refused():
         with_plan(TEXT, "job.yaml", plan(chosen=None))
     ray = plan()
     ray.plane, (candidate,) = planes.get("ray"), ray.to_json()["candidates"]
-    candidate["layout"] = {"data_host_cpus": -1, "dnn_host_cpus": 0, "cut": 2, "compression": "none"}
+    candidate["layout"] = {"data_host_cpus": -1, "dnn_host_cpus": 0, "cut": 2}
     with pytest.raises(UsageError, match=r"\+2\*ml.c5.18xlarge.*--data_host_cpus -1 --dnn_host_cpus 0"):
         with_plan(TEXT, "job.yaml", ray)
 
@@ -97,4 +99,5 @@ def test_group_of_a_strategy_stays():
     text = text.replace("    count: 1\n", "    count: 2\n")
     text = text.replace("# The bill.", "  ps_group: {type: ml.c5.xlarge, count: 1}\n# The bill.")
     made = with_plan(text, "job.yaml", plan())
-    assert "  ps_group: {type: ml.c5.xlarge, count: 1, role: ps}\n" in made and parse(made, "job.yaml").data
+    assert "  ps_group: {type: ml.c5.xlarge, count: 1, role: ps}\n" in made
+    assert [group.role for group in parse(made, "job.yaml").groups.values()] == ["data", "dnn", "ps"]

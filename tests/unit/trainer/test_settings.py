@@ -46,23 +46,25 @@ def test_arguments_of_others_are_left_alone():
 
 
 @pytest.mark.parametrize(
-    ("argv", "said"),
+    "argv",
     [
-        (["--epochs", "three"], "invalid int value: 'three'"),
-        (["--epochs"], "expected one argument"),
-        (["--epochs", "2.0"], "invalid int value"),
-        (["--audit", "perhaps"], "invalid truth value: 'perhaps'"),
-        (["--batch_size", "0"], "--batch_size must be at least 1, not 0"),
-        (["--epochs", "0"], "--epochs must be at least 1"),
-        (["--steps_per_epoch", "-1"], "--steps_per_epoch must be at least 0"),
-        (["--accumulate", "0"], "--accumulate must be at least 1"),
-        (["--log-every", "0"], "--log_every must be at least 1"),
-        (["--keep_checkpoints", "0"], "--keep_checkpoints must be at least 1"),
-        (["--precision", "float8"], "unknown --precision 'float8'; known: bfloat16, float16, float32"),
-        (["--compression", "zip"], "known: none, snappy"),
+        ["--epochs", "three"],
+        ["--epochs"],
+        ["--epochs", "2.5"],
+        ["--epochs", "0"],
+        ["--audit", "perhaps"],
+        ["--batch_size", "0"],
+        ["--steps_per_epoch", "-1"],
+        ["--accumulate", "0"],
+        ["--log-every", "0"],
+        ["--keep_checkpoints", "0"],
+        ["--step_ms", "nan"],
+        ["--precision", "float8"],
+        ["--compression", "zip"],
+        ["--on_bad_record", "ask"],
     ],
 )
-def test_values_that_do_not_fit_are_refused_by_name(argv, said):
+def test_a_wrong_value_is_named(argv):
     with pytest.raises(UsageError) as refused:
         Settings.parse(argv)
-    assert said in str(refused.value)
+    assert argv[0].replace("-", "_") in str(refused.value).replace("-", "_")

@@ -28,7 +28,8 @@ from typing import Any
 
 from tfhet.clock import SYSTEM
 from tfhet.errors import TfhetError, UsageError
-from tfhet.planes.feed.frame import LENGTHS, MOST_HEADER, FrameError, Message, headers_of, joined
+from tfhet.planes.feed.frame import LENGTHS, MOST_HEADER, Header, headers_of, joined
+from tfhet.schema import MessageError
 
 PROOF_S = 10.0
 """Seconds that both proofs, and TLS after them, may take together."""
@@ -105,7 +106,7 @@ class FeedConnection:
             limit = struct.pack("@ll", whole, int(1e6 * (limit_s - whole)))
             self._end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
 
-    def send(self, messages: Sequence[Message]) -> None:
+    def send(self, messages: Sequence[tuple[Header, Sequence[memoryview]]]) -> None:
         """Sends a frame. Raises OSError."""
         pieces = joined(messages)
         if isinstance(self._end, _Tls):
@@ -119,18 +120,19 @@ class FeedConnection:
             if sent:
                 pieces[0] = pieces[0].cast("B")[sent:] if pieces[0].nbytes else pieces[0]
 
-    def receive(self, most: int = MOST_HEADER) -> list[tuple[dict[str, Any], int]]:
-        """The headers of the next frame, each with the number of bytes of its buffers, which `receive_into` has to
-        take. most: bytes of all headers. Raises OSError, also at the end of the connection, and FrameError."""
+    def receive(self, kinds: Any, most: int = MOST_HEADER) -> list[Any]:
+        """The headers of the next frame, of the types `kinds`; `receive_into` has to take their buffers, of as many
+        bytes as their `size`. most: bytes of all headers. Raises OSError, also at the end of the connection, and
+        MessageError."""
         came = self._at_least(LENGTHS.size)
         size, rest = LENGTHS.unpack_from(came)
         if size > most:
-            raise FrameError(f"a header of {size} bytes; at most {most} are taken")
+            raise MessageError(f"a header of {size} bytes; at most {most} are taken")
         end = LENGTHS.size + size
         if came.nbytes < end:
             came = self._at_least(end)
         self._held = came[end:] if came.nbytes > end else self._head[:0]  # the memory of a long header is free then
-        return headers_of(came[LENGTHS.size : end], rest)
+        return headers_of(came[LENGTHS.size : end], rest, kinds)
 
     def receive_into(self, memories: Sequence[memoryview]) -> None:
         """Fills all of them. Raises OSError."""

@@ -1,24 +1,28 @@
 """Frames: how a batch of any Python goes over a connection, as a JSON header and raw buffers, without pickle.
 
-    header, buffers = packed({"image": images, "label": [3, 1]})
-    batch = BatchLayout(header).batch(received)      # arrays are views of the memory received
+    tree, buffers = packed({"image": images, "label": [3, 1]})
+    batch = BatchLayout(tree).batch(received)      # arrays are views of the memory received
 
 A frame holds messages, each a header with buffers. It is 16 bytes, the lengths of all headers and of all buffers
-(big-endian); a JSON list of the headers, objects whose `bytes` is the length of their buffers; and the buffers, one
-after the other, each at a multiple of ALIGNMENT bytes.
+(big-endian); a JSON list of the headers, whose `size` is the length of their buffers; and the buffers, one after the
+other, each at a multiple of ALIGNMENT bytes.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
+from msgspec import Meta
 
 from tfhet.errors import DataError
+from tfhet.schema import Count, Message, MessageError, decode, encode
 from tfhet.units import MIB
 
 LENGTHS = struct.Struct("!QQ")
@@ -29,17 +33,49 @@ MOST_REQUEST = MIB
 ALIGNMENT = 64
 """Buffers begin at multiples of this many bytes, as vector instructions and devices like them."""
 _PADDING = bytes(ALIGNMENT)
-ENCODER, _DECODER = json.JSONEncoder(separators=(",", ":")), json.JSONDecoder()
-_ODD = (KeyError, TypeError, ValueError, RecursionError, AttributeError, OverflowError, SyntaxError)
-"""Exceptions that odd trees make Python and NumPy raise."""
 
 
-class FrameError(DataError):
-    """The bytes that came are no frame of this version: the connection is of no use any more."""
+class Header(Message, frozen=True, omit_defaults=True, kw_only=True):
+    """Base class of the messages of a feed."""
+
+    size: Count = 0
+    """Length of the buffers that follow, in bytes."""
 
 
-def packed(value: Any) -> tuple[Any, list[memoryview]]:
-    """A batch as a tree of JSON values, in which arrays are their dtypes and shapes, and the memory of those arrays.
+class Array(Message, frozen=True):
+    """An array in the next buffer."""
+
+    dtype: str
+    shape: Annotated[tuple[Count, ...], Meta(max_length=32)]
+
+
+class Dict(Message, frozen=True):
+    parts: dict[str, Tree]
+
+
+class List(Message, frozen=True):
+    parts: tuple[Tree, ...]
+    is_tuple: bool = False
+
+
+class PythonJson(Message, frozen=True):
+    """A number or text that only Python's JSON has: NaN, infinity, half a surrogate pair."""
+
+    text: str
+
+
+class Bytes(Message, frozen=True):
+    """Bytes in the next buffer."""
+
+    length: Count
+
+
+Tree = Array | Dict | List | PythonJson | Bytes | str | int | float | bool | None
+"""A batch without the memory of its arrays: numbers and texts are themselves."""
+
+
+def packed(value: Any) -> tuple[Tree, list[memoryview]]:
+    """A batch as a tree, and the memory of its arrays.
 
     value: NumPy arrays, tensors of PyTorch, TensorFlow or JAX, numbers, texts, bytes and None, in any nest of dicts
     with texts as keys, lists and tuples. Raises DataError, naming the part, for anything else."""
@@ -47,19 +83,19 @@ def packed(value: Any) -> tuple[Any, list[memoryview]]:
     return _packed(value, "batch", buffers), buffers
 
 
-def _packed(value: Any, where: str, buffers: list[memoryview]) -> Any:
+def _packed(value: Any, where: str, buffers: list[memoryview]) -> Tree:
     if value is None or isinstance(value, (bool, int, float, str)):
-        return {"value": value}
+        return value if _is_plain(value) else PythonJson(json.dumps(value))
     if isinstance(value, Mapping):
         if odd := [key for key in value if not isinstance(key, str)]:
             raise DataError(f"{where} has the key {odd[0]!r}: a feed sends dicts whose keys are texts")
-        return {"dict": {key: _packed(one, f"{where}[{key!r}]", buffers) for key, one in value.items()}}
+        return Dict({key: _packed(one, f"{where}[{key!r}]", buffers) for key, one in value.items()})
     if isinstance(value, (list, tuple)):
-        kind = "list" if isinstance(value, list) else "tuple"
-        return {kind: [_packed(one, f"{where}[{at}]", buffers) for at, one in enumerate(value)]}
+        parts = tuple(_packed(one, f"{where}[{at}]", buffers) for at, one in enumerate(value))
+        return List(parts, isinstance(value, tuple))
     if isinstance(value, (bytes, bytearray)):
         buffers.append(memoryview(value))
-        return {"bytes": len(value)}
+        return Bytes(len(value))
     array = _array(value, where)
     if array.dtype.hasobject or not array.dtype.itemsize:  # the second: texts without a letter
         return _packed(array.tolist(), where, buffers)
@@ -68,7 +104,14 @@ def _packed(value: Any, where: str, buffers: list[memoryview]) -> Any:
     array = np.ascontiguousarray(array).reshape(array.shape)  # the first makes an array of a scalar
     if array.size:
         buffers.append(array.reshape(-1).view(np.uint8).data)
-    return {"array": array.dtype.str, "shape": list(array.shape)}
+    return Array(array.dtype.str, array.shape)
+
+
+def _is_plain(value: bool | int | float | str | None) -> bool:
+    """Whether every JSON reader has this value."""
+    if isinstance(value, str):
+        return value.isascii() or not re.search("[\ud800-\udfff]", value)
+    return value is None or math.isfinite(value)
 
 
 def _array(value: Any, where: str) -> np.ndarray:
@@ -88,13 +131,9 @@ def _array(value: Any, where: str) -> np.ndarray:
     )
 
 
-Message = tuple[Mapping[str, Any], Sequence[memoryview]]
-"""A header, and buffers that go with it."""
-
-
-def joined(messages: Sequence[Message]) -> list[memoryview]:
-    """The pieces of a frame, in the order in which they are written."""
-    headers: list[Mapping[str, Any]] = []
+def joined(messages: Sequence[tuple[Header, Sequence[memoryview]]]) -> list[memoryview]:
+    """The pieces of a frame, in the order in which they are written: of headers, each with its buffers."""
+    headers: list[Header] = []
     pieces: list[memoryview] = []
     total = 0
     for header, buffers in messages:
@@ -105,79 +144,73 @@ def joined(messages: Sequence[Message]) -> list[memoryview]:
             if gap := -buffer.nbytes % ALIGNMENT:
                 pieces.append(memoryview(_PADDING)[:gap])
                 total += gap
-        headers.append({**header, "bytes": total - begin} if buffers else header)
-    head = ENCODER.encode(headers).encode()
+        headers.append(msgspec.structs.replace(header, size=total - begin) if buffers else header)
+    head = encode(headers, MOST_HEADER)
     return [memoryview(LENGTHS.pack(len(head), total)), memoryview(head), *pieces]
 
 
-def headers_of(text: bytes | bytearray | memoryview, size: int) -> list[tuple[dict[str, Any], int]]:
-    """The headers that were received, each with the number of bytes of its buffers, of which all have `size`. Raises
-    FrameError."""
-    try:
-        whole = str(text, "utf-8")
-        headers, end = _DECODER.raw_decode(whole)
-        if end != len(whole):
-            raise ValueError(f"something follows at character {end}")
-        found = [(header, header.get("bytes", 0)) for header in headers]
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise FrameError(f"headers that are no JSON: {error}") from None
-    sizes = [one for _, one in found]
-    if not sizes or any(type(one) is not int or one < 0 for one in sizes) or sum(sizes) != size:
-        raise FrameError(f"headers of {sizes} bytes in a frame of {size}")
-    return found
+def headers_of(text: bytes | memoryview, size: int, kinds: Any) -> list[Any]:
+    """The headers that were received, of the types `kinds`. size: length of all buffers. Raises MessageError."""
+    headers: list[Any] = decode(text, list[kinds])
+    sizes = [header.size for header in headers]
+    if not sizes or sum(sizes) != size:
+        raise MessageError(f"headers of {sizes} bytes in a frame of {size}")
+    return headers
 
 
 class BatchLayout:
     """How a batch lies in memory: made once of a tree, for all batches that have the same one."""
 
-    def __init__(self, tree: Any):
-        """Raises FrameError for what is no tree."""
+    def __init__(self, tree: Tree):
+        """Raises MessageError for a dtype that no array can have."""
         self.bytes = 0
         """Number of bytes of its buffers, which begin at multiples of ALIGNMENT."""
-        try:
-            self._make = self._maker(tree)
-        except _ODD as error:
-            raise FrameError(f"a batch that cannot be read: {type(error).__name__}: {error}") from None
+        self._make = self._maker(tree)
 
     def batch(self, memory: np.ndarray) -> Any:
-        """memory: uint8 [bytes], the buffers as they were received; arrays are views of it. Raises FrameError for less
-        than the tree tells."""
+        """memory: uint8 [bytes], the buffers as they were received; arrays are views of it. Raises MessageError for
+        less than the tree tells."""
         if memory.size < self.bytes:
-            raise FrameError(f"a batch of {memory.size} bytes is too short for its arrays, of {self.bytes}")
-        try:
-            return self._make(memory)
-        except _ODD as error:
-            raise FrameError(f"a batch that cannot be made: {type(error).__name__}: {error}") from None
+            raise MessageError(f"a batch of {memory.size} bytes is too short for its arrays, of {self.bytes}")
+        return self._make(memory)
 
-    def _maker(self, tree: Any) -> Callable[[np.ndarray], Any]:
+    def _maker(self, tree: Tree) -> Callable[[np.ndarray], Any]:
         """The function that makes the value of a tree from the memory."""
-        if "array" in tree:
-            return self._maker_of_array(np.dtype(tree["array"]), tuple(int(size) for size in tree["shape"]))
-        if "dict" in tree:
-            parts = {str(key): self._maker(one) for key, one in tree["dict"].items()}
-            return lambda memory: {key: make(memory) for key, make in parts.items()}
-        if "list" in tree or "tuple" in tree:
-            kind = list if "list" in tree else tuple
-            makers = [self._maker(one) for one in tree["list" if "list" in tree else "tuple"]]
-            return lambda memory: kind([make(memory) for make in makers])
-        if "bytes" in tree:
-            begin, size = self._next(int(tree["bytes"]))
-            return lambda memory: memory[begin : begin + size].tobytes()
-        value = tree["value"]
-        return lambda memory: value
+        if not isinstance(tree, Message):
+            return lambda memory: tree
+        match tree:
+            case Array():
+                return self._maker_of_array(tree)
+            case Dict():
+                parts = {key: self._maker(one) for key, one in tree.parts.items()}
+                return lambda memory: {key: make(memory) for key, make in parts.items()}
+            case List():
+                kind, makers = tuple if tree.is_tuple else list, [self._maker(one) for one in tree.parts]
+                return lambda memory: kind([make(memory) for make in makers])
+            case PythonJson():
+                try:
+                    value = json.loads(tree.text)
+                except (ValueError, RecursionError) as error:
+                    raise MessageError(f"a value that cannot be read: {error}") from None
+                return lambda memory: value
+            case Bytes():
+                begin, size = self._next(tree.length)
+                return lambda memory: memory[begin : begin + size].tobytes()
 
-    def _maker_of_array(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Callable[[np.ndarray], Any]:
-        if dtype.hasobject or not dtype.itemsize or min(shape, default=0) < 0:
-            raise FrameError(f"an array of {dtype} {shape}")
-        begin, size = self._next(dtype.itemsize * math.prod(shape))  # not NumPy's product, which overflows
-        if not size:
-            return lambda memory: np.zeros(shape, dtype)
-        return lambda memory: np.ndarray(shape, dtype, memory, begin)
+    def _maker_of_array(self, tree: Array) -> Callable[[np.ndarray], Any]:
+        shape, length = tree.shape, math.prod(tree.shape)  # not NumPy's product, which overflows
+        try:
+            dtype = np.dtype(tree.dtype)
+            empty = None if length else np.zeros(shape, dtype)
+        except (TypeError, ValueError, SyntaxError) as error:
+            raise MessageError(f"an array that cannot be made: {error}") from None
+        if dtype.kind in "OV" or not dtype.itemsize:
+            raise MessageError(f"an array of {dtype}")
+        begin, _ = self._next(dtype.itemsize * length)
+        return lambda memory: np.ndarray(shape, dtype, memory, begin) if empty is None else empty.copy()
 
     def _next(self, size: int) -> tuple[int, int]:
         """Where the next buffer begins, and its size."""
-        if size < 0:
-            raise FrameError(f"a buffer of {size} bytes")
         begin = -(-self.bytes // ALIGNMENT) * ALIGNMENT
         self.bytes = begin + size
         return begin, size

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import weakref
 from collections.abc import Callable, Sequence
 
-from tfhet.messages import MessageError, ProcessChannel, rank
+from tfhet.messages import ProcessChannel, rank
 
 _WAIT_S = 5.0
 
@@ -35,10 +34,8 @@ class HostNews:
 
     def _run(self) -> None:
         while self._channel.is_open:
-            values = self._channel.receive(_WAIT_S)
-            with contextlib.suppress(MessageError):  # of a later version
-                if values is not None and isinstance(order := rank.parse_order(values), rank.ServingHosts):
-                    self._pass_on(order.hosts)
+            if (order := self._channel.receive(_WAIT_S, rank.ServingHosts)) is not None:
+                self._pass_on(order.hosts)
 
     def _pass_on(self, hosts: Sequence[str]) -> None:
         with self._lock:

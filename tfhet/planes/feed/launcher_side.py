@@ -7,17 +7,19 @@ import socket
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
-from tfhet.cluster import Place, claim, is_address, without_secrets
+from msgspec import Meta
+
+from tfhet.cluster import Place, claim, without_secrets
 from tfhet.coroutines import in_thread
-from tfhet.errors import shown
 from tfhet.messages import RestartLine, link, rank
 from tfhet.planes.feed.settings import FeedSettings
 from tfhet.planes.malloc import with_malloc_tunables
 from tfhet.planes.plane import LauncherSide, Outlets
 from tfhet.planes.privileges import give_up_capabilities
 from tfhet.planes.supervised import Died, Happening, RestartPolicy, Supervised, all_ready, first_failure
+from tfhet.schema import Address, Message, MessageError, parse, to_json
 from tfhet.telemetry import UP, Metric
 
 SERVER = "tfhet.planes.feed.server"
@@ -30,13 +32,20 @@ SILENCE_S = 60.0
 """Seconds without a report after which a process is killed: the user's code may hold Python's lock for long."""
 
 
+class Serving(Message, frozen=True):
+    """The processes of a host are ready."""
+
+    host: str
+    servers: Annotated[tuple[Address, ...], Meta(min_length=1)]
+
+
 class FeedLauncherSide(LauncherSide):
     def __init__(self, settings: FeedSettings, place: Place, outlets: Outlets, hosts: Sequence[str]):
         """hosts: those that serve."""
         self._settings, self._place, self._outlets, self._hosts = settings, place, outlets, list(hosts)
         self._servers: dict[str, Supervised] = {}
         self._ports: list[socket.socket] = []
-        self._addresses: dict[str, list[str]] = {}
+        self._addresses: dict[str, Sequence[str]] = {}
         self._gone: set[str] = set()
         self._lost: set[str] = set()
 
@@ -66,7 +75,7 @@ class FeedLauncherSide(LauncherSide):
             self._start(f"feed-{index}", command, env)
         servers = list(self._servers.values())
         await all_ready(servers, servers, self._outlets.ready_timeout_s)
-        self._outlets.report(link.PlaneReport({"event": "serving", "host": place.host, "servers": where}))
+        self._outlets.report(link.PlaneReport(to_json(Serving(place.host, tuple(where)))))
         raise await first_failure(servers)
 
     def _start(self, name: str, command: Sequence[str], env: Mapping[str, str]) -> None:
@@ -107,16 +116,11 @@ class FeedLauncherSide(LauncherSide):
         self._gone.add(host)
         self._outlets.tell_script(rank.ServingHosts(tuple(one for one in self._hosts if one not in self._gone)))
 
-    def heard(self, facts: Mapping[str, Any]) -> str | None:
-        host, servers = facts.get("host"), facts.get("servers")
-        if facts.get("event") != "serving":
-            return None
-        if host not in self._hosts:
-            return f"serving: host is {shown(host)}"
-        if not isinstance(servers, list) or not servers or not all(map(is_address, servers)):
-            return f"serving: servers is {shown(servers)}"
-        self._addresses[str(host)] = servers
-        return None
+    def heard(self, facts: Mapping[str, Any]) -> None:
+        report: Serving = parse(facts, Serving)
+        if report.host not in self._hosts:
+            raise MessageError(f"the host {report.host!r} has no feed")
+        self._addresses[report.host] = report.servers
 
     def missing(self) -> str | None:
         silent = [host for host in self._hosts if host not in self._addresses]

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from tfhet.errors import NotReady
 from tfhet.planes.feed.connection import FeedConnection, Stranger
-from tfhet.planes.feed.frame import FrameError
-from tfhet.planes.feed.message import SILENT_S, wanted
+from tfhet.planes.feed.message import SILENT_S, Alive, FromServer, Over, Want
 from tfhet.planes.feed.production import MOST, Wish
 from tfhet.planes.feed.received import SourceError
 from tfhet.planes.feed.source import FeedSource, Shard
 from tfhet.planes.feed.work import Watch
+from tfhet.schema import MessageError
 
 
 def length(
@@ -29,15 +29,15 @@ def length(
         watch = Watch(address, str(source), make_limit_s)
         try:
             end.silent_after(SILENT_S)
-            end.send([(wanted([Wish(Shard(0, 1, 0, seed), MOST, 0)], source, is_new=True), ())])
+            end.send([(Want(source.id, (Wish(Shard(0, 1, 0, seed), MOST, 0),), source), ())])
             while True:
-                for header, _ in end.receive():
-                    if header.get("type") == "over":
-                        return int(header["batches"])
-                    if header.get("type") != "alive":
-                        raise SourceError(f"{source} raised on {address}:\n{header.get('text')}")
-                    watch.heard(header)
-        except (OSError, FrameError) as error:
+                for message in end.receive(FromServer):
+                    if isinstance(message, Over):
+                        return message.batches
+                    if not isinstance(message, Alive):
+                        raise SourceError(f"{source} raised on {address}:\n{getattr(message, 'text', '')}")
+                    watch.heard(message)
+        except (OSError, MessageError) as error:
             why = f"{address}: {error}"
         finally:
             end.close()

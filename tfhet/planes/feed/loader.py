@@ -165,7 +165,7 @@ class Loader:
     def _say_reading(self) -> None:
         """Informs the launcher, once."""
         if not self._has_said:
-            inherited(environment()).send(rank.to_json(rank.Reading(endless=False)), limit_s=1.0)
+            inherited(environment()).send(rank.Reading(endless=False), limit_s=1.0)
             ScriptSteps.of_process(self._job)
             self._has_said = True
 

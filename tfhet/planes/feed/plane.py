@@ -12,8 +12,7 @@ from tfhet.planes.costs import CostFile, PlaneCosts
 from tfhet.planes.cpus import usable
 from tfhet.planes.feed.host_news import HostNews
 from tfhet.planes.feed.launcher_side import PORTS, SERVER, FeedLauncherSide
-from tfhet.planes.feed.order import Order
-from tfhet.planes.feed.settings import FeedSettings
+from tfhet.planes.feed.settings import FeedSettings, Order
 from tfhet.planes.key import key_from
 from tfhet.planes.plane import DataPlane, LauncherSide, Outlets
 from tfhet.strategies import JobContext

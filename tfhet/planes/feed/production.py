@@ -9,13 +9,15 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from msgspec import Meta
 
 from tfhet.errors import UsageError
 from tfhet.planes.feed.randomness import Randomness
 from tfhet.planes.feed.source import FeedSource, Shard
+from tfhet.schema import Count
 
 HELD_FOR_A_RANK = 4
 """Least number of batches, for each rank, that an iterable may be ahead of ranks that have not asked for them yet."""
@@ -29,15 +31,15 @@ class Wish:
     """A request of a reader, for one batch of a shard."""
 
     shard: Shard
-    number: int
+    number: Count
     """Number of the batch in its shard, from 0."""
-    first: int
+    first: Count
     """The lowest number that this reader still needs of the shard."""
-    ranks: int = 1
+    ranks: Annotated[int, Meta(ge=1)] = 1
     """Number of ranks that share the shard: each asks for other numbers."""
     is_rest: bool = False
     """Whether the batch may belong to a round that has none for each rank: else the shard is over before that one."""
-    ahead: int = 0
+    ahead: Count = 0
     """Number of batches that this reader may have from one server."""
 
     @property

@@ -12,7 +12,7 @@ from tfhet.errors import UsageError
 from tfhet.placement import Pipeline
 from tfhet.planes.feed.elements import Elements
 from tfhet.planes.feed.loader import Loader
-from tfhet.planes.feed.order import Order
+from tfhet.planes.feed.settings import Order
 from tfhet.planes.reader import RankSide, Reader
 from tfhet.strategies import JobContext
 

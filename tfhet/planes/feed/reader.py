@@ -12,11 +12,9 @@ What a lost server was asked for is asked of another one.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -25,15 +23,16 @@ from tfhet.errors import NotReady, UsageError
 from tfhet.planes.feed.connection import FeedConnection, Stranger
 from tfhet.planes.feed.credit import Credit
 from tfhet.planes.feed.epoch_pass import EpochPass
-from tfhet.planes.feed.frame import BatchLayout, FrameError
+from tfhet.planes.feed.frame import BatchLayout, Dict
 from tfhet.planes.feed.length import length
 from tfhet.planes.feed.memory import Pool
-from tfhet.planes.feed.message import SILENT_S, Answer, wanted
+from tfhet.planes.feed.message import SILENT_S, Alive, Answer, Batch, Failed, FromServer, Over, Want
 from tfhet.planes.feed.received import Received, SourceError
 from tfhet.planes.feed.share import Share
 from tfhet.planes.feed.source import FeedSource
 from tfhet.planes.feed.taken import Key
 from tfhet.planes.feed.work import MAKE_LIMIT_S, Watch
+from tfhet.schema import MessageError
 
 LOST_S = 60.0
 """Seconds without any server after which a reader gives up; launchers mostly know the cause before."""
@@ -191,15 +190,15 @@ class FeedReader:
             except OSError:
                 end.close()  # its thread notices
 
-    def _wants(self, server: int, end: FeedConnection) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
+    def _wants(self, server: int, end: FeedConnection) -> list[Want]:
+        found: list[Want] = []
         with self._within:
             if self._ends.get(server) is not end:
                 return found
             for _, each in sorted(self._passes.items()):
-                wishes = each.wishes(server, self._credits[server])
-                for _, alike in itertools.groupby(wishes, lambda wish: (wish.shard.index, wish.is_rest)):
-                    found.append(wanted(list(alike), self._source, is_new=not self._named[server]))
+                if wishes := tuple(each.wishes(server, self._credits[server])):
+                    named = None if self._named[server] else self._source
+                    found.append(Want(self._source.id, wishes, named))
                     self._named[server] = True
         return found
 
@@ -212,7 +211,7 @@ class FeedReader:
                 with contextlib.closing(end):
                     self._is_there(server, end)
                     self._receive(server, end)
-            except (OSError, FrameError, Stranger) as error:
+            except (OSError, MessageError, Stranger) as error:
                 self._is_lost(server, str(error) or type(error).__name__)
                 if not self._is_closed:
                     SYSTEM.sleep(DIAL_S)
@@ -250,43 +249,42 @@ class FeedReader:
 
     def _receive(self, server: int, end: FeedConnection) -> None:
         watch = Watch(self._servers[server], str(self._source), self._make_limit_s)
-        layout = BatchLayout({"dict": {}})
+        layout = BatchLayout(Dict({}))
         while True:
-            headers = end.receive()
-            memories = [self._allocate(size) if size else _NONE for _, size in headers]
+            messages = end.receive(FromServer)
+            memories = [self._allocate(message.size) if message.size else _NONE for message in messages]
             end.receive_into([memory.data for memory in memories])
-            for header, _ in headers:
+            for message in messages:
                 memory = memories.pop(0)
-                if (tree := header.get("tree")) is not None:  # else it is as that of the last batch
-                    layout = BatchLayout(tree)
-                if header.get("type") != "alive":
-                    self._heard(server, Answer.parse(header), layout, memory)
-                elif line := watch.heard(header):
+                if isinstance(message, Batch) and message.tree is not None:  # else it is as that of the last batch
+                    layout = BatchLayout(message.tree)
+                if not isinstance(message, Alive):
+                    self._heard(server, message, layout, memory)
+                elif line := watch.heard(message):
                     self._say(line)
                 del memory
 
     def _heard(self, server: int, answer: Answer, layout: BatchLayout, memory: np.ndarray) -> None:
-        kind, source, epoch, ask, more = answer
-        again, batches, received = answer.number("again"), answer.number("batches"), None
-        if kind == "batch":
-            received = Received.of(layout.batch(memory), more.get("examples"), ask[:2], server)
+        if isinstance(answer, Batch):
+            received = Received.of(layout.batch(memory), answer.examples, answer.ask[:2], server)
         with self._within:
-            this = self._passes.get(epoch)
-            if this is None or source != self._source.id:  # of an epoch that was given up
+            this = self._passes.get(answer.wish.shard.epoch)
+            if this is None or answer.source != self._source.id:  # of an epoch that was given up
                 return
-            if received is not None:
-                if this.share.came(ask):
+            if isinstance(answer, Batch):
+                if this.share.came(answer.ask):
                     self._credits[server].came(memory.size, SYSTEM.monotonic())
-                    self.again += again
+                    self.again += answer.again
                     this.came(received)
                 return
-            if kind == "over":
-                this.on_way[server] -= this.share.is_over(ask, batches)
-            elif kind == "error":
-                where = f"{self._servers[server]}, at batch {ask[1]} of shard {ask[0]}, epoch {epoch}"
-                self._failure = SourceError(f"{self._source} raised on {where}:\n{more.get('text')}")
+            if isinstance(answer, Over):
+                this.on_way[server] -= this.share.is_over(answer.ask, answer.batches)
+            elif isinstance(answer, Failed):
+                number, shard = answer.wish.number, answer.wish.shard
+                where = f"{self._servers[server]}, at batch {number} of shard {shard.index}, epoch {shard.epoch}"
+                self._failure = SourceError(f"{self._source} raised on {where}:\n{answer.text}")
             self._has_changed()
-        if kind == "over":
+        if isinstance(answer, Over):
             self._ask()
 
     def _fail(self, error: Exception) -> None:

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from tfhet.errors import DataError
-from tfhet.planes.feed.frame import FrameError
 from tfhet.planes.feed.taken import Key
+from tfhet.schema import MessageError
 
 
 class SourceError(DataError):
@@ -29,10 +29,10 @@ class Received(NamedTuple):
     server: int
 
     @classmethod
-    def of(cls, value: Any, examples: Any, key: Key, server: int) -> Received:
-        """value: what a server sends, the batch with its ids. Raises FrameError for anything else."""
+    def of(cls, value: Any, examples: int | None, key: Key, server: int) -> Received:
+        """value: what a server sends, the batch with its ids. Raises MessageError for anything else."""
         if not (isinstance(value, dict) and value.keys() == {"batch", "ids"}):
-            raise FrameError("a batch without its tree")
+            raise MessageError("a batch without its tree")
         return cls(value["batch"], value["ids"], examples, key, server)
 
 

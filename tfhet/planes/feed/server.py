@@ -18,19 +18,20 @@ import sys
 import threading
 import traceback
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from tfhet.cluster import environment
 from tfhet.errors import DataError, TfhetError
 from tfhet.messages import inherited, server as messages
 from tfhet.planes.cpus import in_batches
 from tfhet.planes.feed.connection import FeedConnection
-from tfhet.planes.feed.frame import ENCODER, MOST_REQUEST, Message, packed
-from tfhet.planes.feed.message import ALIVE_S, Want, answered
+from tfhet.planes.feed.frame import MOST_HEADER, MOST_REQUEST, Header, Tree, packed
+from tfhet.planes.feed.message import ALIVE_S, Batch, Failed, Over as NoBatch, Want
 from tfhet.planes.feed.production import Over, Production, Wish
 from tfhet.planes.feed.source import FeedSource
 from tfhet.planes.feed.work import Work
 from tfhet.planes.key import key_from
+from tfhet.schema import encode
 from tfhet.units import MIB
 
 SERVER = "tfhet.planes.feed.server"
@@ -54,34 +55,32 @@ class _Client:
         self.reads: set[tuple[str, int]] = set()
         """The ids of sources, and the rank that reads them."""
         self.is_gone = False
-        self._tree = ""
-        self._outbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self._tree = b""
+        self._outbox: queue.SimpleQueue[_Outgoing] = queue.SimpleQueue()
         threading.Thread(target=self._send, name="feed-send", daemon=True).start()
 
-    def put(self, header: dict[str, Any], buffers: list[memoryview] | None = None) -> None:
-        self._outbox.put((header, buffers or []))
+    def put(self, header: Header, buffers: Sequence[memoryview] = ()) -> None:
+        self._outbox.put((header, buffers))
 
-    def news(self, tree: Any) -> Any:
-        """The tree of the next batch, or None where it is, to the letter, that of the last one."""
-        last, self._tree = self._tree, ENCODER.encode(tree)
+    def news(self, tree: Tree) -> Tree:
+        """The tree of the next batch, or None if it is, to the letter, that of the last one."""
+        last, self._tree = self._tree, encode(tree, MOST_HEADER)
         if self._tree == last:
             return None
-        self._tree = self._tree if len(self._tree) <= MOST_KEPT else ""
+        self._tree = self._tree if len(self._tree) <= MOST_KEPT else b""
         return tree
 
     def receive(self) -> None:
         """Takes wishes until the connection ends."""
         try:
             while True:
-                for header, rest in self.connection.receive(MOST_REQUEST):
-                    want = Want.parse(header)
-                    if rest:
+                for want in self.connection.receive(Want, MOST_REQUEST):
+                    if want.size:
                         return
                     if want.named is not None:
-                        named = FeedSource.from_json(want.named)
-                        if named.id != want.source:  # whose batches other readers would get for theirs
+                        if want.named.id != want.source:  # whose batches other readers would get for theirs
                             return
-                        self.sources[want.source] = named
+                        self.sources[want.source] = want.named
                     for wish in want.wishes:
                         self._wishes.put((self, want.source, wish))
         except (OSError, TfhetError):
@@ -92,13 +91,13 @@ class _Client:
             self.connection.close()
 
     def _send(self) -> None:
-        waiting: Message | None = None
+        waiting: _Outgoing | None = None
         with contextlib.suppress(OSError):
             while not self.is_gone:
                 try:
                     found, waiting = [waiting or self._outbox.get(timeout=ALIVE_S)], None
                 except queue.Empty:
-                    found = [({"type": "alive", **self._work.said()}, [])]
+                    found = [(self._work.said(), ())]
                 with contextlib.suppress(queue.Empty):  # small batches go together, so that a frame costs less
                     while waiting is None and self._goes_together(found):
                         waiting = self._outbox.get_nowait()
@@ -111,13 +110,14 @@ class _Client:
         self.connection.close()
 
     @staticmethod
-    def _goes_together(found: Sequence[Message]) -> bool:
+    def _goes_together(found: Sequence[_Outgoing]) -> bool:
         """Whether other messages may go in a frame with these: batches without a tree, which may be long, and small."""
         size = sum(buffer.nbytes for _, buffers in found for buffer in buffers)
         small = len(found) < MOST_MESSAGES and size < MOST_TOGETHER
-        return small and all(header["type"] == "batch" and "tree" not in header for header, _ in found)
+        return small and all(isinstance(header, Batch) and header.tree is None for header, _ in found)
 
 
+_Outgoing = tuple[Header, Sequence[memoryview]]
 Wanted = tuple[_Client, str, Wish | None]
 """A wish of a client for a batch of a source, by its id; None once the client is gone."""
 
@@ -167,17 +167,17 @@ class Server:
                 self._later.append((client, source, wish))
                 return
             if isinstance(found, Over):
-                client.put(answered("over", source, wish, batches=found.batches))
+                client.put(NoBatch(source=source, wish=wish, batches=found.batches))
                 return
             tree, buffers = packed({"batch": found.value, "ids": found.ids})
-            more = {"examples": found.examples, "again": found.again or None, "tree": client.news(tree)}
+            tree = client.news(tree)
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # noqa: BLE001  the user's code may raise anything; the reader raises it, too
-            client.put(answered("error", source, wish, text=_text_of(error)[-MOST_TEXT:]))
+            client.put(Failed(source=source, wish=wish, text=_text_of(error)[-MOST_TEXT:]))
             return
-        given = {name: value for name, value in more.items() if value is not None}
-        client.put(answered("batch", source, wish, **given), buffers)
+        answer = Batch(source=source, wish=wish, tree=tree, examples=found.examples, again=found.again)
+        client.put(answer, buffers)
 
     def _production(self, client: _Client, source: str, seed: int) -> Production:
         if source not in self._productions:
@@ -227,7 +227,7 @@ def _text_of(error: BaseException) -> str:
 def _report(stop: threading.Event) -> None:
     channel = inherited(environment())
     while not stop.wait(1.0):
-        channel.send(messages.to_json(messages.Alive()))
+        channel.send(messages.Alive())
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
@@ -250,7 +250,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     threading.Thread(target=_report, args=(stop,), name="feed-report", daemon=True).start()
     if args.gives_way:
         os.nice(19)
-    channel.send(messages.to_json(messages.Ready(args.port)), limit_s=5.0)
+    channel.send(messages.Ready(args.port), limit_s=5.0)
     server.run(stop)
     sys.stdout.flush()
     os._exit(0)  # threads of the user's code, and of its libraries, may never end

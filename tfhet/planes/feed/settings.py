@@ -1,10 +1,11 @@
-"""The launcher's arguments that are the feed's own."""
+"""The launcher's arguments that are the feed's own, and the order that readers get."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from tfhet.errors import UsageError
+from tfhet import schema
 
 MOST_PROCESSES = 512
 
@@ -13,9 +14,9 @@ MOST_PROCESSES = 512
 class FeedSettings:
     """Numbers of processes, and ports. Every field is an argument `--NAME VALUE`."""
 
-    data_host_processes: int = 0
+    data_host_processes: Annotated[int, schema.whole(0, MOST_PROCESSES)] = 0
     """Number of processes on each data host that run the user's loader; 0: one for each of its CPUs."""
-    dnn_host_processes: int = 0
+    dnn_host_processes: Annotated[int, schema.whole(-1, MOST_PROCESSES)] = 0
     """The same on each dnn host, where they run when the training leaves CPUs; -1: one for each of its CPUs; 0: none.
     Without any process the ranks make their batches themselves."""
     data_plane_encryption: bool = False
@@ -23,7 +24,18 @@ class FeedSettings:
     feed_port: int = 6000
     """Port of a host's first process; the next ones take the next ports."""
 
+
+@dataclass(frozen=True)
+class Order(schema.Order):
+    """The leader's message to every reader of the job."""
+
+    servers: tuple[schema.Address, ...]
+    """HOST:PORT of every process that serves, the same for all ranks, in one order; none: ranks make their batches."""
+    hosts: tuple[str, ...] = ()
+    """Name of the host of each of them."""
+    encrypted: bool = False
+    """Whether batches are encrypted."""
+
     def __post_init__(self) -> None:
-        for name, least in (("data_host_processes", 0), ("dnn_host_processes", -1)):
-            if not least <= getattr(self, name) <= MOST_PROCESSES:
-                raise UsageError(f"--{name} must be between {least} and {MOST_PROCESSES}, not {getattr(self, name)}")
+        if len(self.hosts) != len(self.servers):
+            raise ValueError(f"hosts names {len(self.hosts)} hosts for {len(self.servers)} servers")

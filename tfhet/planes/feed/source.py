@@ -5,7 +5,7 @@
         return DataLoader(MyDataset(files), batch_size=64)
 
     named = FeedSource.of(make_loader, {"root": "/opt/ml/input/data/train"})
-    iterable = FeedSource.from_json(named.to_json()).make(Shard(0, 4, epoch=0, seed=1))
+    iterable = named.make(Shard(0, 4, epoch=0, seed=1))
 
 Readers send the function's name and arguments, not the function: no code travels, and every host has to have the same
 files. A script of which the feed uses a function is imported there, so its training stands under
@@ -23,11 +23,14 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
+from msgspec import Meta
 
-from tfhet.errors import UsageError, shown
+from tfhet.errors import UsageError
+from tfhet.schema import Count
 
 
 @dataclass(frozen=True)
@@ -35,11 +38,11 @@ class Shard:
     """The part of an epoch that one iterable is to give: of the files or examples, those with the numbers index,
     index + count, index + 2 count, ..."""
 
-    index: int
-    count: int
-    epoch: int = 0
+    index: Count
+    count: Count
+    epoch: Count = 0
     """Pass over the data."""
-    seed: int = 0
+    seed: Annotated[int, Meta(ge=0)] = 0
     """Seed of the run."""
 
 
@@ -71,6 +74,7 @@ class FeedSource:
         collate = options.pop("collate", None)
         try:
             json.dumps(arguments, allow_nan=False)
+            msgspec.json.encode(arguments)  # which has no file names but UTF-8
         except (TypeError, ValueError) as error:
             raise UsageError(
                 f"the arguments of {make.__name__} go to other hosts as JSON, and cannot: {error}"
@@ -80,25 +84,10 @@ class FeedSource:
             named["collate"] = _name_of(collate, "collate")
         return cls(arguments=dict(arguments), **named)
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> FeedSource:
-        """The source that a reader has named. Raises UsageError for values that name none."""
-        try:
-            found = cls(**values)
-        except TypeError as error:
-            raise UsageError(f"a reader of another version: {error}") from None
-        texts = (found.module, found.file, found.function)
-        if not all(isinstance(text, str) for text in texts) or not isinstance(found.arguments, dict):
-            raise UsageError(f"no source of a feed: {shown(values)}")
-        return found
-
     @functools.cached_property
     def id(self) -> str:
         """Short name, equal for equal sources."""
-        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()[:16]
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:16]
 
     def __str__(self) -> str:
         return f"{self.module or Path(self.file).name}:{self.function}"

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from tfhet.clock import SYSTEM
 from tfhet.errors import NotReady
-from tfhet.planes.feed.frame import FrameError
+from tfhet.planes.feed.message import Alive
 from tfhet.process import stack_of
 
 MAKE_LIMIT_S = 600.0
@@ -35,18 +34,18 @@ class Work:
         finally:
             self._now = None
 
-    def said(self) -> dict[str, Any]:
-        """Parts of the header "alive"; nothing where the user's code does not run."""
+    def said(self) -> Alive:
+        """The message that a server sends meanwhile."""
         now = self._now
         if now is None:
-            return {}
+            return Alive()
         source, since_s, thread = now
         where = []
         for code, line in stack_of(thread):
             if _OWN in code.co_filename:
                 break
             where.append(f"{code.co_name} ({Path(code.co_filename).name}, line {line})")
-        return {"of": source, "for_s": SYSTEM.monotonic() - since_s, "at": where[:MOST_FRAMES]}
+        return Alive(source, SYSTEM.monotonic() - since_s, tuple(where[:MOST_FRAMES]))
 
 
 class Watch:
@@ -58,20 +57,15 @@ class Watch:
         self._address, self._source, self._limit_s = address, source, limit_s
         self._has_said = False
 
-    def heard(self, header: Mapping[str, Any]) -> str | None:
-        """Takes a header "alive". Returns a line for the log, once for each batch that is slow. Raises NotReady beyond
-        the limit, and FrameError for a header that cannot be read."""
-        try:
-            for_s, at = float(header.get("for_s") or 0), [str(one) for one in header.get("at") or ()]
-        except (TypeError, ValueError, OverflowError) as error:
-            raise FrameError(f"an answer that cannot be read: {error}") from None
-        if for_s < min(SLOW_S, self._limit_s):
+    def heard(self, alive: Alive) -> str | None:
+        """Returns a line for the log, once for each batch that is slow. Raises NotReady beyond the limit."""
+        if alive.for_s < min(SLOW_S, self._limit_s):
             self._has_said = False
             return None
-        said = f"{header.get('of')} on {self._address} has been making one batch for {for_s:.0f} s"
-        if at:
-            said += f"; it is in {', called by '.join(at)}"
-        if for_s > self._limit_s and header.get("of") == self._source:
+        said = f"{alive.source} on {self._address} has been making one batch for {alive.for_s:.0f} s"
+        if alive.at:
+            said += f"; it is in {', called by '.join(alive.at)}"
+        if alive.for_s > self._limit_s and alive.source == self._source:
             raise NotReady(f"{said}; at most {self._limit_s:g} s are allowed (make_limit_s)")
         had_said, self._has_said = self._has_said, True
         return None if had_said else f"[tfhet] {said}"

@@ -7,7 +7,6 @@ job. When a whole host is lost, Ray goes on with the others.
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import socket
 import sys
@@ -42,6 +41,7 @@ from tfhet.planes.ray.start import (
 )
 from tfhet.planes.ray.token import token_variables
 from tfhet.planes.supervised import Died, Happening, RestartPolicy, Supervised, all_ready, first_failure
+from tfhet.schema import Amount, Count, Message, MessageError, parse, to_json
 from tfhet.telemetry import UP, Metric, gpu_count
 from tfhet.units import MB
 
@@ -53,6 +53,26 @@ STORE = Metric("tfhet_ray_object_store_bytes", "gauge", "Bytes in the object sto
 SPILLS = Metric("tfhet_ray_spilled_bytes_total", "counter", "Bytes that this host's node of Ray has spilled to disk.")
 SILENCE_S = 60.0
 """Seconds without a report after which a node is killed: its host's CPUs may all be busy with tasks."""
+
+
+class Serving(Message, frozen=True):
+    """The node of a host is ready."""
+
+    host: str
+    ip: str
+    cpus: Count
+    """Number of CPUs that it offers."""
+
+    def __post_init__(self) -> None:
+        ip_address(self.ip)
+
+
+class Peaks(Message, frozen=True):
+    """The largest quantities that the node of a host has used so far."""
+
+    host: str
+    object_store_bytes: Amount
+    spilled_bytes: Amount
 
 
 class RayLauncherSide(LauncherSide):
@@ -102,8 +122,7 @@ class RayLauncherSide(LauncherSide):
         given = ("ray", place.host, command, env, self._say, self._happened, policy)
         self._node = node = Supervised(*given, before_exec=give_up_capabilities)
         await all_ready([node], [node], self._outlets.ready_timeout_s)
-        facts = {"event": "serving", "host": place.host, "ip": ip, "cpus": capacity.cpus, "head": within}
-        self._outlets.report(link.PlaneReport(facts))
+        self._outlets.report(link.PlaneReport(to_json(Serving(place.host, ip, capacity.cpus))))
         if dashboard:
             self._outlets.say(f"Ray's dashboard: http://{DASHBOARD_HOST}:{ports[DASHBOARD]}, on this host only")
         raise await first_failure([node])
@@ -131,7 +150,7 @@ class RayLauncherSide(LauncherSide):
             peaks = {name: max(value, self._used.get(name, 0.0)) for name, value in happening.figures.items()}
             if any(value - self._told.get(name, 0.0) >= MB for name, value in peaks.items()):
                 self._told = peaks
-                self._outlets.report(link.PlaneReport({"event": "used", "host": self._place.host, **peaks}))
+                self._outlets.report(link.PlaneReport(to_json(Peaks(self._place.host, **peaks))))
             self._used, self._uses = peaks, dict(happening.figures)
         if isinstance(happening, Died):
             self._outlets.say(f"{happening.cause}; starting it again")
@@ -166,29 +185,16 @@ class RayLauncherSide(LauncherSide):
 
     # In the leader
 
-    def heard(self, facts: Mapping[str, Any]) -> str | None:
-        if facts.get("event") == "used":
-            return self._heard_use(facts)
-        if facts.get("event") != "serving":
-            return None
-        host, ip, cpus = facts.get("host"), facts.get("ip"), facts.get("cpus")
-        if host not in self._hosts:
-            return f"serving: host is {shown(host)}"
-        if not isinstance(ip, str) or not _is_ip(ip):
-            return f"serving: ip is {shown(ip)}"
-        if type(cpus) is not int or cpus < 0:
-            return f"serving: cpus is {shown(cpus)}"
-        self._nodes[str(host)] = ip
-        if cpus:
-            self._preparing.add(str(host))
-        return None
-
-    def _heard_use(self, facts: Mapping[str, Any]) -> str | None:
-        host, figures = facts.get("host"), {name: facts.get(name, -1.0) for name in (STORED, SPILLED)}
-        if host not in self._hosts or not all(isinstance(value, float) and value >= 0 for value in figures.values()):
-            return f"used: {shown(dict(facts))}"
-        self._peaks[str(host)] = {f"{name}_peak" if name == STORED else name: value for name, value in figures.items()}
-        return None
+    def heard(self, facts: Mapping[str, Any]) -> None:
+        report: Serving | Peaks = parse(facts, Serving | Peaks)
+        if report.host not in self._hosts:
+            raise MessageError(f"the host {shown(report.host)} has no node of Ray")
+        if isinstance(report, Peaks):
+            self._peaks[report.host] = {f"{STORED}_peak": report.object_store_bytes, SPILLED: report.spilled_bytes}
+            return
+        self._nodes[report.host] = report.ip
+        if report.cpus:
+            self._preparing.add(report.host)
 
     def use(self) -> Mapping[str, Mapping[str, float]]:
         return self._peaks
@@ -206,12 +212,6 @@ class RayLauncherSide(LauncherSide):
         """Ray runs on the other nodes what was lost with it; without another that offers CPUs, the job cannot go on."""
         self._preparing.discard(host)
         return bool(self._preparing)
-
-
-def _is_ip(text: str) -> bool:
-    with contextlib.suppress(ValueError):
-        return bool(ip_address(text))
-    return False
 
 
 def _ip_of(address: str) -> str:

@@ -34,7 +34,7 @@ def _await_head(head_at: str, limit_s: float) -> None:
         with contextlib.suppress(OSError), socket.create_connection((host.strip("[]"), int(port)), timeout=2.0):
             return
         if SYSTEM.monotonic() - said_s > REPORT_S:
-            channel.send(messages.to_json(messages.Alive()))
+            channel.send(messages.Alive())
             said_s = SYSTEM.monotonic()
         SYSTEM.sleep(_LOOK_S)
     sys.exit(f"Ray's head at {head_at} did not open its port within {limit_s:g} s")
@@ -48,10 +48,10 @@ def _report(head: str, ip: str, port: int, stop: threading.Event) -> None:
         if not has_joined:
             has_joined = private.is_alive(head, ip, port)
             # One that has not joined yet lives, too; how long that may take is the launchers' to say.
-            channel.send(messages.to_json(messages.Ready(port) if has_joined else messages.Alive()), limit_s=5.0)
+            channel.send(messages.Ready(port) if has_joined else messages.Alive(), limit_s=5.0)
         else:
             used = private.store_use(ip, port)
-            channel.send(messages.to_json(messages.Alive() if used is None else messages.Used(used)))
+            channel.send(messages.Alive() if used is None else messages.Used(used))
 
 
 def _short(folder: Path) -> Path:

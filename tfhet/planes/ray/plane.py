@@ -11,8 +11,7 @@ from tfhet.planes.costs import CostFile, PlaneCosts
 from tfhet.planes.plane import DataPlane, LauncherSide, Outlets
 from tfhet.planes.ray.capacity import cpus_offered
 from tfhet.planes.ray.launcher_side import HEAD, NODES, RayLauncherSide
-from tfhet.planes.ray.order import Order
-from tfhet.planes.ray.settings import RaySettings
+from tfhet.planes.ray.settings import Order, RaySettings
 from tfhet.planes.ray.start import NODE, WORKER_PORTS, WORKERS, WORKERS_OF_A_CPU
 from tfhet.record import usable_cores
 from tfhet.strategies import JobContext

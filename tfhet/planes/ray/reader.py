@@ -30,7 +30,7 @@ from tfhet.planes.feed.work import MAKE_LIMIT_S
 from tfhet.planes.ray import private
 from tfhet.planes.ray.coordinator import Coordinator
 from tfhet.planes.ray.dealing import Over, Portion
-from tfhet.planes.ray.order import Order
+from tfhet.planes.ray.settings import Order
 from tfhet.strategies import JobContext
 
 AHEAD = 2

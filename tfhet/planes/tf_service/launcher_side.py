@@ -14,7 +14,6 @@ from typing import Any
 from tfhet.clock import SYSTEM
 from tfhet.cluster import Place
 from tfhet.coroutines import in_thread
-from tfhet.errors import shown
 from tfhet.events import Event
 from tfhet.messages import RestartLine, link, rank, server as messages
 from tfhet.native import SWITCH
@@ -22,9 +21,9 @@ from tfhet.planes.cpus import Reserve, usable
 from tfhet.planes.plane import LauncherSide, Outlets
 from tfhet.planes.supervised import Died, Happening
 from tfhet.planes.tf_service.fleet import Fleet
-from tfhet.planes.tf_service.order import Order
 from tfhet.planes.tf_service.recovery import Recovery
-from tfhet.planes.tf_service.settings import ServiceSettings
+from tfhet.planes.tf_service.settings import Order, ServiceSettings
+from tfhet.schema import Message, parse, to_json
 from tfhet.telemetry import UP, Metric
 
 DISPATCHER, WORKERS = "dispatcher", "workers"
@@ -32,6 +31,14 @@ DISPATCHER, WORKERS = "dispatcher", "workers"
 RUNNING = Metric("tfhet_workers", "gauge", "Data service workers of this host that run.")
 REGISTERED = Metric("tfhet_workers_registered", "gauge", "Workers that the dispatcher of this host knows.")
 RESTARTS = Metric("tfhet_restarts_total", "counter", "Restarts of a process of the data service on this host.")
+
+
+class Serving(Message, frozen=True):
+    """The processes of a host are ready."""
+
+    host: str
+    native: tuple[str, ...] = ()
+    """Compiled ops that they have."""
 
 
 class ServiceLauncherSide(LauncherSide):
@@ -81,7 +88,7 @@ class ServiceLauncherSide(LauncherSide):
             await self._fleet.start_dispatcher(place.ports.plane[DISPATCHER][0], deadline_s)
         if self._own_workers:
             await self._fleet.start_workers(place.ports.plane[WORKERS], self._dispatcher, deadline_s)
-        self._tell({"event": "serving", "host": place.host, "native": sorted(self._fleet.native or ())})
+        self._tell(Serving(place.host, tuple(sorted(self._fleet.native or ()))))
         raise await self._fleet.failure()
 
     async def stop(self, grace_s: float) -> None:
@@ -122,23 +129,14 @@ class ServiceLauncherSide(LauncherSide):
     def reads(self, endlessly: bool) -> None:
         self._recovery.reads(endlessly)
 
-    def heard(self, facts: Mapping[str, Any]) -> str | None:
-        event = facts.get("event")
-        if event == "serving":
-            host, native = facts.get("host"), facts.get("native", [])
-            if not isinstance(host, str):
-                return f"serving: host is {shown(host)}"
-            if not isinstance(native, list) or not all(isinstance(name, str) for name in native):
-                return f"serving: native is {shown(native)}"
-            self._ready.add(host)
+    def heard(self, facts: Mapping[str, Any]) -> None:
+        report: Serving | messages.Registered = parse(facts, Serving | messages.Registered)
+        if isinstance(report, Serving):
+            self._ready.add(report.host)
             # A graph may hold only what every process that runs it knows: the compiled ops that all of them have.
-            self._native = set(native) if self._native is None else self._native & set(native)
-        elif event == "workers":
-            count = facts.get("count")
-            if not isinstance(count, int) or isinstance(count, bool):
-                return f"workers: count is {shown(count)}"
-            self._registered = count
-        return None
+            self._native = set(report.native) if self._native is None else self._native & set(report.native)
+        else:
+            self._registered = report.workers
 
     def missing(self) -> str | None:
         silent = sorted({*self._workers, self._place.host} - self._ready)
@@ -160,7 +158,7 @@ class ServiceLauncherSide(LauncherSide):
 
     def _happened(self, process: str, happening: Happening) -> None:
         if isinstance(happening, messages.Registered):
-            self._tell({"event": "workers", "count": happening.workers})
+            self._tell(happening)
             self._recovery.expect_workers()
         elif isinstance(happening, Died):
             code, cause = happening.code, happening.cause
@@ -179,8 +177,8 @@ class ServiceLauncherSide(LauncherSide):
             await asyncio.sleep(1.0)
         then()
 
-    def _tell(self, facts: Mapping[str, object]) -> None:
-        self._outlets.report(link.PlaneReport(facts))
+    def _tell(self, message: Serving | messages.Registered) -> None:
+        self._outlets.report(link.PlaneReport(to_json(message)))
 
     def _failed(self, cause: str) -> None:
         self._outlets.report(link.Failed(1, cause))

@@ -11,8 +11,7 @@ from tfhet.planes.costs import CostFile, PlaneCosts
 from tfhet.planes.plane import DataPlane, LauncherSide, Outlets
 from tfhet.planes.tf_service.fleet import SERVER
 from tfhet.planes.tf_service.launcher_side import DISPATCHER, WORKERS, ServiceLauncherSide
-from tfhet.planes.tf_service.order import Order
-from tfhet.planes.tf_service.settings import ServiceSettings
+from tfhet.planes.tf_service.settings import Order, ServiceSettings
 
 if TYPE_CHECKING:
     from tfhet.planes.reader import RankSide

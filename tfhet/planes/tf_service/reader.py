@@ -17,10 +17,10 @@ import tensorflow as tf
 
 from tfhet.cluster import environment, resolve
 from tfhet.errors import UsageError, check_known
-from tfhet.messages import MessageError, ProcessChannel, inherited, rank
+from tfhet.messages import ProcessChannel, inherited, rank
 from tfhet.placement import Cut, Inspection, Pipeline, Rest, inspect, local_part, remote_part, without_autotune
 from tfhet.planes.reader import RankSide, Reader
-from tfhet.planes.tf_service.order import Order
+from tfhet.planes.tf_service.settings import Order
 from tfhet.planes.tf_service.transport import Transport, is_registered
 from tfhet.planes.tf_service.wire import Wire, of_rank
 from tfhet.source import error_text
@@ -139,10 +139,8 @@ class ServiceReader(Reader):
 
     def _newest(self) -> rank.ServingHosts | None:
         """The launcher's latest report of the hosts that serve; None before the first."""
-        while (values := self._channel.receive()) is not None:
-            with contextlib.suppress(MessageError):  # of a later version
-                order = rank.parse_order(values)
-                self._serving = order if isinstance(order, rank.ServingHosts) else self._serving
+        while (order := self._channel.receive(0.0, rank.ServingHosts)) is not None:
+            self._serving = order
         return self._serving
 
     def dataset(self, epoch: int, rest: Rest | None, part: int) -> Iterable[Mapping[str, tf.Tensor]] | None:

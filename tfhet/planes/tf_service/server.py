@@ -60,8 +60,8 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     channel = inherited(environment())
     where = {"listen": args.listen, "folder": args.folder}
     wire = Wire.join(key_from(environment()), args.address, **where, encrypted=args.encrypted)
-    ready = messages.to_json(messages.Ready(args.port, {"native": list(engine.kernels)}))
-    alive = messages.to_json(messages.Alive())
+    ready = messages.Ready(args.port, {"native": list(engine.kernels)})
+    alive = messages.Alive()
     if args.kind == "dispatcher":
         server = engine.dispatcher(wire, args.port, args.work_dir)
         channel.send(ready)
@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
             if stop.wait(LOOK_S):
                 break
             if (now := server.num_workers()) != known:
-                if channel.send(messages.to_json(messages.Registered(now))):  # or else at the next look
+                if channel.send(messages.Registered(now)):  # or else at the next look
                     known = now
             elif turn % round(ALIVE_S / LOOK_S) == 0:
                 channel.send(alive)

@@ -1,12 +1,12 @@
-"""The launcher's arguments that are tf.data service's own."""
+"""The launcher's arguments that are tf.data service's own, and the order that readers get."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from tfhet.errors import UsageError
+from tfhet import schema
 
 MOST_WORKERS = 256
 
@@ -15,11 +15,11 @@ MOST_WORKERS = 256
 class ServiceSettings:
     """Numbers of workers, and ports. Every field is an argument `--NAME VALUE`."""
 
-    data_host_workers: int = 1
+    data_host_workers: Annotated[int, schema.whole(0, MOST_WORKERS)] = 1
     """Number of tf.data service workers on each data host."""
-    dnn_host_workers: int = 0
+    dnn_host_workers: Annotated[int, schema.whole(0, MOST_WORKERS)] = 0
     """Number of tf.data service workers on each dnn host."""
-    reserve_cpus: int = -1
+    reserve_cpus: Annotated[int, schema.least(-1)] = -1
     """Number of CPUs of a dnn host that its workers leave to the training; 0: none; -1: as many as it is measured to
     use."""
     data_plane_encryption: bool = False
@@ -35,9 +35,17 @@ class ServiceSettings:
         """The settings of this plane among those of several, by name; without workers where it is not among them."""
         return planes.get("tf_service") or cls(data_host_workers=0)
 
-    def __post_init__(self) -> None:
-        for name in ("data_host_workers", "dnn_host_workers"):
-            if not 0 <= getattr(self, name) <= MOST_WORKERS:
-                raise UsageError(f"--{name} must be between 0 and {MOST_WORKERS}, not {getattr(self, name)}")
-        if self.reserve_cpus < -1:
-            raise UsageError(f"--reserve_cpus {self.reserve_cpus}: give a number of CPUs, or -1 to have it measured")
+
+@dataclass(frozen=True)
+class Order(schema.Order):
+    """The leader's message to every reader of the job."""
+
+    dispatcher: schema.Address
+    workers: schema.Count = 0
+    """Number of workers in the whole job."""
+    data_hosts: tuple[str, ...] = ()
+    """Names of the hosts that deliver data and do not train."""
+    native: tuple[str, ...] | None = None
+    """Compiled ops that all workers have, so that a graph may hold them; None: every process checks for itself."""
+    encrypted: bool = False
+    """Whether batches are encrypted."""

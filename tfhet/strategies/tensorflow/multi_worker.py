@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tfhet.cluster import Place, Rank
-from tfhet.strategies.claim import Claim
 from tfhet.strategies.rank_source import RankSource
-from tfhet.strategies.strategy import Collective, Strategy
+from tfhet.strategies.strategy import Claim, Collective, Strategy
 from tfhet.strategies.tensorflow.tf_config import VARIABLE, WORKER, Tasks, TfConfigSource, ranks_at
 
 if TYPE_CHECKING:

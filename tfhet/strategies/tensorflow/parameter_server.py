@@ -10,9 +10,8 @@ from typing import Any
 from tfhet.cluster import Place, Rank, Role, without_secrets
 from tfhet.errors import JobFailed, UsageError
 from tfhet.process import Child, describe_exit
-from tfhet.strategies.claim import Claim
 from tfhet.strategies.rank_source import RankSource
-from tfhet.strategies.strategy import Collective, Strategy
+from tfhet.strategies.strategy import Claim, Collective, Strategy
 from tfhet.strategies.tensorflow.multi_worker import CONSEQUENCE
 from tfhet.strategies.tensorflow.tf_config import (
     CHIEF,

@@ -9,14 +9,18 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated
+
+from msgspec import Meta
 
 from tfhet.cluster import Place, Rank
 from tfhet.errors import ClusterError, shown
-from tfhet.strategies.claim import Claim
+from tfhet.schema import Address, Order
 from tfhet.strategies.rank_source import RankSource
+from tfhet.strategies.strategy import Claim
 
 VARIABLE = "TF_CONFIG"
+_Addresses = Annotated[Sequence[Address], Meta(min_length=1)]
 CHIEF, WORKER, PS = "chief", "worker", "ps"
 """Types of tasks. The ranks are the chief and the workers, in this order."""
 _KEPT = {"TF_GRPC_REUSE_PORT": "true"}
@@ -24,18 +28,10 @@ _KEPT = {"TF_GRPC_REUSE_PORT": "true"}
 
 
 @dataclass(frozen=True)
-class Tasks:
+class Tasks(Order):
     """The order of these strategies: the address of every task, by type."""
 
-    cluster: Mapping[str, Sequence[str]]
-
-    @classmethod
-    def parse(cls, order: Mapping[str, Any]) -> Tasks:
-        """Raises ClusterError for what is no cluster."""
-        cluster = order.get("cluster")
-        if not isinstance(cluster, dict) or not all(map(_are_addresses, cluster.values())) or not cluster:
-            raise ClusterError(f"the order names no tasks by type, each HOST:PORT: {shown(order)}")
-        return cls(cluster)
+    cluster: Annotated[Mapping[str, _Addresses], Meta(min_length=1)]
 
     @property
     def ranks(self) -> tuple[tuple[str, int], ...]:
@@ -77,16 +73,6 @@ def _at(claims: Mapping[str, Claim], member: str, place: Place) -> str:
         )
     address = place.address(claim.host)
     return f"[{address}]:{claim.ports[0]}" if ":" in address else f"{address}:{claim.ports[0]}"
-
-
-def _are_addresses(values: object) -> bool:
-    """Whether they are a list of HOST:PORT."""
-
-    def is_address(text: object) -> bool:
-        host, _, port = text.rpartition(":") if isinstance(text, str) else ("", "", "")
-        return bool(host) and host.isprintable() and " " not in host and port.isdecimal() and 0 < int(port) < 65536
-
-    return isinstance(values, list) and len(values) > 0 and all(map(is_address, values))
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import json
 import os
 import queue
 import re
@@ -14,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,15 +24,16 @@ from tfhet.messages import ProcessChannel, rank
 from tfhet.planes.feed import reader as reader_module, work
 from tfhet.planes.feed.connection import FeedConnection
 from tfhet.planes.feed.credit import LEAST, MOST
-from tfhet.planes.feed.frame import Message
+from tfhet.planes.feed.frame import List
 from tfhet.planes.feed.host_news import HostNews
 from tfhet.planes.feed.length import length
-from tfhet.planes.feed.message import answered
+from tfhet.planes.feed.message import Alive, Batch, Failed, Over, Want
 from tfhet.planes.feed.production import Wish
 from tfhet.planes.feed.reader import FeedReader
 from tfhet.planes.feed.received import SourceError
 from tfhet.planes.feed.server import _Client
 from tfhet.planes.feed.source import FeedSource, Shard
+from tfhet.schema import encode
 
 
 def numbered(shard, batches=10, more=1):
@@ -187,7 +188,7 @@ def test_small_batches_that_wait_to_be_sent_go_together_in_a_frame(serve, read, 
     send, sent = FeedConnection.send, []
 
     def slow(self, messages):
-        sent.append([header["type"] for header, _ in messages])
+        sent.append([type(header) for header, _ in messages])
         time.sleep(0.005)
         send(self, messages)
 
@@ -195,19 +196,22 @@ def test_small_batches_that_wait_to_be_sent_go_together_in_a_frame(serve, read, 
     found = [at(each) for each in read(serve(1), FeedSource.of(numbered, {"batches": 60})).epoch(0)]
     assert found == [(0, number) for number in range(60)]
     assert max(map(len, sent)) > 1
-    assert all(set(types) == {"batch"} for types in sent if len(types) > 1), "nothing else waits for them"
+    assert all(set(types) == {Batch} for types in sent if len(types) > 1), "nothing else waits for them"
+
+
+TO: dict[str, Any] = {"source": "id", "wish": Wish(Shard(0, 1), 0, 0)}
 
 
 @pytest.mark.parametrize(
     ("messages", "together"),
     [
-        ([({"type": "batch"}, [memoryview(b"x")])], True),
-        ([({"type": "batch"}, [])] * 15, True),
-        ([({"type": "batch"}, [])] * 16, False),
-        ([({"type": "batch"}, [memoryview(bytes(1 << 20))] * 4)], False),
-        ([({"type": "batch", "tree": {}}, [])], False),
-        ([({"type": "error"}, [])], False),
-        ([({"type": "alive"}, [])], False),
+        ([(Batch(**TO), [memoryview(b"x")])], True),
+        ([(Batch(**TO), [])] * 15, True),
+        ([(Batch(**TO), [])] * 16, False),
+        ([(Batch(**TO), [memoryview(bytes(1 << 20))] * 4)], False),
+        ([(Batch(**TO, tree=List(())), [])], False),
+        ([(Failed(**TO, text=""), [])], False),
+        ([(Alive(), [])], False),
     ],
 )
 def test_only_few_small_batches_alike_go_together(messages, together):
@@ -322,7 +326,7 @@ def test_code_that_hangs_while_it_loads_is_named_with_the_place_where_it_stands(
 
 
 def test_a_reader_is_not_ended_for_what_another_ones_code_takes():
-    said = {"of": "train.py:make", "for_s": 60.0, "at": ["load (train.py, line 3)"]}
+    said = Alive("train.py:make", 60.0, ("load (train.py, line 3)",))
     assert "train.py:make on a:1 has been making one batch" in (
         work.Watch("a:1", "val.py:make", 20.0).heard(said) or ""
     )
@@ -330,7 +334,7 @@ def test_a_reader_is_not_ended_for_what_another_ones_code_takes():
         work.Watch("a:1", "train.py:make", 20.0).heard(said)
 
 
-def silent_server(answer: Sequence[Message] = ()) -> tuple[str, threading.Thread]:
+def silent_server(answer: Sequence[Any] = ()) -> tuple[str, threading.Thread]:
     """One that proves the key and then says nothing but an `answer`, until its reader hangs up."""
     listener = socket.create_server(("127.0.0.1", 0))
     address = f"127.0.0.1:{listener.getsockname()[1]}"
@@ -340,7 +344,7 @@ def silent_server(answer: Sequence[Message] = ()) -> tuple[str, threading.Thread
         listener.close()
         with contextlib.suppress(ConnectionError):
             while True:
-                connection.receive()
+                connection.receive(Want)
                 if answer:
                     connection.send(answer)
 
@@ -369,8 +373,8 @@ def test_a_server_whose_host_the_launchers_have_lost_is_given_up_at_once(serve):
 
 
 def test_an_answer_counts_wherever_it_is_in_its_frame():
-    over = answered("over", "id", Wish(Shard(0, 1, 0, 0), 5, 0), batches=7)
-    address, thread = silent_server([({"type": "alive"}, ()), (over, ())])
+    over = Over(**TO, batches=7)
+    address, thread = silent_server([(Alive(), ()), (over, ())])
     assert length([address], KEY, False, FeedSource.of(hundred, {}, batch_size=8), 0, 20.0) == 7
     thread.join(10)
 
@@ -393,7 +397,7 @@ def test_readers_of_a_process_hear_of_lost_hosts_as_long_as_they_live():
     del gone, one
     gc.collect()
     ours.send(b'{"type": "of a later version"}')
-    ours.send(json.dumps(rank.to_json(rank.ServingHosts(("algo-2",)))).encode())
+    ours.send(encode(rank.ServingHosts(("algo-2",)), 1000))
     assert lives.heard.get(timeout=10) == ("algo-2",)
     assert left.empty()
     late = Reader()

@@ -10,7 +10,24 @@ import pytest
 from hypothesis import given, settings, strategies as some
 
 from tfhet.errors import DataError
-from tfhet.planes.feed.frame import ALIGNMENT, LENGTHS, BatchLayout, FrameError, examples_in, headers_of, joined, packed
+from tfhet.planes.feed.frame import (
+    ALIGNMENT,
+    LENGTHS,
+    Array,
+    BatchLayout,
+    Bytes,
+    List,
+    PythonJson,
+    Tree,
+    examples_in,
+    headers_of,
+    joined,
+    packed,
+)
+from tfhet.planes.feed.message import Alive, Batch, FromServer
+from tfhet.planes.feed.production import Wish
+from tfhet.planes.feed.source import Shard
+from tfhet.schema import MessageError, decode
 
 SIZES = [(), (1,), (64, 65), (), (3, 0, 200)]
 
@@ -18,13 +35,14 @@ SIZES = [(), (1,), (64, 65), (), (3, 0, 200)]
 def sent(value):
     """The value after its way: packed, written, read, and unpacked."""
     tree, buffers = packed(value)
-    written = b"".join(bytes(piece) for piece in joined([({"tree": tree}, buffers)]))
+    batch = Batch(source="id", wish=Wish(Shard(0, 1), 0, 0), tree=tree)
+    written = b"".join(bytes(piece) for piece in joined([(batch, buffers)]))
     size, rest = LENGTHS.unpack(written[: LENGTHS.size])
-    ((header, count),) = headers_of(written[LENGTHS.size : LENGTHS.size + size], rest)
-    assert count == rest
+    (header,) = headers_of(written[LENGTHS.size : LENGTHS.size + size], rest, Batch)
+    assert header.size == rest
     memory = np.frombuffer(bytearray(written[LENGTHS.size + size :]), np.uint8)
     assert memory.size == rest
-    return BatchLayout(header["tree"]).batch(memory)
+    return BatchLayout(header.tree).batch(memory)
 
 
 def test_a_nest_of_everything_comes_out_as_it_went_in():
@@ -65,6 +83,8 @@ def test_arrays_are_views_that_can_be_written_to_at_aligned_addresses():
 def test_arrays_of_texts_are_lists_and_numbers_that_json_lacks_survive():
     assert sent(np.array(["one", None, b"two"], object)) == ["one", None, b"two"]
     assert math.isnan(sent(float("nan"))) and sent(-math.inf) == -math.inf
+    assert [type(one) for one in sent([True, 1, 1.0, np.float64(2), 10**30])] == [bool, int, float, float, int]
+    assert sent(["caf\udce9", 10**30]) == ["caf\udce9", 10**30]
 
 
 @pytest.mark.parametrize(
@@ -84,61 +104,72 @@ def test_what_cannot_be_sent_is_named(value, where):
 @pytest.mark.parametrize(
     "tree",
     [
-        None,
-        [],
-        {},
-        {"array": "O", "shape": [1]},
-        {"array": "<f4", "shape": [3]},
-        {"array": "<f4", "shape": [-1]},
-        {"array": "<f4", "shape": [1 << 62, 1 << 62]},
-        {"array": "no", "shape": []},
-        {"array": "<U0", "shape": [1 << 40]},
-        {"array": "<f4", "shape": "x"},
-        {"bytes": 9},
-        {"bytes": -1},
-        {"list": 3},
-        {"dict": []},
-        {"tuple": [{"list": [{"array": "<i8", "shape": [2]}]}]},
+        Array("O", (1,)),
+        Array("<f4", (3,)),
+        Array("<f4", (1 << 53, 1 << 53)),
+        Array("<f4", (0, 1 << 53, 1 << 53)),
+        Array("no", ()),
+        Array("(", ()),
+        Array("(4,)f4", (1,)),
+        Array("<U0", (1 << 40,)),
+        Bytes(9),
+        PythonJson("[" * 50_000),
+        PythonJson("x"),
+        List((List((Array("<i8", (2,)),), is_tuple=True),)),
     ],
 )
 def test_a_tree_that_does_not_fit_its_memory_is_refused(tree):
-    with pytest.raises(FrameError):
+    with pytest.raises(MessageError):
         BatchLayout(tree).batch(np.zeros(8, np.uint8))
 
 
 @pytest.mark.parametrize(
+    "tree",
+    [
+        {},
+        [],
+        {"type": "other"},
+        {"type": "array", "dtype": "<f4", "shape": [-1]},
+        {"type": "array", "dtype": "<f4", "shape": [1] * 33},
+        {"type": "array", "dtype": "<f4", "shape": "x"},
+        {"type": "bytes", "length": -1},
+        {"type": "list", "parts": 3},
+        {"type": "dict", "parts": []},
+        {"type": "list", "parts": [{"type": "list", "parts": [{}]}]},
+    ],
+)
+def test_what_is_not_a_tree_is_refused(tree):
+    with pytest.raises(MessageError):
+        decode(json.dumps(tree), Tree)
+
+
+@pytest.mark.parametrize(
     "text",
-    [b"", b"[", b"{}]", b"3", b"[3]", b"[[]]", b"\xff", b'[{"a":' * 50_000]
+    [b"", b"[", b"{}]", b"3", b"[3]", b"[[]]", b"\xff", b'[{"a":' * 50_000, b"[]", b"{}", b'""', b"[{}]"]
     + [
-        b'[{"bytes":9}]',
-        b'[{"bytes":-1},{"bytes":9}]',
-        b'[{"bytes":8.0}]',
-        b'[{"bytes":"8"}]',
-        b'[{"bytes":8}]x',
-        b"[]",
+        b'[{"type":"alive","size":9}]',
+        b'[{"type":"alive","size":-1},{"type":"alive","size":9}]',
+        b'[{"type":"alive","size":8.5}]',
+        b'[{"type":"alive","size":"8"}]',
+        b'[{"type":"alive","size":8}]x',
     ],
 )
 def test_headers_that_are_none_or_do_not_fit_are_refused(text):
-    with pytest.raises(FrameError):
-        headers_of(text, 8)
-
-
-@pytest.mark.parametrize("text", [b"[]", b"{}", b'""'])
-def test_a_frame_without_a_message_is_refused(text):
-    with pytest.raises(FrameError):
-        headers_of(text, 0)
+    for size in (0, 8):
+        with pytest.raises(MessageError):
+            headers_of(text, size, FromServer)
 
 
 def test_messages_of_one_frame_come_apart_with_their_buffers():
-    messages = [({"at": at}, [memoryview(bytes([at]) * size) for size in sizes]) for at, sizes in enumerate(SIZES)]
+    messages = [(Alive(for_s=at), [memoryview(bytes([at]) * size) for size in sizes]) for at, sizes in enumerate(SIZES)]
     written = b"".join(bytes(piece) for piece in joined(messages))
     size, rest = LENGTHS.unpack(written[: LENGTHS.size])
     begin = LENGTHS.size + size
-    headers = headers_of(written[LENGTHS.size : begin], rest)
-    assert [header["at"] for header, _ in headers] == list(range(len(SIZES))) and len(written) == begin + rest
-    for at, (_, count) in enumerate(headers):
-        part, begin = written[begin : begin + count], begin + count
-        assert part.count(at) >= sum(SIZES[at]) and count % ALIGNMENT == 0
+    headers = headers_of(written[LENGTHS.size : begin], rest, Alive)
+    assert [header.for_s for header in headers] == list(range(len(SIZES))) and len(written) == begin + rest
+    for at, header in enumerate(headers):
+        part, begin = written[begin : begin + header.size], begin + header.size
+        assert part.count(at) >= sum(SIZES[at]) and header.size % ALIGNMENT == 0
 
 
 _JSON = some.recursive(
@@ -148,11 +179,15 @@ _JSON = some.recursive(
 
 
 @settings(max_examples=300)
-@given(some.dictionaries(some.sampled_from(["array", "shape", "dict", "list", "tuple", "bytes", "value"]), _JSON))
-def test_rubbish_is_refused_or_a_value_and_never_anything_else(tree):
+@given(
+    some.sampled_from(["array", "dict", "list", "bytes", "pythonjson"]),
+    some.dictionaries(some.sampled_from(["dtype", "shape", "parts", "is_tuple", "length", "text"]), _JSON),
+)
+def test_rubbish_is_refused_or_a_value(kind, fields):
     try:
+        tree = decode(json.dumps({**fields, "type": kind}), Tree)
         found = BatchLayout(tree).batch(np.zeros(64, np.uint8))
-    except FrameError:
+    except MessageError:
         return
     json.dumps(found, default=lambda one: one.tolist() if isinstance(one, np.ndarray) else one.decode("latin-1"))
 

@@ -1,68 +1,71 @@
 """The messages between readers and servers of a feed, and those that are refused."""
 
+from __future__ import annotations
+
 import json
+from typing import Any
 
 import pytest
 
-from tfhet.planes.feed.frame import FrameError
-from tfhet.planes.feed.message import Answer, Want, answered, wanted
+from tfhet.planes.feed.message import Alive, Batch, Failed, FromServer, Over, Want
 from tfhet.planes.feed.production import Wish
 from tfhet.planes.feed.source import FeedSource, Shard
+from tfhet.schema import MessageError, decode, encode, to_json
 
-SHARD = Shard(1, 4, 7, 5)
-WISHES = [Wish(SHARD, number, 2, 2, True, 8) for number in (2, 4, 6)]
-
-
-def made(shard):
-    return []
-
-
-def sent(header):
-    """The header after its way."""
-    return json.loads(json.dumps(header))
-
-
-@pytest.mark.parametrize("is_new", [False, True])
-def test_wishes_come_as_they_were_sent_in_one_message(is_new):
-    source = FeedSource.of(made, {})
-    want = Want.parse(sent(wanted(WISHES, source, is_new)))
-    assert want.source == source.id and want.wishes == tuple(WISHES)
-    assert want.named == (sent(source.to_json()) if is_new else None)
+WISHES = tuple(Wish(Shard(1, 4, 7, 5), number, 2, 2, True, 8) for number in (2, 4, 6))
+SOURCE = FeedSource("m", "/f.py", "make", {"root": "/x", "sizes": [1, 2.0, None]})
+WANT = Want("id", WISHES, SOURCE)
 
 
 @pytest.mark.parametrize(
-    ("changed", "says"),
+    ("message", "kinds"),
     [
-        ({"type": "batch"}, "no wish"),
-        ({"source": 1}, "no wish"),
-        ({"named": []}, "no wish"),
-        ({"at": [0, 1, 0, 0, 0, 2]}, "its numbers are index, count"),
-        ({"at": [0, 1, 0, 0, -1, 1, 2]}, "its numbers are index, count"),
-        ({"at": [0, 1, 0, 0, True, 1, 2]}, "its numbers are index, count"),
-        ({"at": "0123456"}, "its numbers are index, count"),
-        ({"at": [1, 1, 0, 0, 0, 1, 2]}, "shard 1 of 1"),
-        ({"at": [0, 1, 0, 0, 0, 0, 2]}, "for 0 ranks"),
-        ({"numbers": None}, "for the batches None"),
-        ({"numbers": [1, "2"]}, "for the batches"),
+        (WANT, Want),
+        (Want("id", WISHES), Want),
+        (Batch(source="id", wish=WISHES[0], tree=None, examples=3, again=1, size=64), FromServer),
+        (Over(source="id", wish=WISHES[0], batches=3), FromServer),
+        (Failed(source="id", wish=WISHES[0], text="Traceback"), FromServer),
+        (Alive("train.py:make", 3.5, ("load", "main")), FromServer),
+        (Alive(), FromServer),
     ],
 )
-def test_what_is_no_wish_is_refused(changed, says):
-    with pytest.raises(FrameError, match=says):
-        Want.parse({**sent(wanted(WISHES, FeedSource.of(made, {}), False)), **changed})
+def test_a_message_arrives_unchanged(message: Any, kinds: Any) -> None:
+    found = decode(encode(message, 10_000), kinds)
+    assert found == message
+    assert getattr(found, "named", None) is None or found.named.id == SOURCE.id
 
 
-def test_an_answer_says_to_which_wish():
-    answer = Answer.parse(sent(answered("over", "id", WISHES[1], batches=3)))
-    assert (answer.kind, answer.source, answer.epoch, answer.ask) == ("over", "id", 7, (1, 4, True))
-    assert answer.number("batches") == 3 and answer.number("again") == 0
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("type", "batch"),
+        ("source", 1),
+        ("wishes", None),
+        ("wishes", [1]),
+        ("named", []),
+        ("named.module", None),
+        ("named.batch_size", "8"),
+        ("wishes.0.number", -1),
+        ("wishes.0.number", "2"),
+        ("wishes.0.number", True),
+        ("wishes.0.ranks", 0),
+        ("wishes.0.shard.index", 4),
+        ("wishes.0.shard.seed", -1),
+    ],
+)
+def test_what_is_not_a_wish_is_refused(path: str, value: object) -> None:
+    spoilt = json.loads(encode(WANT, 10_000))
+    *parents, last = path.split(".")
+    at = spoilt
+    for name in parents:
+        at = at[int(name) if name.isdigit() else name]
+    at[last] = value
+    with pytest.raises(MessageError):
+        decode(json.dumps(spoilt), Want)
 
 
-@pytest.mark.parametrize("at", [None, [], [1, 2, 3], [1, 2, 3, 4], ["1", 2, 3, True], [1, 2.0, 3, True], "0123"])
-def test_what_is_no_answer_is_refused(at):
-    with pytest.raises(FrameError, match="an answer that cannot be read"):
-        Answer.parse({"type": "batch", "at": at})
-
-
-def test_a_number_that_is_none_is_refused():
-    with pytest.raises(FrameError, match="an answer whose batches is 'x'"):
-        Answer.parse(sent(answered("over", "id", WISHES[0], batches="x"))).number("batches")
+@pytest.mark.parametrize("change", [{"wish": None}, {"wish": {}}, {"batches": "x"}, {"source": 3}, {"size": -1}])
+def test_what_is_not_an_answer_is_refused(change: dict[str, object]) -> None:
+    values = to_json(Over(source="id", wish=WISHES[0], batches=3)) | change
+    with pytest.raises(MessageError):
+        decode(json.dumps(values), FromServer)

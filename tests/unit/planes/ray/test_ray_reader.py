@@ -11,8 +11,8 @@ from tfhet.errors import NotReady
 from tfhet.planes.feed.source import FeedSource
 from tfhet.planes.ray import private
 from tfhet.planes.ray.dealing import Over, Portion
-from tfhet.planes.ray.order import Order
 from tfhet.planes.ray.reader import RayReader
+from tfhet.planes.ray.settings import Order
 from tfhet.strategies import JobContext
 
 NEVER = object()

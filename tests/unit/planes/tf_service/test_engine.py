@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import socket
@@ -23,6 +22,7 @@ from tfhet.messages import CHANNEL_VARIABLE, rank, server as messages
 from tfhet.placement import Pipeline
 from tfhet.planes.tf_service.engine import lean_engine, whole_engine
 from tfhet.planes.tf_service.reader import ServiceReader
+from tfhet.schema import decode, encode
 from tfhet.source import SyntheticSource
 from tfhet.strategies import JobContext
 
@@ -38,7 +38,7 @@ class Server:
         self.folder = tempfile.TemporaryDirectory(prefix="tfhet-sockets-")
         where = ["--address", "127.0.0.1", "--folder", self.folder.name]
         command = [sys.executable, "-m", "tfhet.planes.tf_service.server", *map(str, arguments), *where]
-        self.end.send(json.dumps(rank.to_json(rank.Key(KEY.hex()))).encode())
+        self.end.send(encode(rank.Key(KEY.hex()), 1000))
         env = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **(env or {})}
         env[CHANNEL_VARIABLE] = f"{number}:{os.fstat(number).st_ino}"
         self.log = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed in `close`
@@ -49,7 +49,7 @@ class Server:
         """The report that it sends when it serves."""
         packet = self.end.recv(1 << 16)
         assert packet, self.said()
-        report = messages.parse(json.loads(packet))
+        report = decode(packet, messages.Report)
         assert isinstance(report, messages.Ready)
         return report
 

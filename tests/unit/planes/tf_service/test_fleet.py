@@ -26,6 +26,7 @@ from tfhet.planes.privileges import KEPT
 from tfhet.planes.supervised import Happening, RestartPolicy
 from tfhet.planes.tf_service import Fleet
 from tfhet.planes.tf_service.transport import Transport, is_registered
+from tfhet.schema import to_json
 
 HOST = "algo-1"
 
@@ -39,7 +40,7 @@ class Heard:
 
     def note(self, process: str, happening: Happening) -> None:
         """Events are named as their classes are: Started, Died, Ready and so on."""
-        self.events.append((type(happening).__name__, {"process": process, **vars(happening)}))
+        self.events.append((type(happening).__name__, {"process": process, **to_json(happening)}))
 
     def fleet(self, env: dict[str, str] | None = None, policy: RestartPolicy | None = None) -> Fleet:
         return Fleet(

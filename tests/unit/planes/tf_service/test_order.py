@@ -35,5 +35,5 @@ def test_an_order_goes_through_json_and_back(order):
 )
 def test_a_wrong_order_is_refused_naming_the_field(change):
     (name,) = change
-    with pytest.raises(ClusterError, match=f"tf.data service: order: `{name}` is"):
+    with pytest.raises(ClusterError, match=f"tf_service: `{name}"):
         Order.parse({**asdict(ORDER), **change})

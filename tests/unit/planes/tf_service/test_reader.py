@@ -17,12 +17,12 @@ from tfhet.clock import SYSTEM
 from tfhet.cluster import free_ports
 from tfhet.errors import DataError
 from tfhet.messages import ProcessChannel, rank
-from tfhet.messages.grammar import encode
 from tfhet.placement import Pipeline, Rest
 from tfhet.planes import Delivery
 from tfhet.planes.tf_service.engine import whole_engine
 from tfhet.planes.tf_service.reader import WORKERS_S, ServiceReader
 from tfhet.planes.tf_service.transport import Transport
+from tfhet.schema import encode
 from tfhet.source import IdSet, SyntheticSource
 from tfhet.strategies import JobContext
 from tfhet.strategies.solo import SoloCollective
@@ -68,7 +68,7 @@ class Launcher:
         self.channel = ProcessChannel(other)
 
     def send(self, *hosts: str, is_complete: bool = True) -> None:
-        self.end.send(encode(rank.to_json(rank.ServingHosts(hosts, is_complete))))
+        self.end.send(encode(rank.ServingHosts(hosts, is_complete), 1000))
 
     def reader(self, clock: FakeClock) -> ServiceReader:
         order = {"dispatcher": "127.0.0.1:1", "workers": 1}
