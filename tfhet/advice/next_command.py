@@ -14,19 +14,20 @@ JOB_FILE = "job.yaml"
 def next_commands(found: Diagnosis, run: RunSummary, folder: RunFolder) -> list[str]:
     """Returns the commands after a run, in order, without finished ones.
 
-    A run that waits for its input or has data hosts is profiled, planned and submitted, another one submitted as it is.
-    A failed run, or one without steps, is examined.
+    A run that waits for its input or has data hosts is profiled, planned and submitted, another one submitted as it is;
+    submitting needs a job file in the working directory. A failed run, or one without steps, is examined.
     """
     if found.state is InputState.UNKNOWN or run.exit_code:
         script = _script(folder)
         return [f"tfhet doctor --brief --script {shlex.quote(script[0])}"] if script else []
-    submit, at = f"tfhet submit --dry_run {JOB_FILE}", shlex.quote(str(folder.path))
+    has_job = Path(JOB_FILE).is_file()
+    submit, at = [f"tfhet submit --dry_run {JOB_FILE}"] if has_job else [], shlex.quote(str(folder.path))
     if found.state is InputState.NOT and run.mode != "heterogeneous":
-        return [submit]
-    write = f" --write {JOB_FILE}" if Path(JOB_FILE).is_file() else ""
+        return submit
+    write = f" --write {JOB_FILE}" if has_job else ""
     plan = f"tfhet plan --run {at} --json {shlex.quote(str(folder.plan_path))}{write}"
     todo = {folder.profile_path: profile_command(folder, run), folder.plan_path: plan}
-    return [*(command for path, command in todo.items() if not path.is_file()), submit]
+    return [*(command for path, command in todo.items() if not path.is_file()), *submit]
 
 
 def profile_command(folder: RunFolder | None = None, run: RunSummary | None = None) -> str:

@@ -131,13 +131,11 @@ def dominant_part(profile: Profile) -> Iterator[Finding]:
         yield Finding("dominant_python", clause, saves_us)
         return
     if worst == 0:
-        yield Finding(
-            "dominant_source",
-            f"{share} ({profile.us(0):.1f} of {profile.whole_us:.1f} us per example): parse whole batches"
-            " (tf.io.parse_example), store images as raw bytes, or read with TFRecordSource, which reads blocks of"
-            " records (about 1 us for 3 kB); the estimate is half of it",
-            saves_us,
-        )
+        better = "store images as raw bytes, or smaller"
+        if part.kind != "Source":  # not one of tfhet's sources
+            better = "parse whole batches (tf.io.parse_example), store images as raw bytes, or read with TFRecordSource"
+        clause = f"{share} {_of_whole(profile, 0)}: {better} (the estimate is half of it)"
+        yield Finding("dominant_source", clause, saves_us)
         return
     stages = _stages(part.ops)
     better = f"tfhet's {stages} does its work on whole batches" if stages else "look here first"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import jinja2
+import markupsafe
 
 from tfhet.advice import of_run, paragraph
 from tfhet.errors import DataError
@@ -27,8 +29,15 @@ _TEMPLATES = jinja2.Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
+
+
+def code(text: str) -> markupsafe.Markup:
+    """Returns the HTML of a text, with `<code>` in place of backticks."""
+    return markupsafe.Markup(re.sub("`([^`]*)`", r"<code>\1</code>", str(markupsafe.escape(text))))
+
+
 _SHOWN = (numbers.number, numbers.percent, numbers.duration, numbers.size, numbers.moment, numbers.exit_code)
-_OTHERS = (numbers.interval, numbers.usd, numbers.value, paragraph, parts_of_wait, chart.ends, chart.in_words)
+_OTHERS = (numbers.interval, numbers.usd, numbers.value, paragraph, parts_of_wait, chart.ends, chart.in_words, code)
 _TEMPLATES.filters |= {"place": "{:.2f}".format, **{each.__name__: each for each in (*_SHOWN, *_OTHERS)}}
 
 

@@ -13,6 +13,7 @@ from tfhet.record import RunFolder, RunSummary, Spread
 
 SUBMIT = "tfhet submit --dry_run job.yaml"
 PLAN = "tfhet plan --run runs/a --json runs/a/plan.json"
+WRITE = f"{PLAN} --write job.yaml"
 PROFILE = "tfhet profile --script train.py --json runs/a/profile.json"
 
 
@@ -35,15 +36,16 @@ def after(folder: RunFolder, wait_ms: float | None, **fields: object) -> list[st
 @pytest.mark.parametrize(
     ("wait_ms", "fields", "wanted"),
     [
-        (40.0, {}, [PROFILE, PLAN, SUBMIT]),
-        (5.0, {}, [PROFILE, PLAN, SUBMIT]),
+        (40.0, {}, [PROFILE, WRITE, SUBMIT]),
+        (5.0, {}, [PROFILE, WRITE, SUBMIT]),
         (0.0, {}, [SUBMIT]),
-        (0.0, {"mode": "heterogeneous"}, [PROFILE, PLAN, SUBMIT]),
+        (0.0, {"mode": "heterogeneous"}, [PROFILE, WRITE, SUBMIT]),
         (None, {}, ["tfhet doctor --brief --script train.py"]),
         (40.0, {"exit_code": 1}, ["tfhet doctor --brief --script train.py"]),
     ],
 )
 def test_commands_follow_from_the_verdict(folder, wait_ms, fields, wanted):
+    Path("job.yaml").touch()
     found = after(folder, wait_ms, **fields)
     assert found == wanted
     for command in found:
@@ -52,9 +54,9 @@ def test_commands_follow_from_the_verdict(folder, wait_ms, fields, wanted):
 
 def test_finished_steps_are_omitted(folder):
     folder.profile_path.touch()
-    assert after(folder, 40.0) == [PLAN, SUBMIT]
+    assert after(folder, 40.0) == [PLAN], "there is no job file to submit"
     Path("job.yaml").touch()
-    assert after(folder, 40.0) == [f"{PLAN} --write job.yaml", SUBMIT]
+    assert after(folder, 40.0) == [WRITE, SUBMIT]
     folder.plan_path.touch()
     assert after(folder, 40.0) == [SUBMIT]
 

@@ -68,7 +68,7 @@ CROP = {"name": "2 Map crop", "us": 50.0, "ops": ("CropAndResize",)}
         (
             rules.dominant_part,
             [{**SOURCE, "us": 30.0}, {"name": "stage", "us": 10.0}],
-            *("dominant_source", 15.0, ["'source'", "75%", "30.0 of 40.0 us"]),
+            *("dominant_source", 15.0, ["'source'", "75%", "30.0 us of 40.0"]),
         ),
         (
             rules.dominant_part,

@@ -52,7 +52,9 @@ def test_report_ends_with_next_commands(runs, capsys) -> None:
     folder = RunFolder(Path("a"))
     waits = {"step_ms": Spread.of([20.0] * 9), "wait_ms": Spread.of([8.0] * 9), "wait_pct": 40.0}
     folder.write_summary(replace(folder.read_summary(), mode="homogeneous", **waits))
-    profile, plan = "tfhet profile --script SCRIPT.py --json a/profile.json", "tfhet plan --run a --json a/plan.json"
+    Path("job.yaml").touch()
+    profile = "tfhet profile --script SCRIPT.py --json a/profile.json"
+    plan = "tfhet plan --run a --json a/plan.json --write job.yaml"
     submit = "tfhet submit --dry_run job.yaml"
     assert main(["report", "a"]) == 0
     assert capsys.readouterr().out.splitlines()[-3:] == [f"next: {profile}", f"then: {plan}", f"then: {submit}"]
