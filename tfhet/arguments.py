@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import ast
+import inspect
+import itertools
 import math
 import re
 import typing
@@ -48,6 +51,17 @@ def parse(kind: type[T], argv: Sequence[str], program: str) -> tuple[T, list[str
 def declared(kind: type[Any]) -> list[Field[Any]]:
     """The fields of a dataclass that arguments set."""
     return [item for item in fields(kind) if item.metadata.get("argument", True)]
+
+
+def described(kind: type[Any]) -> dict[str, str]:
+    """Returns the text under each field that an argument sets, on one line; inherited fields included."""
+    words: dict[str, str] = {}
+    for ancestor in reversed(kind.__mro__[:-1]):
+        (body,) = (node.body for node in ast.parse(inspect.getsource(ancestor)).body if isinstance(node, ast.ClassDef))
+        for above, below in itertools.pairwise(body):
+            if isinstance(above, ast.AnnAssign) and isinstance(above.target, ast.Name) and isinstance(below, ast.Expr):
+                words[above.target.id] = " ".join(str(ast.literal_eval(below.value)).split())
+    return {item.name: words.get(item.name, "") for item in declared(kind)}
 
 
 def underscored(argv: Sequence[str]) -> list[str]:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tfhet import launch
+from tfhet import arguments, launch, planes
 from tfhet.__main__ import main
 
 
@@ -35,7 +35,10 @@ def test_help_starts_no_launcher(launched, word, capsys):
     with pytest.raises(SystemExit) as end:
         main(["launch", word])
     assert end.value.code == 0 and not launched
-    assert capsys.readouterr().out.startswith("usage: tfhet launch")
+    out = capsys.readouterr().out
+    assert out.startswith("usage: tfhet launch")
+    for kind in (launch.LaunchSettings, planes.get("feed").settings):
+        assert all(f"--{name} " in out and words for name, words in arguments.described(kind).items())
 
 
 def test_wrong_arguments_end_with_2(tmp_path, monkeypatch, capsys):
