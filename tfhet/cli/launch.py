@@ -6,7 +6,7 @@ import argparse
 import sys
 import textwrap
 from collections.abc import Sequence
-from typing import IO
+from typing import Any
 
 from tfhet.cli.parser import add_examples
 
@@ -20,12 +20,13 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     launch.print_help = lambda file=None: _print_help(launch.format_help(), file)  # type: ignore[method-assign]
 
 
-def _print_help(text: str, file: IO[str] | None) -> None:
+def _print_help(text: str, file: Any) -> None:
     """Prints the help with all arguments of the launcher and of the data planes, which are fields of dataclasses."""
     from tfhet import arguments, planes
     from tfhet.launch import LaunchSettings
 
-    print(text, file=file)
+    head, _, examples = text.partition("examples:")
+    print(head, end="", file=file)
     kinds = {"arguments": LaunchSettings} | {
         f"with --data_plane {name}": planes.get(name).settings for name in planes.names()
     }
@@ -35,6 +36,7 @@ def _print_help(text: str, file: IO[str] | None) -> None:
             for name, words in arguments.described(kind).items()
         ]
         print(*([f"{title}:", *lines, ""] if lines else []), sep="\n", file=file)
+    print(f"examples:{examples}", end="", file=file)
 
 
 def run(words: Sequence[str], *, own_process: bool) -> int:
