@@ -22,7 +22,7 @@ def config(cluster: object, kind: str, index: int) -> dict[str, str]:
 
 
 def test_a_rank_finds_its_task_and_its_gpu_among_several_of_its_host():
-    env = Tasks(WORKERS).of_rank(Rank(3, 4, 1, 2, "tfhet"), {"MINE": "1"})
+    env = Tasks(WORKERS).environment("", Rank(3, 4, 1, 2, "tfhet"), {"MINE": "1"})
     assert json.loads(env["TF_CONFIG"]) == {"cluster": WORKERS, "task": {"type": "worker", "index": 3}}
     assert (env["MINE"], env["CUDA_VISIBLE_DEVICES"], env["TF_GRPC_REUSE_PORT"]) == ("1", "1", "true")
 
@@ -32,12 +32,12 @@ def test_a_rank_finds_its_task_and_its_gpu_among_several_of_its_host():
 )
 def test_devices_that_the_user_has_chosen_are_shared_out_where_there_are_enough(given, local_size, seen):
     rank = Rank(3, 4, local_size - 1, local_size, "tfhet")
-    env = Tasks(WORKERS).of_rank(rank, {"CUDA_VISIBLE_DEVICES": given} if given else {})
+    env = Tasks(WORKERS).environment("", rank, {"CUDA_VISIBLE_DEVICES": given} if given else {})
     assert env["CUDA_VISIBLE_DEVICES"] == seen
 
 
 def test_the_chief_is_rank_0_and_the_workers_follow():
-    found = [json.loads(Tasks(WITH_PS).of_rank(Rank(r, 3, 0, 1, ""), {})["TF_CONFIG"])["task"] for r in range(3)]
+    found = [json.loads(Tasks(WITH_PS).environment("", Rank(r, 3, 0, 1, ""), {})["TF_CONFIG"])["task"] for r in range(3)]
     assert [(task["type"], task["index"]) for task in found] == [("chief", 0), ("worker", 0), ("worker", 1)]
 
 
