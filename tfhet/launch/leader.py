@@ -26,6 +26,8 @@ LINGER_S = 2.0
 """Seconds that the leader waits for the followers to confirm the end."""
 STOP_S = SCRIPT_GRACE_S + 2.0
 """Seconds after which a job that is stopping is over, even without the results of all ranks."""
+OTHER_CAUSE_S = 1.0
+"""Seconds, in addition to a quarter of the lease, in which a failure may turn out to be the consequence of another."""
 
 
 class Leader:
@@ -237,7 +239,7 @@ class Leader:
             elif all_stopped:  # else the stop that was asked for meanwhile waits for the others
                 self._finish(self._stopping or result)
 
-        later(self._settings.lease_s / 4 + 1.0, decide)  # others may report a failure before the rank's own launcher
+        later(self._settings.lease_s / 4 + OTHER_CAUSE_S, decide)  # others may report their failure later
 
     def _stop(self, result: JobResult) -> None:
         """Orders all scripts to stop; the job is over when all have stopped, or `STOP_S` later."""

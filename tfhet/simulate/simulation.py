@@ -61,7 +61,7 @@ class Simulation:
         """gather: merges lines for `on_line`. how: options of `Submission.of`: hosts, start, code, checkpoints, ..."""
         self.submission = Submission.of(cluster, command, **how)
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise UsageError(f"--run_dir {folder} exists already; give a folder that is new or empty")
+            raise UsageError(f"--run_dir {folder} is there already; give a folder that is new or empty")
         self.cluster = cluster
         self.folder = RunFolder(folder)
         self.codes: dict[str, int] = {}

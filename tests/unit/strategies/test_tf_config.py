@@ -37,7 +37,9 @@ def test_devices_that_the_user_has_chosen_are_shared_out_where_there_are_enough(
 
 
 def test_the_chief_is_rank_0_and_the_workers_follow():
-    found = [json.loads(Tasks(WITH_PS).environment("", Rank(r, 3, 0, 1, ""), {})["TF_CONFIG"])["task"] for r in range(3)]
+    found = [
+        json.loads(Tasks(WITH_PS).environment("", Rank(r, 3, 0, 1, ""), {})["TF_CONFIG"])["task"] for r in range(3)
+    ]
     assert [(task["type"], task["index"]) for task in found] == [("chief", 0), ("worker", 0), ("worker", 1)]
 
 
