@@ -1,5 +1,5 @@
-"""Contract of a control group, in both versions: on this machine's kernel, and on a fake kernel with the rules of the
-kernel's documentation (admin-guide/cgroup-v1 and cgroup-v2)."""
+"""Contract of a control group: on this machine's kernel in both versions, and on a fake kernel with the documented rules
+of version 2 (admin-guide/cgroup-v2)."""
 
 from __future__ import annotations
 
@@ -28,25 +28,17 @@ def refused(number: int) -> OSError:
 
 
 class Fake(Files):
-    """The kernel's folders and files, as far as Cgroup uses them. Processes are numbers."""
+    """The kernel's folders and files in version 2, as far as Cgroup uses them. Processes are numbers."""
 
-    def __init__(self, version: int, has_own_processes: bool = False, read_only: Path | None = None):
-        self.version = version
+    version = 2
+    trees = (Hierarchy(TOP, 2, CONTROLLERS),)
+
+    def __init__(self, has_own_processes: bool = False, read_only: bool = False):
         self.read_only = read_only
-        self.files: dict[Path, str] = {}
         self.own = [1, 2] if has_own_processes else []
-        self.inside: dict[Path, list[int]] = {}
+        self.inside: dict[Path, list[int]] = {TOP: list(self.own)}
         self.numbers = itertools.count(100)
-        tops = [TOP] if version == 2 else [TOP / name for name in CONTROLLERS]
-        for top in tops:
-            self.inside[top] = list(self.own)
-            self.files[top / "cpuset.cpus"], self.files[top / "cpuset.mems"] = "0-3\n", "0\n"
-        if version == 2:
-            self.files[TOP / "cgroup.controllers"] = "cpuset cpu io memory pids\n"
-            self.files[TOP / "cgroup.subtree_control"] = "pids\n"
-            self.trees = (Hierarchy(TOP, 2, CONTROLLERS),)
-        else:
-            self.trees = tuple(Hierarchy(TOP / name, 1, (name,)) for name in CONTROLLERS)
+        self.files = {TOP / "cgroup.subtree_control": "pids\n"}
 
     def start(self) -> int:
         return next(self.numbers)
@@ -55,7 +47,7 @@ class Fake(Files):
         return any(pid in pids for pids in self.inside.values())
 
     def close(self) -> None:
-        assert set(self.inside) - {TOP / "tfhet.rest"} == {tree.top for tree in self.trees}
+        assert set(self.inside) - {TOP / "tfhet.rest"} == {TOP}
 
     def read(self, path: Path) -> str:
         if path.name == "cgroup.procs":
@@ -68,59 +60,32 @@ class Fake(Files):
         return path in self.files or path in self.inside
 
     def mkdir(self, folder: Path) -> None:
-        if folder.parent == self.read_only:
+        if self.read_only:
             raise refused(errno.EROFS)
         if folder in self.inside:
             raise FileExistsError(errno.EEXIST, "File exists")
         self.inside[folder] = []
-        names = {folder.parts[2]}
-        if self.version == 2:
-            names = set(self.files[TOP / "cgroup.subtree_control"].split())
-            self.files[folder / "cpu.stat"] = "usage_usec 0\n"
-            self.files[folder / "cgroup.kill"] = ""
-        new = {
-            (1, "cpu"): {
-                "cpu.cfs_quota_us": "-1",
-                "cpu.cfs_period_us": "100000",
-                "cpu.cfs_burst_us": "0",
-                "cpu.shares": "1024",
-            },
-            (1, "cpuacct"): {"cpuacct.usage": "0\n"},
-            (1, "cpuset"): {"cpuset.cpus": "\n", "cpuset.mems": "\n"},
-            (1, "memory"): {
-                "memory.limit_in_bytes": "-1",
-                "memory.memsw.limit_in_bytes": "-1",
-                "memory.max_usage_in_bytes": "0\n",
-                "memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 0\n",
-            },
-            (2, "cpu"): {"cpu.max": "max 100000", "cpu.max.burst": "0", "cpu.weight": "100"},
-            (2, "cpuset"): {"cpuset.cpus": "\n", "cpuset.mems": "\n"},
-            (2, "memory"): {
-                "memory.max": "max",
-                "memory.swap.max": "max",
-                "memory.peak": "0\n",
-                "memory.events": "max 0\noom 0\noom_kill 0\n",
-            },
-        }
-        for name in names:
-            self.files.update({folder / file: text for file, text in new.get((self.version, name), {}).items()})
+        new = {"": {"cpu.stat": "usage_usec 0\n", "cgroup.kill": ""}, **CONTROLLER_FILES}
+        for name in ("", *self.files[TOP / "cgroup.subtree_control"].split()):
+            self.files.update({folder / file: text for file, text in new.get(name, {}).items()})
 
     def write(self, path: Path, text: str) -> None:
         folder = path.parent
-        if path.name == "cgroup.procs":
-            self._move(folder, int(text))
-            return
-        if path not in self.files:
+        if path.name != "cgroup.procs" and path not in self.files:
             raise refused(errno.ENOENT)
-        if path.name == "cgroup.kill":
+        if path.name == "cgroup.procs":
+            if folder not in self.inside:
+                raise refused(errno.ENOENT)
+            self.kill(int(text))  # it is in one group only
+            self.inside[folder].append(int(text))
+        elif path.name == "cgroup.kill":
             self.inside[folder].clear()
         elif path.name == "cgroup.subtree_control":
             if self.inside[folder]:  # no internal processes
                 raise refused(errno.EBUSY)
             self.files[path] += text.removeprefix("+") + "\n"
         else:
-            before = self.files[path]
-            self.files[path] = text
+            before, self.files[path] = self.files[path], text
             if not self._is_valid(folder):
                 self.files[path] = before
                 raise refused(errno.EINVAL)
@@ -128,28 +93,13 @@ class Fake(Files):
     def _is_valid(self, folder: Path) -> bool:
         text = {path.name: text for path, text in self.files.items() if path.parent == folder}
         quota, _, period = text.get("cpu.max", "max 100000").partition(" ")
-        if "cpu.cfs_quota_us" in text:
-            quota, period = text["cpu.cfs_quota_us"].replace("-1", "max"), text["cpu.cfs_period_us"]
-        memory, both = text.get("memory.limit_in_bytes", "-1"), text.get("memory.memsw.limit_in_bytes", "-1")
-        burst = int(text.get("cpu.cfs_burst_us", text.get("cpu.max.burst", "0")))
         cpus = [int(cpu) for cpu in text.get("cpuset.cpus", "").split(",") if cpu.strip().isdigit()]
         return (
             (quota == "max" or int(quota) >= 1000)
-            and burst <= (0 if quota == "max" else int(quota))
+            and int(text.get("cpu.max.burst", "0")) <= (0 if quota == "max" else int(quota))
             and 1000 <= int(period or 100000) <= 1000000
             and all(cpu < 4 for cpu in cpus)
-            and (both == "-1" or 0 < int(memory) <= int(both))
         )
-
-    def _move(self, folder: Path, pid: int) -> None:
-        if folder not in self.inside:
-            raise refused(errno.ENOENT)
-        if self.version == 1 and not self.files.get(folder / "cpuset.cpus", "0").strip():
-            raise refused(errno.ENOSPC)
-        for other, pids in self.inside.items():
-            if pid in pids and (self.version == 2 or other.parts[:3] == folder.parts[:3]):
-                pids.remove(pid)
-        self.inside[folder].append(pid)
 
     def rmdir(self, folder: Path) -> None:
         if folder not in self.inside:
@@ -166,6 +116,18 @@ class Fake(Files):
         for pids in self.inside.values():
             if pid in pids:
                 pids.remove(pid)
+
+
+CONTROLLER_FILES = {
+    "cpu": {"cpu.max": "max 100000", "cpu.max.burst": "0"},
+    "cpuset": {"cpuset.cpus": "\n"},
+    "memory": {
+        "memory.max": "max",
+        "memory.swap.max": "max",
+        "memory.peak": "0\n",
+        "memory.events": "max 0\noom 0\noom_kill 0\n",
+    },
+}
 
 
 class Real(Files):
@@ -207,10 +169,9 @@ def unified() -> list[Path]:
     return [Path(line.split()[4]) for line in lines if " - cgroup2 " in line][:1]
 
 
-@pytest.fixture(params=["version 1 fake", "version 2 fake", "version 1", "version 2"])
+@pytest.fixture(params=["fake", "version 1", "version 2"])
 def kernel(request: pytest.FixtureRequest) -> Iterator[Fake | Real]:
-    version = 2 if "2" in request.param else 1
-    made: Fake | Real = Fake(version) if "fake" in request.param else real(version)
+    made: Fake | Real = Fake() if request.param == "fake" else real(int(request.param[-1]))
     yield made
     made.close()
 
@@ -349,7 +310,7 @@ def test_process_beyond_the_memory_limit_is_killed():
 
 
 def test_own_processes_of_a_container_are_moved():
-    kernel = Fake(2, has_own_processes=True)
+    kernel = Fake(has_own_processes=True)
     group = Cgroup.create("tfhet-abcd-algo-1", kernel.trees, kernel)
     assert kernel.inside[TOP] == []
     assert kernel.inside[TOP / "tfhet.rest"] == kernel.own
@@ -358,7 +319,7 @@ def test_own_processes_of_a_container_are_moved():
 
 
 def test_group_that_cannot_be_made_leaves_nothing():
-    kernel = Fake(1, read_only=TOP / "memory")
+    kernel = Fake(read_only=True)
     with pytest.raises(UsageError, match="Read-only file system"):
         Cgroup.create("tfhet-a", kernel.trees, kernel)
     kernel.close()

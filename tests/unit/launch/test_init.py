@@ -166,15 +166,6 @@ def test_stop_skips_processes_above_launchers(start, named):
     assert (init.folder / "mpirun").stat().st_mtime_ns >= init.ended_ns("launcher")
 
 
-def test_command_may_end_after_its_launcher(start, named):
-    launcher = named(LAUNCHER_NAME, "launcher", "0")
-    code = f"import subprocess, sys; sys.exit(subprocess.run({launcher!r}).returncode + 1)"
-    init = start([PYTHON, "-c", code])
-    init.wait_for("launcher.ready")
-    init.process.terminate()
-    assert init.code() == 6
-
-
 @pytest.mark.parametrize("is_stopped", [True, False])
 def test_launchers_are_stopped_if_the_command_dies(start, named, is_stopped):
     """With a stop, it dies when its launcher has received it, before the launcher has ended."""

@@ -79,28 +79,6 @@ class FakeBackend:
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "kill:rank=3",
-        "kill:worker@data-1",
-        "kill:worker",
-        "oom:dispatcher",
-        "kill:dispatcher@dnn-1",
-        "slow-disk:algo-1",
-        "partition:data",
-        "partition-in:data-1",
-        "loss=1%:dnn",
-        "sigterm:host@dnn-2",
-        "second-job:dnn-1",
-        "second-job:data-1",
-        "half-checkpoint:dnn-2",
-    ],
-)
-def test_existing_target_is_accepted(text: str):
-    Targets(hosts(), "dnn").check(Fault.parse(text))
-
-
-@pytest.mark.parametrize(
     ("text", "known"),
     [
         ("kill:rank=4", "0, 1, 2, 3"),

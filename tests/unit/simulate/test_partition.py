@@ -80,21 +80,6 @@ def test_held_data_arrives_later_in_order(there: bool | None):
     through_a_forwarder(body)
 
 
-def test_end_of_data_is_held_too():
-    async def body(forwarder: Forwarder) -> None:
-        reader, writer = await asyncio.open_connection(HOME, forwarder.port)
-        forwarder.pass_data(False, False)
-        writer.write(b"last")
-        writer.write_eof()
-        wait = asyncio.create_task(reader.read())
-        await asyncio.wait([wait], timeout=HELD_S)
-        assert not wait.done()
-        forwarder.pass_data()
-        assert await wait == b"last"
-
-    through_a_forwarder(body)
-
-
 def test_connection_without_a_server_ends():
     async def body(forwarder: Forwarder) -> None:
         reader, _ = await asyncio.open_connection(HOME, forwarder.port)

@@ -100,25 +100,10 @@ def test_foreign_values_reach_no_rank(ring, port, monkeypatch):
     assert ring._server.cache == {"global": {"0": b"mine"}}
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        None,
-        [],
-        {},
-        {"address": "", "port": 1, "interface": "lo"},
-        {"address": "a b", "port": 1, "interface": "lo"},
-        {"address": "a", "port": 0, "interface": "lo"},
-        {"address": "a", "port": 65536, "interface": "lo"},
-        {"address": "a", "port": True, "interface": "lo"},
-        {"address": "a", "port": "1", "interface": "lo"},
-        {"address": "a", "port": 1, "interface": "lo\n"},
-        {"address": "a", "port": 1},
-    ],
-)
-def test_wrong_rendezvous_is_refused(value):
+@pytest.mark.parametrize("change", [{"address": ""}, {"address": "a b"}, {"interface": "lo\n"}])
+def test_wrong_words_are_refused(change):
     with pytest.raises(ClusterError):
-        Rendezvous.parse(value)
+        Rendezvous.parse({"address": "a", "port": 1, "interface": "lo", **change})
 
 
 def test_users_variables_win():
