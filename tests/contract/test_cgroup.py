@@ -1,5 +1,5 @@
-"""Contract of a control group: on this machine's kernel in both versions, and on a fake kernel with the documented rules
-of version 2 (admin-guide/cgroup-v2)."""
+"""Contract of a control group: on this machine's kernel in both versions, and on a fake kernel with the rules of
+version 2 (admin-guide/cgroup-v2)."""
 
 from __future__ import annotations
 
