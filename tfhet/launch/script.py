@@ -269,16 +269,8 @@ class Script:
 def environment_of(
     assignment: Assignment, side: LauncherSide, start: link.Start, record: Path, timeline: Path | None
 ) -> dict[str, str]:
-    """The environment of the script.
-
-    Args:
-        start: The leader's order.
-        record: Folder of the run record.
-        timeline: Folder for the times of its steps; None: they are not recorded.
-
-    Raises:
-        ClusterError: This host cannot follow the order.
-    """
+    """The environment of the script. start: the leader's order. record: folder of the run record. timeline: folder for
+    the times of its steps, or None. Raises ClusterError if this host cannot follow the order."""
     place, rank = assignment.place, assignment.place.rank
     assert rank is not None
     job = JobContext(
