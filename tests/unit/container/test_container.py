@@ -162,7 +162,7 @@ def test_early_stop_is_not_lost(contained):
     assert process.wait(30) in (1, -signal.SIGTERM)  # the latter before the outer process handles signals
 
 
-def test_container_ends_with_the_signal_of_its_first_process(contained):
+def test_container_ends_by_its_first_process_signal(contained):
     process = contained(["sleep", "60"])
     (first,) = psutil.Process(process.pid).children()
     first.kill()

@@ -254,7 +254,7 @@ def test_launcher_survives_the_end_of_its_reader(started, failure):
     assert "exit code 5" in failure()
 
 
-def test_lines_for_a_slow_reader_are_dropped_and_counted(started, tmp_path):
+def test_slow_reader_loses_lines_that_are_counted(started, tmp_path):
     printed, is_read = (tmp_path / name for name in ("printed", "read"))
     code = (
         "import pathlib, time\n"

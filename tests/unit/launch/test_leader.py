@@ -231,7 +231,7 @@ async def test_consequence_names_the_rank_that_is_left(job_of, monkeypatch, othe
     ids=["failed", "code 0", "left"],
 )
 @in_event_loop
-async def test_host_that_fails_before_the_start_ends_the_job(job_of, report, code, cause):
+async def test_early_failure_of_a_host_ends_the_job(job_of, report, code, cause):
     job = await job_of().join()
     if report is not None:
         job.data[0].report(report)
@@ -345,7 +345,7 @@ async def test_job_continues_without_a_data_host(job_of, how):
 
 @pytest.mark.parametrize("can_go_local", [True, False])
 @in_event_loop
-async def test_loss_of_the_last_data_host_ends_the_job(job_of, monkeypatch, can_go_local):
+async def test_losing_all_data_hosts_ends_the_job(job_of, monkeypatch, can_go_local):
     monkeypatch.setattr(TfService, "goes_local", can_go_local)
     job = job_of(data=TWO)
     await job.start()

@@ -210,7 +210,7 @@ int main() {
 
 
 @pytest.mark.parametrize("jump_s", [600.0, -600.0])
-def test_waits_until_a_wall_clock_time_keep_their_length(faults, tmp_path, jump_s):
+def test_waits_for_wall_clock_times_keep_their_length(faults, tmp_path, jump_s):
     (tmp_path / "waits.c").write_text(WAITS)
     subprocess.run(["g++", "-x", "c++", "-o", tmp_path / "waits", tmp_path / "waits.c", "-pthread"], check=True)
     faults.set("clock", jump_s)
