@@ -1,4 +1,4 @@
-"""A child process: started, read line by line, and ended with its whole group, also when this process dies first."""
+"""A child process, read line by line, and ended with its whole group, also if this process dies first."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PR_SET_NAME = 15
 _LINE_LIMIT_BYTES = 1 << 20
 _TAIL_LINES = 20
 _PIPE_BYTES = (1 << 12, 1 << 16)
-"""Room for output that is not read, the least that Linux gives, so that the child soon waits; and for what is."""
+"""Size of a pipe whose output is not read, Linux's minimum, so that the child soon waits; and if it is read."""
 _DRAIN_S = 0.5
 _NO_MEMORY = re.compile(
     r"bad_alloc|MemoryError|OOM when allocating|[Oo]ut of memory|[Cc]annot allocate memory|failed to allocate memory"
@@ -42,7 +42,7 @@ OnLine = Callable[[str], None]
 
 
 class Channel(Protocol):
-    """A channel that a child may inherit beside its output."""
+    """A channel that a child may inherit in addition to its output."""
 
     @property
     def descriptor(self) -> int:
@@ -50,13 +50,13 @@ class Channel(Protocol):
 
     @property
     def variables(self) -> Mapping[str, str]:
-        """Environment variables by which the child finds it."""
+        """Environment variables with which the child finds it."""
 
     def started(self) -> None:
-        """Called once the child has its copy, or could not be started."""
+        """Called when the child has its copy, or could not be started."""
 
     async def ended(self) -> None:
-        """Called once the child has ended and its output was read."""
+        """Called when the child has ended and its output was read."""
 
 
 _LIBC = ctypes.CDLL(None) if sys.platform.startswith("linux") else None
@@ -73,7 +73,7 @@ def _die_with(parent: int, number: signal.Signals, then: Callable[[], None]) -> 
 
 
 def end_with_parent(number: signal.Signals) -> None:
-    """Asks the kernel to send this process the signal when its parent dies, or now if it has (Linux only)."""
+    """Asks the kernel to send this process the signal when its parent dies, or sends it now if it has (Linux only)."""
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
         if os.getppid() != _PARENT:
@@ -81,15 +81,14 @@ def end_with_parent(number: signal.Signals) -> None:
 
 
 def answer_with_stack() -> None:
-    """Makes this process print the Python stack of its main thread at STACK_SIGNAL, unless it uses that itself."""
-    with contextlib.suppress(AttributeError, OSError, RuntimeError, ValueError):  # no stderr, or none that is a file
+    """Makes this process print the Python stack of its main thread at STACK_SIGNAL, unless it has its own handler."""
+    with contextlib.suppress(AttributeError, OSError, RuntimeError, ValueError):  # stderr is missing, or is no file
         if signal.getsignal(STACK_SIGNAL) is signal.SIG_DFL:
             faulthandler.register(STACK_SIGNAL, all_threads=False)
 
 
 def stack_of_last_thread() -> str:
-    """Name and stack, as `faulthandler` prints them, of a thread for which this process waits at its end; empty before,
-    and where there is none."""
+    """Name and stack, in `faulthandler`'s format, of a thread for which this process waits at its end, or ""."""
     main = threading.main_thread()
     outermost = stack_of(main.ident)[-1:]
     if [(code.co_filename, code.co_name) for code, _ in outermost] != [(threading.__file__, "_shutdown")]:
@@ -102,9 +101,11 @@ def stack_of_last_thread() -> str:
 
 
 def stack_of(thread: int | None) -> list[tuple[CodeType, int]]:
-    """Code and line, the innermost first; empty for a thread that has ended. No frame is kept, nor the frames of all
-    threads, of which this is one: objects that refer to themselves stay until Python ends, with all that the frames
-    know. If that is an iterator whose elements a Python function makes, TensorFlow then waits for that for ever."""
+    """Code and line of the frames of a thread, the innermost first; empty for a thread that has ended.
+
+    It keeps no frame: a cycle of references would keep the frame's objects until Python ends. If one of them is a
+    dataset iterator that calls a Python function, TensorFlow would then wait for it for ever.
+    """
     frame = sys._current_frames().get(thread or 0)
     return [(each.f_code, line) for each, line in traceback.walk_stack(frame)] if frame else []
 
@@ -116,9 +117,8 @@ def name_process(name: str) -> None:
 
 
 class _Output(asyncio.SubprocessProtocol):
-    """Splits the output of a process into lines, and knows when it has ended and when its output is closed. Not
-    asyncio's `Process`: its `wait` (Python 3.11) returns only when no grandchild holds the pipe any more, so a script
-    that leaves a daemon would never be seen to end."""
+    """Splits the output of a process into lines, and notices its end and the end of its output. asyncio's
+    `Process.wait` (Python 3.11) does not return while a grandchild has the pipe open, such as a daemon of a script."""
 
     def __init__(self, on_line: OnLine, is_noise: Callable[[str], bool]):
         self.tail: collections.deque[str] = collections.deque(maxlen=_TAIL_LINES)
@@ -145,19 +145,19 @@ class _Output(asyncio.SubprocessProtocol):
 
     def _emit(self, line: bytes) -> None:
         text = line.decode(errors="replace").rstrip("\r")
-        if not self._is_noise(text):  # some of it comes so often that it would drive the last words out
+        if not self._is_noise(text):  # frequent noise would replace the last lines
             self.tail.append(text)
         self._on_line(text)
 
 
 class Child:
-    """One child process in a session of its own. Its output, stdout and stderr as one, comes line by line."""
+    """One child process in its own session, whose stdout and stderr are read together, line by line."""
 
     def __init__(self, name: str, transport: asyncio.SubprocessTransport, output: _Output, channel: Channel | None):
         self.name = name
         self.pid = transport.get_pid()
         self.tail = output.tail
-        """The last lines it printed, without noise."""
+        """Its last lines, without noise."""
         self._transport, self._output, self._channel = transport, output, channel
         self._reaped = False
         self._is_read = True
@@ -176,11 +176,17 @@ class Child:
         is_noise: Callable[[str], bool] = lambda line: False,
         before_exec: Callable[[], None] = lambda: None,
     ) -> Child:
-        """Starts `command`. Raises OSError when it cannot be executed. `when_orphaned`: the signal that it gets when
-        this process dies without stopping it. SIGKILL, because a training script may ignore SIGTERM, or be too deep in
-        an allreduce to handle it; SIGTERM for a child that has children of its own to end. `channel` is handed to the
-        child, and is ended with it. `is_noise`: lines that `tail` omits. `before_exec`: called in the child, which has
-        one thread then."""
+        """Starts `command`.
+
+        Args:
+            on_line: Called with each line of its output.
+            when_orphaned: Signal if this process dies. A training script may ignore SIGTERM, or be in an allreduce.
+            channel: Passed to the child, and ended with it.
+            is_noise: Whether `tail` omits a line.
+            before_exec: Called in the child, which has one thread then.
+
+        Raises OSError if the command cannot be executed.
+        """
         output = _Output(on_line, is_noise)
         try:
             transport, _ = await asyncio.get_running_loop().subprocess_exec(
@@ -210,13 +216,13 @@ class Child:
         return self._transport.get_returncode()
 
     async def wait(self) -> int:
-        """Its exit code, once it has ended and its output was read; what is left of its group is ended too."""
+        """Waits for its end, ends the rest of its process group, and returns its exit code."""
         await self._output.ended.wait()
         self.read_output()
         if not self._reaped:  # later its number may be that of another process
             self._signal(signal.SIGKILL)
         with contextlib.suppress(TimeoutError):
-            # A process in another session may hold the pipe; the child's own lines are there within moments.
+            # A process in another session may keep the pipe open; the child's own lines arrive within moments.
             async with asyncio.timeout(_DRAIN_S):
                 await self._output.closed.wait()
         if self._channel is not None:
@@ -228,7 +234,7 @@ class Child:
         return code
 
     async def stop(self, grace_s: float = 5.0, by: signal.Signals = signal.SIGTERM) -> int:
-        """Ends it with its group: by a signal, and by SIGKILL what is left after `grace_s`."""
+        """Ends its process group: with the signal `by`, and with SIGKILL after `grace_s`. Returns its exit code."""
         if self.code is None:
             self._signal(by)
             try:
@@ -239,27 +245,27 @@ class Child:
         return await self.wait()
 
     def read_output(self, is_read: bool = True) -> None:
-        """Stops reading its output until it has ended, so that its pipe fills and it has to wait; or reads on."""
+        """Continues to read its output, or stops until it has ended, so that it has to wait when the pipe is full."""
         pipe: Any = self._transport.get_pipe_transport(1)
         if pipe is not None and not pipe.is_closing() and is_read != self._is_read:
             self._is_read = is_read
             (pipe.resume_reading if is_read else pipe.pause_reading)()
-            with contextlib.suppress(OSError):  # more than that waits in it already
+            with contextlib.suppress(OSError):  # it contains more than that
                 fcntl.fcntl(pipe.get_extra_info("pipe"), fcntl.F_SETPIPE_SZ, _PIPE_BYTES[is_read])
 
     def ask_for_stack(self) -> None:
-        """STACK_SIGNAL to the process alone, which ends it unless it called `answer_with_stack`."""
+        """Sends STACK_SIGNAL to the process, which ends it unless it called `answer_with_stack`."""
         if self.code is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, STACK_SIGNAL)
 
     def ask_again(self) -> None:
-        """SIGTERM to its whole group, without a limit on when it ends."""
+        """Sends SIGTERM to its process group, without a deadline."""
         if self.code is None:
             self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """SIGKILL to its whole group; `wait` returns when it has ended."""
+        """Sends SIGKILL to its process group; `wait` returns when it has ended."""
         if self.code is None:
             self._signal(signal.SIGKILL)
 
@@ -276,8 +282,8 @@ def lives(process: psutil.Process) -> bool:
 
 
 def describe_exit(code: int, tail: Iterable[str] = ()) -> str:
-    """An exit code in words: `exit code 3`, `SIGKILL (out of memory?)`, `SIGTERM`, `SIGABRT (out of memory)`. tail: the
-    last lines that the process printed, which may say that it was memory."""
+    """Describes an exit code: `exit code 3`, `SIGKILL (out of memory?)`, `SIGTERM`, `SIGABRT (out of memory)`. tail:
+    the last lines of the process, which may report that memory ran out."""
     name = f"exit code {code}"
     if code < 0:
         try:
@@ -285,7 +291,7 @@ def describe_exit(code: int, tail: Iterable[str] = ()) -> str:
         except ValueError:  # a real-time signal has no name
             name = f"signal {-code}"
     text = "\n".join(tail) if code else ""
-    if _DISK_FULL.search(text):  # which TensorFlow calls ResourceExhaustedError, too
+    if _DISK_FULL.search(text):  # also a ResourceExhaustedError in TensorFlow
         return f"{name} (disk full)"
     if _NO_MEMORY.search(text):
         return f"{name} (out of memory)"

@@ -1,4 +1,4 @@
-"""Contract of every reader of a host's counters: the machine's, and those of a cgroup of either version."""
+"""Contract of the counters of a host: of the machine, and of a cgroup of either version."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tfhet.telemetry.host_counters import CgroupCounters, HostCounters, MachineC
 
 
 def cgroup(top: Path, version: int, place: str, shown_as_root: bool = False) -> CgroupCounters | None:
-    """HostCounters of a group that was given 2.5 CPU seconds and 4096 bytes; None when it is not found."""
+    """Counters of a group that has used 2.5 CPU seconds and 4096 bytes; None if it is not found."""
     own = top / "self"
     where = "" if shown_as_root else place.lstrip("/")
     if version == 2:
@@ -49,34 +49,25 @@ def made(request, tmp_path: Path) -> HostCounters:
     return found
 
 
-def test_counters_say_what_they_count_and_never_go_back(made):
-    assert made.counted in ("machine", "cgroup")
-    assert made.of_cpus >= 1
+def test_counters_never_decrease(made):
+    assert made.counted in ("machine", "cgroup") and made.of_cpus >= 1
     first, then = made.read(), made.read()
     assert first.memory_bytes > 0
     for name in ("cpu_s", "received_bytes", "sent_bytes"):
         assert 0 <= getattr(first, name) <= getattr(then, name)
+    if isinstance(made, CgroupCounters) and "tmp" in str(made._cpu):
+        assert (first.cpu_s, first.memory_bytes) == (2.5, 4096)
 
 
-@pytest.mark.parametrize("name", [name for name in MAKERS if name.startswith("version")])
-def test_a_cgroup_tells_what_its_processes_used(tmp_path, name):
-    found = MAKERS[name](tmp_path)
-    assert found is not None and found.counted == "cgroup"
-    assert (found.read().cpu_s, found.read().memory_bytes) == (2.5, 4096)
-
-
-def test_the_root_of_version_1_is_the_machine(tmp_path):
+def test_root_cgroup_is_the_machine(tmp_path):
     assert cgroup(tmp_path, 1, "/") is None
-
-
-def test_a_root_that_counts_no_memory_is_the_machine(tmp_path):
     (tmp_path / "self").write_text("0::/\n")
-    (tmp_path / "cpu.stat").write_text("usage_usec 1\n")
+    (tmp_path / "cpu.stat").write_text("usage_usec 1\n")  # the root of version 2 counts no memory
     assert CgroupCounters.find(tmp_path / "self", tmp_path) is None
 
 
 @pytest.mark.parametrize("text", [None, "", "odd\n", "0::/gone\n", "4:cpuacct:/gone\n3:memory:/gone\n"])
-def test_without_files_of_a_cgroup_there_is_none(tmp_path, text):
+def test_missing_files_of_a_cgroup(tmp_path, text):
     if text is not None:
         (tmp_path / "self").write_text(text)
     assert CgroupCounters.find(tmp_path / "self", tmp_path) is None

@@ -47,7 +47,7 @@ def ranks_of(strategy: Strategy) -> list[tuple[str, Rank]]:
 
 
 def ordered(strategy: Strategy, opened: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The order of a leader whose launchers, one for each rank and each host of a further role, keep a port each."""
+    """The order of a leader. Each rank, and each host of an additional role, keeps a port."""
     ranks = ranks_of(strategy)
     groups = [Group("dnn_group", size_of(strategy)[0], None)]
     groups += [Group(role.group, (f"{role.name}-1",), None) for role in strategy.roles]
@@ -63,19 +63,23 @@ def met(strategy: Strategy) -> Meeting | None:
     return strategy.meeting(*size_of(strategy), OWN)
 
 
-def test_a_strategy_describes_itself(strategy):
+def test_strategy_describes_itself(strategy):
     assert strategy.name in strategies.names()
     assert not {role.name for role in strategy.roles} & {role.name for role in ROLES}
-    assert not any(role.trains for role in strategy.roles), "ranks are the dnn group's"
+    assert not any(role.trains for role in strategy.roles), "only the dnn group has ranks"
     assert {source.name for source in strategy.sources} <= set(strategies.sources())
-    assert not strategy.is_consequence("ValueError: of one's own")
+    assert not strategy.is_consequence("ValueError: not of another rank")
+    for source in strategy.sources:
+        assert not source.own and strategy.meeting(*size_of(strategy), source) is None
 
 
-def test_the_port_where_ranks_meet_is_kept_and_nothing_listens_there_after_that(strategy):
+def test_port_of_a_meeting_is_kept_until_close(strategy):
     meeting = met(strategy)
     if meeting is None:
         strategy.check({})
         return
+    meeting.close()
+    meeting = met(strategy)
     meeting.load()
     order = meeting.open("127.0.0.1", "lo", "127.0.0.1", ())
     assert json.loads(json.dumps(order)) == order
@@ -88,14 +92,7 @@ def test_the_port_where_ranks_meet_is_kept_and_nothing_listens_there_after_that(
     meeting.close()
 
 
-def test_a_meeting_that_was_not_opened_can_be_closed(strategy):
-    meeting = met(strategy)
-    if meeting is not None:
-        meeting.close()
-        meeting.close()
-
-
-def test_every_rank_gets_a_place_of_its_own_and_keeps_its_variables(strategy):
+def test_ranks_have_different_places(strategy):
     meeting, mine = met(strategy), {"PATH": "/bin", "MINE": "1"}
     try:
         opened = {} if meeting is None else meeting.open("127.0.0.1", "lo", "127.0.0.1", ())
@@ -112,7 +109,7 @@ def test_every_rank_gets_a_place_of_its_own_and_keeps_its_variables(strategy):
 
 
 @pytest.mark.parametrize("order", RUBBISH, ids=str)
-def test_an_order_that_no_rank_could_follow_is_refused_where_ranks_meet(strategy, order):
+def test_wrong_order_is_refused(strategy, order):
     if met(strategy) is None and not ordered(strategy, {}):
         strategy.check(order)
         return
@@ -122,42 +119,42 @@ def test_an_order_that_no_rank_could_follow_is_refused_where_ranks_meet(strategy
         strategy.environment(order, *ranks_of(strategy)[0], {})
 
 
-def test_ranks_that_find_each_other_by_their_source_need_no_meeting_of_tfhet(strategy):
-    for source in strategy.sources:
-        assert not source.own and strategy.meeting(*size_of(strategy), source) is None
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("toy", "ConnectionError: the other end has closed the connection"),
+        ("horovod", "[1]: Connection closed by peer [127.0.0.1]:3456"),
+        ("torch", "[1]: Connection closed by peer [127.0.0.1]:3456"),
+        ("multi_worker", "UnavailableError: Collective ops is aborted by: Socket closed"),
+        ("multi_worker", "Restart your program to reset."),
+    ],
+)
+def test_lost_connection_is_a_consequence(name, line):
+    assert strategies.get(name).is_consequence(line)
 
 
-def test_the_end_of_a_connection_to_another_rank_is_a_consequence():
-    assert strategies.get("toy").is_consequence("ConnectionError: the other end has closed the connection")
-    for name in ("horovod", "torch"):
-        assert strategies.get(name).is_consequence("[1]: Connection closed by peer [127.0.0.1]:3456")
-    for line in ("UnavailableError: Collective ops is aborted by: Socket closed", "Restart your program to reset."):
-        assert strategies.get("multi_worker").is_consequence(line)
-
-
-def test_a_number_of_ranks_that_a_strategy_cannot_train_is_wrong_use():
-    for name, says in (("solo", "one rank"), ("mirrored", "one rank"), ("ray", "one script")):
-        with pytest.raises(UsageError, match=says):
-            strategies.get(name).meeting(HOSTS, 2, OWN)
-    with pytest.raises(UsageError, match="at least one worker"):
-        strategies.get("parameter_server").meeting(HOSTS[:1], 1, OWN)
+@pytest.mark.parametrize(
+    ("name", "hosts", "ranks"),
+    [("solo", 2, 2), ("mirrored", 2, 2), ("ray", 2, 2), ("parameter_server", 1, 1)],
+)
+def test_impossible_number_of_ranks_is_refused(name, hosts, ranks):
+    with pytest.raises(UsageError):
+        strategies.get(name).meeting(HOSTS[:hosts], ranks, OWN)
 
 
 # Third parties
 
 
-def test_a_strategy_of_a_third_party_is_chosen_by_name_and_adds_its_role():
+def test_third_party_strategy_is_chosen_by_name():
     assert strategies.names() == ("solo", "horovod", "torch", *TENSORFLOW, "ray", "toy")
     assert strategies.chosen("toy", 4) is strategies.get("toy")
     assert [role.group for role in strategies.get("toy").roles] == ["toy_group"]
     assert LaunchSettings.parse(["--strategy", "toy"])[0].strategy == "toy"
-    with pytest.raises(
-        UsageError, match="toys.*auto, horovod, mirrored, multi_worker, parameter_server, ray, solo, torch, toy"
-    ):
+    with pytest.raises(UsageError, match="toys.*auto, horovod, .*, torch, toy"):
         LaunchSettings.parse(["--strategy", "toys"])
 
 
-def test_a_strategy_that_cannot_be_loaded_is_wrong_use(monkeypatch):
+def test_strategy_that_cannot_be_imported_is_named(monkeypatch):
     points = {"broken": EntryPoint("broken", "toy_strategy:THERE_IS_NONE", "tfhet.strategies")}
     monkeypatch.setattr(registry, "_points", lambda group: points)
     with pytest.raises(UsageError, match="strategy 'broken'.*toy_strategy:THERE_IS_NONE"):

@@ -16,60 +16,73 @@ from typing import Any
 
 import psutil
 import pytest
+from event_loop import in_event_loop, until
 
 from tfhet.process import Child, describe_exit, lives, stack_of_last_thread
 
 pytestmark = pytest.mark.timeout(60)
 
 
-class Told:
-    """A child's lines, and a wait for one of them."""
+class Lines(list[str]):
+    """The lines of a child."""
 
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-        self._news = asyncio.Event()
-
-    def __call__(self, line: str) -> None:
-        self.lines.append(line)
-        self._news.set()
-
-    async def line(self, number: int = 0) -> str:
-        while len(self.lines) <= number:
-            self._news.clear()
-            await asyncio.wait_for(self._news.wait(), 20)
-        return self.lines[number]
+    async def first(self, number: int = 1) -> list[str]:
+        """Waits for so many lines."""
+        await until(lambda: len(self) >= number)
+        return self[:number]
 
 
-async def start(code: str, told: Callable[[str], None], **how: Any) -> Child:
-    return await Child.start("child", [sys.executable, "-u", "-c", code], env=os.environ, on_line=told, **how)
+async def start(code: str, on_line: Callable[[str], None] = lambda line: None, **how: Any) -> Child:
+    return await Child.start("child", [sys.executable, "-u", "-c", code], env=os.environ, on_line=on_line, **how)
 
 
-def finish(code: str) -> tuple[int, list[str], Child]:
+def finish(code: str, **how: Any) -> tuple[int, list[str], Child]:
     """Exit code and lines of a child that runs `code` to its end, and the child."""
 
     async def run() -> tuple[int, list[str], Child]:
-        told = Told()
-        child = await start(code, told)
-        return await asyncio.wait_for(child.wait(), 30), told.lines, child
+        lines: list[str] = []
+        child = await start(code, lines.append, **how)
+        return await asyncio.wait_for(child.wait(), 30), lines, child
 
     return asyncio.run(run())
 
 
-def ended(pid: int) -> bool:
-    """Whether a process is gone, or goes within moments."""
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        with contextlib.suppress(psutil.Error):
-            if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
-                time.sleep(0.02)
-                continue
-        return True
-    return False
+def ends(pid: int) -> bool:
+    """Whether a process is gone within some seconds."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        _, alive = psutil.wait_procs([process := psutil.Process(pid)], timeout=10)
+        return not alive or process.status() == psutil.STATUS_ZOMBIE
+    return True
 
 
-def test_stdout_and_stderr_come_line_by_line_in_order():
-    code = "import sys; print('one'); print('two', file=sys.stderr); sys.stdout.write('three\\r\\nfour')"
-    assert finish(code)[:2] == (0, ["one", "two", "three", "four"])
+@pytest.mark.parametrize(
+    ("code", "lines"),
+    [
+        (
+            "import sys; print('one'); print('two', file=sys.stderr); sys.stdout.write('three\\r\\nfour')",
+            ["one", "two", "three", "four"],
+        ),
+        ("import os; os.write(1, b'\\xff\\xfe ok\\n')", ["\ufffd\ufffd ok"]),
+        ("print('\\n'.join(map(str, range(50_000))))", [str(i) for i in range(50_000)]),
+    ],
+    ids=["both streams", "no text", "many lines"],
+)
+def test_output_arrives_line_by_line(code, lines):
+    exit_code, found, child = finish(code)
+    assert (exit_code, found) == (0, lines)
+    assert list(child.tail) == lines[-20:]
+
+
+def test_long_line_arrives_in_pieces():
+    code, lines, _ = finish("import sys; sys.stdout.write('x' * 3_000_000 + '\\nend\\n')")
+    assert code == 0 and lines[-1] == "end" and len(lines) > 2
+    assert "".join(lines[:-1]) == "x" * 3_000_000
+
+
+def test_noise_is_not_in_the_tail():
+    code = "print('Error: why')\nfor n in range(99): print('noise', n)"
+    _, lines, child = finish(code, is_noise=lambda line: line.startswith("noise"))
+    assert len(lines) == 100 and list(child.tail) == ["Error: why"]
 
 
 FILLS = """
@@ -89,78 +102,34 @@ print("x" * 5000 + "\\nlast", flush=True)
 """
 
 
-def test_a_child_whose_output_is_not_read_waits_until_it_is(tmp_path: Path):
-    go, full = tmp_path / "go", tmp_path / "full"
-
-    async def run() -> tuple[int, list[str]]:
-        told = Told()
-        child = await start(FILLS % (str(go), str(full)), told)
-        await told.line()
-        child.read_output(False)
-        go.touch()
-        while not full.exists() and child.code is None:
-            await asyncio.sleep(0.02)
-        await asyncio.sleep(0.1)
-        assert told.lines == ["up"] and child.code is None
-        child.read_output()
-        return await asyncio.wait_for(child.wait(), 30), told.lines
-
-    code, lines = asyncio.run(run())
-    assert code == 0 and lines[-1] == "last" and len(lines) > 2 and full.exists()
+@in_event_loop
+async def test_unread_output_blocks_the_child(tmp_path: Path):
+    go, full, lines = tmp_path / "go", tmp_path / "full", Lines()
+    child = await start(FILLS % (str(go), str(full)), lines.append)
+    await lines.first()
+    child.read_output(False)
+    go.touch()
+    await until(lambda: full.exists() or child.code is not None)
+    await asyncio.sleep(0.1)
+    assert lines == ["up"] and child.code is None
+    child.read_output()
+    assert await child.wait() == 0
+    assert lines[-1] == "last" and len(lines) > 2
 
 
-def test_what_was_not_read_is_read_once_the_child_has_ended():
-    async def run() -> list[str]:
-        told = Told()
-        child = await start("import time; print('up'); time.sleep(0.3); print('last')", told)
-        await told.line()
-        child.read_output(False)
-        await asyncio.wait_for(child.wait(), 30)
-        return told.lines
-
-    assert asyncio.run(run()) == ["up", "last"]
-
-
-def test_the_output_of_a_child_that_has_closed_it_may_be_held_up():
-    async def run() -> int:
-        told = Told()
-        child = await start("import os, time; print('up', flush=True); os.close(1); os.close(2); time.sleep(0.5)", told)
-        await told.line()
+@pytest.mark.parametrize("closes", [False, True])
+@in_event_loop
+async def test_unread_output_is_read_at_the_end(closes):
+    code, lines = "import os, time; print('up'); time.sleep(0.3); print('last')", Lines()
+    if closes:
+        code = "import os, time; print('up', flush=True); os.close(1); os.close(2); time.sleep(0.5)"
+    child = await start(code, lines.append)
+    await lines.first()
+    if closes:
         await asyncio.sleep(0.2)
-        child.read_output(False)
-        child.read_output()
-        return await asyncio.wait_for(child.wait(), 30)
-
-    assert asyncio.run(run()) == 0
-
-
-def test_noise_does_not_drive_the_last_words_out():
-    async def run() -> list[str]:
-        code, told = "print('Error: why')\nfor n in range(99): print('noise', n)", Told()
-        child = await start(code, told, is_noise=lambda line: line.startswith("noise"))
-        await child.wait()
-        assert len(told.lines) == 100
-        return list(child.tail)
-
-    assert asyncio.run(run()) == ["Error: why"]
-
-
-def test_bytes_that_are_no_text_are_replaced():
-    assert finish("import os; os.write(1, b'\\xff\\xfe ok\\n')")[1] == ["\ufffd\ufffd ok"]
-
-
-def test_a_line_without_end_comes_in_pieces_and_whole():
-    code, lines, child = finish("import sys; sys.stdout.write('x' * 3_000_000 + '\\nend\\n')")
-    assert code == 0
-    assert lines[-1] == "end"
-    assert len(lines) > 2
-    assert "".join(lines[:-1]) == "x" * 3_000_000
-
-
-def test_much_output_just_before_the_end_is_not_lost():
-    code, lines, child = finish("print('\\n'.join(map(str, range(50_000))))")
-    assert lines == [str(i) for i in range(50_000)]
-    assert list(child.tail) == [str(i) for i in range(49_980, 50_000)]
+    child.read_output(False)
+    assert await child.wait() == 0
+    assert lines == ["up"] + ["last"] * (not closes)
 
 
 @pytest.mark.parametrize(
@@ -172,88 +141,61 @@ def test_much_output_just_before_the_end_is_not_lost():
         ("import os; os.abort()", -6),
     ],
 )
-def test_the_exit_code_is_the_childs_and_negative_for_a_signal(code, exit_code):
+def test_exit_code_is_the_childs(code, exit_code):
     found, _, child = finish(code)
-    assert found == exit_code
-    assert child.code == exit_code
+    assert found == child.code == exit_code
 
 
-def test_its_end_can_be_waited_for_by_several_and_again():
-    async def run() -> None:
-        child = await start("raise SystemExit(5)", Told())
-        assert child.code is None
-        assert await asyncio.gather(child.wait(), child.wait(), child.stop()) in ([5, 5, 5], [-15, -15, -15])
-        assert await child.wait() == child.code == await child.stop()
-
-    asyncio.run(run())
+@in_event_loop
+async def test_end_can_be_awaited_again():
+    child = await start("raise SystemExit(5)")
+    assert child.code is None
+    assert await asyncio.gather(child.wait(), child.wait(), child.stop()) in ([5, 5, 5], [-15, -15, -15])
+    assert await child.wait() == child.code == await child.stop()
 
 
-def test_stop_asks_first():
-    async def run() -> tuple[int, list[str]]:
-        told = Told()
-        code = """
-import signal, sys, time
-signal.signal(signal.SIGTERM, lambda *_: (print('asked'), sys.exit(7)))
-print('here')
-time.sleep(60)
-"""
-        child = await start(code, told)
-        await told.line()
-        return await child.stop(20), told.lines
-
-    assert asyncio.run(run()) == (7, ["here", "asked"])
-
-
-def test_stop_kills_what_takes_no_notice():
-    async def run() -> int:
-        told = Told()
-        child = await start(
-            "import signal, time; signal.signal(15, signal.SIG_IGN); print('here'); time.sleep(60)", told
-        )
-        await told.line()
-        return await child.stop(0.1)
-
-    assert asyncio.run(run()) == -signal.SIGKILL
+@pytest.mark.parametrize(
+    ("code", "grace_s", "expected"),
+    [
+        ("signal.signal(15, lambda *_: (print('asked'), sys.exit(7)))", 20, 7),
+        ("signal.signal(15, signal.SIG_IGN)", 0.1, -signal.SIGKILL),
+    ],
+    ids=["asks", "kills"],
+)
+@in_event_loop
+async def test_stop_asks_then_kills(code, grace_s, expected):
+    lines = Lines()
+    child = await start(f"import signal, sys, time\n{code}\nprint('here')\ntime.sleep(60)", lines.append)
+    await lines.first()
+    assert await child.stop(grace_s) == expected
+    assert lines == ["here"] + ["asked"] * (expected == 7)
 
 
-def test_stop_ends_a_process_that_is_frozen():
-    async def run() -> int:
-        child = await start("import os, signal, time; os.kill(os.getpid(), signal.SIGSTOP); time.sleep(60)", Told())
-        while psutil.Process(child.pid).status() != psutil.STATUS_STOPPED:
-            await asyncio.sleep(0.01)
-        return await child.stop(0.1)
-
-    assert asyncio.run(run()) == -signal.SIGKILL
+@in_event_loop
+async def test_stop_ends_a_frozen_process():
+    child = await start("import os, signal, time; os.kill(os.getpid(), signal.SIGSTOP); time.sleep(60)")
+    await until(lambda: psutil.Process(child.pid).status() == psutil.STATUS_STOPPED)
+    assert await child.stop(0.1) == -signal.SIGKILL
 
 
-def test_what_a_child_has_started_ends_with_it():
-    code = """
-import subprocess, sys
-print(subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']).pid)
-"""
-    exit_code, lines, _ = finish(code)
-    assert exit_code == 0
-    assert ended(int(lines[0]))
-
-
-def test_a_grandchild_that_ignores_the_signal_ends_with_the_group():
-    async def run() -> int:
-        told = Told()
-        grandchild = "import signal, time; signal.signal(15, signal.SIG_IGN); print('deaf', flush=True); time.sleep(60)"
-        code = f"""
-import subprocess, sys, time
-print(subprocess.Popen([sys.executable, '-c', {grandchild!r}]).pid)
-time.sleep(60)
-"""
-        child = await start(code, told)
-        await told.line(1)
+@pytest.mark.parametrize("is_stopped", [False, True])
+@in_event_loop
+async def test_grandchildren_end_with_the_child(is_stopped):
+    grandchild = "import signal, time; signal.signal(15, signal.SIG_IGN); print('deaf', flush=True); time.sleep(60)"
+    code = "import subprocess, sys, time\n"
+    code += f"print(subprocess.Popen([sys.executable, '-c', {grandchild!r}]).pid, flush=True)\n"
+    code += "time.sleep(60)" if is_stopped else "time.sleep(0.1)"
+    lines = Lines()
+    child = await start(code, lines.append)
+    if is_stopped:
+        await lines.first(2)
         assert await child.stop(10) == -signal.SIGTERM
-        return next(int(line) for line in told.lines if line.isdigit())
+    else:
+        assert await child.wait() == 0
+    assert ends(next(int(line) for line in lines if line.isdigit()))
 
-    assert ended(asyncio.run(run()))
 
-
-def test_a_daemon_that_holds_the_pipe_does_not_hide_the_end():
+def test_daemon_does_not_hide_the_end():
     code = """
 import subprocess, sys
 command = [sys.executable, '-c', 'import time; time.sleep(60)']
@@ -261,14 +203,12 @@ print(subprocess.Popen(command, start_new_session=True).pid)
 """
     exit_code, lines, _ = finish(code)
     assert exit_code == 0
-    os.kill(int(lines[0]), signal.SIGKILL)  # it is in a session of its own, which is its own affair
+    os.kill(int(lines[0]), signal.SIGKILL)  # it has its own session, so it is left alone
 
 
-@pytest.mark.skipif(
-    not sys.platform.startswith("linux"), reason="the kernel tells a child of its parent's death on Linux"
-)
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux signals the death of a parent")
 @pytest.mark.parametrize("when_orphaned", ["SIGKILL", "SIGTERM"])
-def test_a_child_ends_when_its_parent_is_killed(when_orphaned):
+def test_child_ends_with_its_parent(when_orphaned):
     code = f"""
 import asyncio, os, signal, sys
 from tfhet.process import Child
@@ -288,10 +228,10 @@ asyncio.run(run())
         child = int(parent.stdout.readline())
         assert psutil.pid_exists(child)
         parent.kill()
-    assert ended(child)
+    assert ends(child)
 
 
-def test_a_command_that_is_not_there_is_an_error():
+def test_missing_command_is_an_error():
     async def run() -> None:
         await Child.start("child", ["/nowhere/at-all"], env={}, on_line=print)
 
@@ -300,19 +240,19 @@ def test_a_command_that_is_not_there_is_an_error():
 
 
 @pytest.mark.parametrize("turns", range(5))
-def test_a_start_that_is_cancelled_leaves_no_process(turns):
+def test_cancelled_start_leaves_no_process(turns):
     async def run() -> None:
-        task = asyncio.create_task(start("import time; time.sleep(60)", Told()))
+        task = asyncio.create_task(start("import time; time.sleep(60)"))
         for _ in range(turns):
             await asyncio.sleep(0)
         task.cancel()
         result = (await asyncio.gather(task, return_exceptions=True))[0]
-        if isinstance(result, Child):  # it was quicker
+        if isinstance(result, Child):  # it has started
             await result.stop(0)
 
     before = {child.pid for child in psutil.Process().children()}
     asyncio.run(run())
-    assert all(ended(child.pid) for child in psutil.Process().children() if child.pid not in before)
+    assert all(ends(child.pid) for child in psutil.Process().children() if child.pid not in before)
 
 
 @pytest.mark.parametrize(
@@ -325,7 +265,7 @@ def test_a_start_that_is_cancelled_leaves_no_process(turns):
         (-40, "signal 40"),
     ],
 )
-def test_an_exit_code_is_said_in_words(code, words):
+def test_description_of_an_exit_code(code, words):
     assert describe_exit(code) == words
 
 
@@ -343,11 +283,11 @@ def test_an_exit_code_is_said_in_words(code, words):
         (0, "MemoryError", "exit code 0"),
     ],
 )
-def test_memory_is_named_where_the_last_lines_name_it(code, line, words):
+def test_description_names_memory_and_disk(code, line, words):
     assert describe_exit(code, ["before", line, "after"]) == words
 
 
-def test_a_process_lives_until_it_is_a_zombie_or_its_number_is_another_ones():
+def test_zombie_and_reused_number_do_not_live():
     child = subprocess.Popen(["sleep", "60"])
     process, another = psutil.Process(child.pid), psutil.Process(child.pid)
     another._ident = (child.pid, another.create_time() - 1.0)
@@ -369,7 +309,7 @@ def test_a_process_lives_until_it_is_a_zombie_or_its_number_is_another_ones():
         ("concurrent.futures.ThreadPoolExecutor(1, 'pool').submit(works)", "pool_0"),
     ],
 )
-def test_at_the_end_of_a_process_the_thread_that_it_waits_for_is_known(begins, name):
+def test_last_thread_of_a_process_is_known(begins, name):
     code = f"""
 import concurrent.futures, threading, time
 from tfhet.process import stack_of_last_thread
@@ -396,11 +336,11 @@ print([stack_of_last_thread()], flush=True)
     assert '  File "<string>", line 8 in works' in frames
 
 
-def test_who_looks_for_a_last_thread_keeps_no_object_of_the_threads_that_it_looks_at():
+def test_look_for_a_last_thread_keeps_no_object():
     held, may_end = [], threading.Event()
 
     def holds() -> None:
-        own = Told()
+        own = Lines()
         held.append(weakref.ref(own))
         may_end.wait()
 

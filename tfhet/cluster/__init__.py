@@ -1,4 +1,4 @@
-"""Who is there: groups, hosts, roles, ranks, addresses. The only room that reads the environment."""
+"""The hosts of a job: groups, roles, ranks, addresses. The only subpackage that reads the environment."""
 
 from tfhet.cluster.address import (
     LISTEN_VARIABLE,

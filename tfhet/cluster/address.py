@@ -1,4 +1,4 @@
-"""How hosts reach each other: their addresses, where they listen, and whether a port of one is free."""
+"""The addresses of hosts, where they listen, and free ports."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from tfhet.errors import ClusterError, UsageError, shown
 
 ADDRESSES_VARIABLE = "TFHET_ADDRESSES"
 LISTEN_VARIABLE = "TFHET_LISTEN"
-"""The environment variable that lets a host listen elsewhere than at its address: `0.0.0.0` is all interfaces."""
+"""Environment variable with the address at which a host listens instead; `0.0.0.0`: all interfaces."""
 CHOSEN_PORTS = range(20_000, 32_000)
-"""Ports that `free_ports` chooses from. By default Linux gives 32768 and more to outgoing connections
+"""Ports that `free_ports` chooses from; by default Linux uses ports from 32768 for outgoing connections
 (`net.ipv4.ip_local_port_range`)."""
 _STRIDE = 307
-"""Distance of the places where processes with consecutive numbers begin; prime to the number of CHOSEN_PORTS."""
+"""Distance of the first ports of processes with consecutive ids; prime to the number of CHOSEN_PORTS."""
 _SELF_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback", "0.0.0.0", "::", "::1")
 
 
 def resolve(host: str, env: Mapping[str, str], current_host: str | None = None) -> str:
-    """The address at which every host of the job reaches `host`: from `TFHET_ADDRESSES`, else the name itself.
-    `TFHET_ADDRESSES` is JSON, name -> address. Raises ClusterError for a loopback address like `localhost`, unless
-    `host` is `current_host`, and UsageError for a malformed variable."""
+    """The address at which every host of the job reaches `host`: from `TFHET_ADDRESSES` (JSON: name -> address), by
+    default the name. Raises ClusterError for a loopback name, unless `host` is `current_host`, and UsageError for a
+    malformed variable."""
     address = json_variable(env, ADDRESSES_VARIABLE).get(host, host)
     if not isinstance(address, str) or not address or not address.isprintable() or " " in address:
         raise UsageError(f"{ADDRESSES_VARIABLE}: the address of {host!r} must be text, got {shown(address)}")
@@ -45,9 +45,9 @@ def resolve(host: str, env: Mapping[str, str], current_host: str | None = None) 
 
 
 def listening(address: str, env: Mapping[str, str], *, is_alone: bool = False) -> str:
-    """The IP address at which this host listens, so that the others reach it at `address`: that of `address`, or of
-    `TFHET_LISTEN`. May look a name up. Raises UsageError for one that is none of this machine's, and, unless `is_alone`
-    in its job, for a name that leads the others to themselves."""
+    """The IP address at which this host listens: of `TFHET_LISTEN`, by default of `address`, at which the other hosts
+    reach it. May look a name up. Raises UsageError for an address of another machine, and for a name that is a loopback
+    address here, unless the host `is_alone` in its job."""
     given, every = env.get(LISTEN_VARIABLE), list[str]()
     may_be_loopback = bool(given) or is_alone or is_loopback(address)
     with contextlib.suppress(OSError, UnicodeError):
@@ -65,17 +65,21 @@ def listening(address: str, env: Mapping[str, str], *, is_alone: bool = False) -
 
 
 def is_loopback(address: str) -> bool:
-    """Whether an address is an IP address by which a machine reaches only itself; a name is not looked up."""
+    """Whether an address is a loopback IP address; names are not looked up."""
     with contextlib.suppress(ValueError):
         return ip_address(address).is_loopback
     return False
 
 
 def free_ports(n: int) -> tuple[int, ...]:
-    """`n` different TCP ports of this machine's that are free now, and that no tfhet job keeps (`claim`). They lie
-    below those that Linux gives to outgoing connections by itself, each process begins to look elsewhere, and none is
-    given twice before all others were. So what takes ports on the same machine meanwhile takes others. Raises
-    UsageError where there are not as many."""
+    """Finds `n` TCP ports that are free and that no tfhet job keeps (`claim`).
+
+    Other programs on the machine rarely take these ports in the meantime: they are outside Linux's range for outgoing
+    connections, each process starts its search at another port, and none is returned twice before all others were.
+
+    Raises:
+        UsageError: There are fewer free ports.
+    """
     found: list[int] = []
     for _ in range(len(CHOSEN_PORTS)):
         if len(found) == n:
@@ -91,13 +95,13 @@ def free_ports(n: int) -> tuple[int, ...]:
 
 @functools.cache
 def _turns(process: int) -> Iterator[int]:
-    """Indices into CHOSEN_PORTS from a place on that the number of a process says."""
+    """Indices into CHOSEN_PORTS, from a start that depends on the process id."""
     return itertools.count(process * _STRIDE)
 
 
 def check_free(port: int, host: str = "0.0.0.0") -> None:
-    """Raises UsageError when `port` cannot be listened on at `host` ("0.0.0.0": at some address), saying who listens
-    there where that is known. Does not listen itself."""
+    """Raises UsageError if no process can listen on `port` at `host` ("0.0.0.0": at some address); the message names
+    the process that listens there, if it is known."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port in TIME_WAIT can be listened on
         try:
@@ -107,9 +111,9 @@ def check_free(port: int, host: str = "0.0.0.0") -> None:
 
 
 def claim(port: int, host: str = "0.0.0.0") -> socket.socket:
-    """Keeps a port for this process until the socket that it returns is closed, and checks that it is free at `host`.
-    gRPC lets several servers share a port, and a server needs a moment from its start to its bind: the claim is what
-    another tfhet job on this machine finds meanwhile. Raises UsageError for a port that is claimed or in use."""
+    """Keeps a port for this process until the returned socket is closed, and checks that it is free at `host`. Other
+    tfhet jobs on this machine see the claim before a server binds the port, and although gRPC servers may share ports.
+    Raises UsageError for a port that is claimed or in use."""
     held = _kept(port)
     try:
         check_free(port, host)
@@ -120,10 +124,10 @@ def claim(port: int, host: str = "0.0.0.0") -> socket.socket:
 
 
 def _kept(port: int) -> socket.socket:
-    """The claim to a port, whether or not that is free. Raises UsageError where another process has it."""
+    """Claims a port, whether or not it is free. Raises UsageError if another process has claimed it."""
     held = socket.socket(socket.AF_UNIX)
     try:
-        with contextlib.suppress(FileNotFoundError, PermissionError):  # elsewhere than on Linux there are no such names
+        with contextlib.suppress(FileNotFoundError, PermissionError):  # such names exist on Linux only
             held.bind(f"\0tfhet-port-{port}")  # a name without a file, in this network namespace
     except OSError as error:
         held.close()
@@ -134,9 +138,11 @@ def _kept(port: int) -> socket.socket:
 
 
 def keep_free(option: int = socket.SO_REUSEPORT) -> socket.socket:
-    """Keeps a TCP port that is free at all addresses of this machine for a process that binds it with `option`:
-    SO_REUSEPORT, by which only this user's processes may share it, or SO_REUSEADDR, by which any may that was given its
-    number. Until the socket that it returns is closed, the system gives it to no one else. Nothing listens there."""
+    """Keeps a TCP port that is free at all addresses of this machine, until the returned socket is closed.
+
+    The system assigns the port to no other process. A process may bind it with `option`: with SO_REUSEPORT processes of
+    this user, with SO_REUSEADDR any process that knows the port. The socket does not listen.
+    """
     is_dual = socket.has_dualstack_ipv6()
     held = socket.socket(socket.AF_INET6 if is_dual else socket.AF_INET)
     try:

@@ -1,6 +1,6 @@
 """The process's environment, and the values of its variables.
 
-Only this module reads `os.environ`; all other code is given a mapping.
+Only this module reads `os.environ`; all other code gets a mapping.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from typing import Any
 from tfhet.errors import ClusterError
 
 KEPT_VARIABLE = "TFHET_SERVERS_KEEP"
-"""Names of variables, with commas, that servers get although they look secret, such as those of AWS for a pipeline that
-reads from S3."""
+"""Variable with names, separated by commas, of variables that servers get although they look secret, such as AWS
+credentials for a pipeline that reads from S3."""
 _SECRET = re.compile(r"^AWS_(?!(DEFAULT_)?REGION$)|SECRET|TOKEN|PASSWORD|PASSWD|CREDENTIAL|API_?KEY|PRIVATE_?KEY", re.I)
 
 
 def environment() -> Mapping[str, str]:
-    """The variables of this process, as a copy: later changes of `os.environ` are not seen."""
+    """A copy of the variables of this process."""
     return dict(os.environ)
 
 
 def job_name(env: Mapping[str, str]) -> str:
-    """The training job's name, equal on every host of a job; "" when there is none. The platform sets
-    `TRAINING_JOB_NAME`. Ranks that another program starts on other hosts may lack it and have the `SM_*` variables of
-    the first host instead, so the same name is looked up there."""
+    """The training job's name, equal on every host of a job; "" without a job. The platform sets `TRAINING_JOB_NAME`.
+    Ranks that another program starts on other hosts may only have the `SM_*` variables of the first host, which include
+    the name, too."""
     if env.get("TRAINING_JOB_NAME"):
         return env["TRAINING_JOB_NAME"]
     try:
@@ -38,7 +38,7 @@ def job_name(env: Mapping[str, str]) -> str:
 
 
 def parse_json(text: str | bytes, where: str) -> object:
-    """The JSON value in `text`. Raises ClusterError naming `where` when it is not JSON."""
+    """The JSON value in `text`. Raises ClusterError with `where` if it is not JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -46,7 +46,7 @@ def parse_json(text: str | bytes, where: str) -> object:
 
 
 def json_variable(env: Mapping[str, str], name: str) -> dict[str, Any]:
-    """The JSON object in a variable, an empty one where it is not set. Raises ClusterError naming it."""
+    """The JSON object in a variable; an empty one if it is not set. Raises ClusterError with its name."""
     value = parse_json(env.get(name) or "{}", name)
     if not isinstance(value, dict):
         raise ClusterError(f"{name}: expected a JSON object")
@@ -54,6 +54,6 @@ def json_variable(env: Mapping[str, str], name: str) -> dict[str, Any]:
 
 
 def without_secrets(env: Mapping[str, str]) -> dict[str, str]:
-    """`env` for a process that runs graphs of others: without variables that hold secrets, by their names."""
+    """`env` without variables whose names look secret, for a process that runs graphs of other processes."""
     kept = env.get(KEPT_VARIABLE, "").split(",")
     return {name: value for name, value in env.items() if name in kept or not _SECRET.search(name)}

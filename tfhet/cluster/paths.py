@@ -12,9 +12,9 @@ from tfhet.errors import UsageError
 
 
 class HostPaths:
-    """The directories of one host, in SageMaker's layout; none is created here. `SM_MODEL_DIR`, `SM_OUTPUT_DATA_DIR`,
-    `SM_OUTPUT_DIR`, `SM_INPUT_CONFIG_DIR` and `SM_CHANNEL_<NAME>` win over the layout where `variables` holds them: a
-    user's script reads those, so both have to mean the same place."""
+    """The directories of one host in SageMaker's layout; none is created here. `SM_MODEL_DIR`, `SM_OUTPUT_DATA_DIR`,
+    `SM_OUTPUT_DIR`, `SM_INPUT_CONFIG_DIR` and `SM_CHANNEL_<NAME>` in `variables` win over the layout, because a user's
+    script reads them, too."""
 
     def __init__(self, base: Path, variables: Mapping[str, str] | None = None):
         self._variables = variables or {}
@@ -38,7 +38,7 @@ class HostPaths:
         """Working directory of the entry point."""
 
     def channel(self, name: str) -> Path:
-        """Directory of an input channel; need not exist."""
+        """Directory of an input channel, which need not exist."""
         return self._path(f"SM_CHANNEL_{name.upper()}", "input", "data", name)
 
     def _path(self, variable: str, *below: str) -> Path:
@@ -47,24 +47,24 @@ class HostPaths:
 
 
 def host_paths(env: Mapping[str, str]) -> HostPaths:
-    """The paths of this host, under its base directory unless an `SM_*` variable says otherwise. The base directory is
-    `SAGEMAKER_BASE_DIR`, or `/opt/ml`: the same rule as in sagemaker_training.environment."""
+    """The paths of this host. The base directory is `SAGEMAKER_BASE_DIR`, or `/opt/ml`, as in
+    sagemaker_training.environment."""
     return HostPaths(Path(env.get("SAGEMAKER_BASE_DIR") or "/opt/ml"), env)
 
 
 def cache_dir(env: Mapping[str, str]) -> Path:
-    """Directory for files that tfhet can make again: `$XDG_CACHE_HOME/tfhet`, or `~/.cache/tfhet`. A relative
-    `XDG_CACHE_HOME` is ignored, as the XDG base directory specification asks."""
+    """Directory for files that tfhet can make again: `$XDG_CACHE_HOME/tfhet`, or `~/.cache/tfhet`. The XDG base
+    directory specification says to ignore a relative `XDG_CACHE_HOME`."""
     return _user_dir(env, "XDG_CACHE_HOME", ".cache")
 
 
 class Exposed(UsageError, PermissionError):
-    """A folder whose files other users may have put or changed there."""
+    """A folder in which other users may have added or changed files."""
 
 
 def code_dir(env: Mapping[str, str], name: str) -> Path:
-    """The folder `name` of `cache_dir`, for what this user's processes load or run; makes it. Raises as `own_folder`,
-    which is called for the cache and this folder."""
+    """Makes the folder `name` of `cache_dir`, for code that this user's processes load or run. Raises like
+    `own_folder`, which checks the cache and this folder."""
     cache = cache_dir(env)
     for above in reversed(cache.parents):
         above.mkdir(mode=0o700, exist_ok=True)
@@ -72,8 +72,8 @@ def code_dir(env: Mapping[str, str], name: str) -> Path:
 
 
 def own_folder(folder: Path) -> Path:
-    """Makes a folder that only this user may enter, unless it is there, and returns it. Raises Exposed where another
-    user (root is trusted) may put files there, or put another folder in its place, and other OSErrors."""
+    """Makes a folder that only this user may enter, unless it exists, and returns it. Raises Exposed if another user
+    (except root) can add files to it or replace it, and other OSErrors."""
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or not _is_trusted(found):
@@ -86,7 +86,7 @@ def own_folder(folder: Path) -> Path:
             )
     if found.st_mode & 0o077:
         for entry in folder.iterdir():
-            with contextlib.suppress(FileNotFoundError):  # a build's, which has ended
+            with contextlib.suppress(FileNotFoundError):  # of a build that has ended
                 if not entry.is_symlink() and not _is_trusted(entry.lstat()):
                     raise Exposed(f"{entry}: others may have written to it; remove it")
         if found.st_uid == os.geteuid():
@@ -95,13 +95,13 @@ def own_folder(folder: Path) -> Path:
 
 
 def _is_trusted(found: os.stat_result, *, may_be_sticky: bool = False) -> bool:
-    """Whether only this user and root may write there; in a sticky folder, others may not touch what is theirs."""
+    """Whether only this user and root can write to it; in a sticky folder, others cannot change their files."""
     may_write = found.st_mode & 0o022 and not (may_be_sticky and found.st_mode & stat.S_ISVTX)
     return found.st_uid in (0, os.geteuid()) and not may_write
 
 
 def config_dir(env: Mapping[str, str]) -> Path:
-    """Directory for the user's own settings: `$XDG_CONFIG_HOME/tfhet`, or `~/.config/tfhet`; see `cache_dir`."""
+    """Directory for the user's settings: `$XDG_CONFIG_HOME/tfhet`, or `~/.config/tfhet`; see `cache_dir`."""
     return _user_dir(env, "XDG_CONFIG_HOME", ".config")
 
 

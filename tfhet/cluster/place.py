@@ -1,4 +1,4 @@
-"""The place of one launcher in its job: its host, role and rank, and how it reaches the others.
+"""The place of one launcher in its job: its host, role and rank, and the addresses of the other hosts.
 
 place = Place(identity, roles, Rank(1, 4, 1, 2, "tfhet"), ports, paths, env)   # rank 1 of 4, the second on its host
 place.address("algo-2")
@@ -23,18 +23,18 @@ RANK_VARIABLES = ("TFHET_RANK", "TFHET_SIZE", "TFHET_LOCAL_RANK", "TFHET_LOCAL_S
 
 @dataclass(frozen=True)
 class Rank:
-    """One training process among all. Raises ClusterError when made from numbers that contradict each other."""
+    """One training process among all. Raises ClusterError for contradictory numbers."""
 
     rank: int
     """0 <= rank < size."""
     size: int
     """Number of training processes in the job."""
     local_rank: int
-    """0 <= local_rank < local_size; local rank 0 does what a host does once."""
+    """0 <= local_rank < local_size; local rank 0 does the work that a host does once."""
     local_size: int
     """Number of training processes on this host."""
     source: str
-    """Name of the source of these numbers (`tfhet`, or a `RankSource`), or words for it in messages."""
+    """Name of the source of these numbers (`tfhet`, or a `RankSource`), or a description of it."""
 
     def __post_init__(self) -> None:
         in_range = 0 <= self.rank < self.size and 0 <= self.local_rank < self.local_size <= self.size
@@ -45,26 +45,24 @@ class Rank:
             )
 
     def to_env(self) -> dict[str, str]:
-        """The variables by which a launcher of tfhet gives this rank to a launcher that it starts."""
+        """The variables with which a launcher passes this rank to a launcher that it starts."""
         numbers = (self.rank, self.size, self.local_rank, self.local_size)
         return dict(zip(RANK_VARIABLES, map(str, numbers), strict=True))
 
     @classmethod
     def read(cls, env: Mapping[str, str], variables: Sequence[str], source: str) -> Rank:
-        """The rank that four variables give, in the order of the fields. Raises ClusterError where one is missing or no
-        number, or where they contradict each other."""
+        """Reads a rank from four variables, in the order of the fields. Raises ClusterError for a variable that is
+        missing or not a number, and for contradictory numbers."""
         rank, size, local_rank, local_size = (env_number(env, name) for name in variables)
         return cls(rank, size, local_rank, local_size, source)
 
 
 def env_number(env: Mapping[str, str], name: str) -> int:
-    """The number, 0 or more, that a variable holds. Raises ClusterError."""
-    text = env.get(name)
-    if text is None:
-        raise ClusterError(f"{name} is not set, although other variables of the same launcher are")
+    """The number, 0 or more, in a variable. Raises ClusterError."""
+    text = env.get(name, "")
     if not (text.isascii() and text.strip().isdigit() and len(text) < 12):
         raise ClusterError(f"{name}: expected a number, got {text[:40]!r}")
-    return int(text.strip())  # which removes more than int() alone
+    return int(text.strip())  # strip() removes more than int() does
 
 
 @dataclass(frozen=True)
@@ -83,12 +81,12 @@ class Place:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this launcher leads the job: it is the one of rank 0."""
+        """Whether this launcher leads the job, as the launcher of rank 0."""
         return self.rank is not None and self.rank.rank == 0
 
     @property
     def leads_host(self) -> bool:
-        """Whether this launcher does what a host does once."""
+        """Whether this launcher does the work that a host does once."""
         return self.rank is None or self.rank.local_rank == 0
 
     @property
@@ -103,7 +101,7 @@ class Place:
 
     @property
     def size(self) -> int:
-        """Number of ranks; 0 on a host that does not train, which does not know it."""
+        """Number of ranks; 0 on a host that does not train, because it does not know the number."""
         return self.rank.size if self.rank else 0
 
     @property
@@ -112,7 +110,7 @@ class Place:
 
     @property
     def followers(self) -> set[str]:
-        """The members of the link but the leader, as the leader knows them."""
+        """The other members of the link, in the leader."""
         return {*self.roles.other_hosts, *(f"rank-{rank}" for rank in range(1, self.size))}
 
     @property
@@ -127,14 +125,14 @@ class Place:
 
     @property
     def is_on_one_machine(self) -> bool:
-        """Whether only one machine reaches the launchers: on one host, or on hosts with loopback addresses."""
+        """Whether only this machine reaches the launchers: on one host, or on hosts with loopback addresses."""
         hosts, given = (*self.roles.other_hosts, *self.roles.dnn_hosts), self.env.get(LISTEN_VARIABLE)
         return is_loopback(given or "::1") and (self.is_alone or all(is_loopback(self.address(host)) for host in hosts))
 
     @property
     def link_address(self) -> str:
-        """Address at which the launchers reach the leader: its host's, or the loopback where all are on that host and
-        `TFHET_LISTEN` is not set."""
+        """Address at which the launchers reach the leader: of its host, or the loopback address if all are on that host
+        and `TFHET_LISTEN` is not set."""
         return "127.0.0.1" if self.is_alone and not self.env.get(LISTEN_VARIABLE) else self.leader_address
 
     @property
@@ -147,6 +145,6 @@ class Place:
         return resolve(host, self.env, self.host)
 
     def listening(self, address: str) -> str:
-        """The IP address at which this host listens, to be reached at `address`, one of its own. May look a name up.
-        Raises UsageError."""
+        """The IP address at which this host listens; the others reach it at `address`. May look a name up. Raises
+        UsageError."""
         return listening(address, self.env, is_alone=self.is_alone)

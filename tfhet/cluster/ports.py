@@ -21,7 +21,7 @@ class PortRange:
     count: int = 1
     """Number of ports, >= 0."""
     is_shared: bool = False
-    """Whether the port is the same on all hosts of a job, because one process on the leader's host listens there."""
+    """Whether all hosts of a job use the same port, on which one process on the leader's host listens."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Ports:
 
     control: int = CONTROL_PORT
     plane: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """Ports of the data plane's processes, by names that the plane chooses."""
+    """Ports of the data plane's processes, by names from the plane."""
 
     def __post_init__(self) -> None:
         every = self.every

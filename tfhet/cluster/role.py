@@ -1,7 +1,7 @@
-"""The task of each group of hosts: to prepare data, to train, or what a strategy adds.
+"""The task of each group of hosts: to prepare data, to train, or a role of a strategy.
 
 roles(identity)                          # data_group prepares data, dnn_group trains
-roles(identity, known=(*ROLES, Role("ps")))  # ps_group is a third group, with a role of a strategy's own
+roles(identity, known=(*ROLES, Role("ps")))  # ps_group is a third group with a role of a strategy
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tfhet.errors import ClusterError
 
 @dataclass(frozen=True)
 class Role:
-    """The task of the hosts of one group. `ROLES` has the usual ones; a strategy may add others."""
+    """The task of the hosts of one group. `ROLES` are always known; a strategy may add others."""
 
     name: str
     """Like `data`: the group is called `data_group`, unless `--data_group` names another."""
@@ -40,7 +40,7 @@ DATA_GROUP, DNN_GROUP = DATA.group, DNN.group
 @dataclass(frozen=True)
 class Roles:
     groups: Mapping[str, Group]
-    """The groups by the name of their role; `dnn` is there always, `data` in a heterogeneous job."""
+    """The groups by the name of their role: always `dnn`, and `data` in a heterogeneous job."""
     current: Role
 
     @property
@@ -63,12 +63,12 @@ class Roles:
         return tuple(host for role, group in self.groups.items() if role != DNN.name for host in group.hosts)
 
     def hosts(self, role: str) -> tuple[str, ...]:
-        """Names of the hosts of a role; empty where no group has it."""
+        """Names of the hosts of a role; empty if no group has it."""
         return self.groups[role].hosts if role in self.groups else ()
 
     def led_by_first(self, host: str, others: Role | None) -> Roles:
-        """The roles as `host` sees them, where only the first dnn host trains, and the others of its group have the
-        role `others`; None: all of them train."""
+        """The roles, seen from `host`, if only the first dnn host trains and the other hosts of its group have the role
+        `others`; None: all of them train."""
         first, rest = self.dnn_hosts[:1], self.dnn_hosts[1:]
         if others is None or not rest:
             return self
@@ -76,19 +76,25 @@ class Roles:
         return Roles({**self.groups, **parts}, others if host in rest else self.current)
 
     def role_of(self, group: str) -> str | None:
-        """Name of the role of a group; None where it has none."""
+        """Name of the role of a group, or None."""
         return next((role for role, one in self.groups.items() if one.name == group), None)
 
 
 def roles(identity: Identity, names: Mapping[str, str] | None = None, known: Sequence[Role] = ROLES) -> Roles:
-    """Gives every group its role: the group named in `names`, by role, else the usual name, like `data_group`.
+    """Assigns a role to every group.
 
-    A job with one group and no names trains on that group, whatever its name, except `data_group`: such a job has lost
-    its dnn group. "" in `names` counts as no name (SageMaker passes None so). Roles of `known` other than data and dnn
-    count only if the job has their group.
-    Where the dnn group is named, the only other group prepares data, whatever its name.
-    Raises ClusterError, naming the groups that are there, for a name that is not, a group with no hosts, the same
-    group twice, and a group that would be left without a role.
+    A job with one group trains on it, unless it is called `data_group`: such a job has lost its dnn group. If the dnn
+    group is named and one other group is left, that group prepares data.
+
+    Args:
+        identity: This host and its cluster.
+        names: Names of groups by role; "" is no name (SageMaker passes None like this). The default is the usual name,
+            like `data_group`.
+        known: Possible roles. Roles other than data and dnn count only if the job has their group.
+
+    Raises:
+        ClusterError: A named group does not exist, a group has no hosts, two roles or no role. The message lists the
+            groups of the job.
     """
     cluster, names = identity.cluster, {role: name for role, name in (names or {}).items() if name}
     there = f"Groups: {cluster.describe()}"

@@ -1,16 +1,16 @@
-"""The network of namespace hosts: a Linux bridge, and from it a cable to each host's `eth0`.
+"""The network of namespace hosts: a Linux bridge, with a cable to each host's `eth0`.
 
     with contextlib.closing(Bridge("ab3d")) as bridge:
         bridge.attach("algo-1", pid_1, "10.77.0.1")
         bridge.limit("algo-1", 100e6)  # 100 Mbit/s in each direction
-        bridge.cut(["algo-1"])  # no other host sees it any more
+        bridge.cut(["algo-1"])  # no other host reaches it
 
-The bridge is in a network namespace of its own, which only a descriptor of this process keeps alive. So the machine's
-firewall has no say in what the hosts send each other (where Docker is, it drops what it does not know), every
-simulator may use the same addresses, and when this process ends, however it ends, the kernel removes all of it.
+The bridge is in a network namespace that only a descriptor of this process keeps alive. So the machine's firewall does
+not see the hosts' traffic (Docker's drops unknown traffic), simulators may use the same addresses, and the kernel
+removes all of it when this process ends, however it ends. `ip netns` would leave a name behind.
 
-Hosts know each other's hardware addresses from the start. So one that is cut off is silent, as it would be in a
-cloud's network, and connections to it wait; with ARP the host's own kernel would soon say: no route to host.
+Hosts know each other's hardware addresses from the start. So a host that is cut off is silent, as in a cloud's network,
+and connections to it wait; with ARP the sender's kernel would soon report: no route to host.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ import socket
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tfhet.container import delay
 from tfhet.container.cable import GROUP, IP_BATCH, Cable, neighbours
 from tfhet.container.netns import NetworkNamespace
 from tfhet.errors import UsageError
@@ -37,42 +36,45 @@ class Partition:
     """Some hosts, separated from all others."""
 
     hosts: frozenset[str]
-    way: str = ""
-    """"in": what others send them is held; "out": what they send others; "": both."""
+    direction: str = ""
+    """"in": packets from other hosts are blocked; "out": packets to other hosts; "": both."""
 
-    def holds(self, sender: str, receiver: str) -> bool:
+    def blocks(self, sender: str, receiver: str) -> bool:
         within = (sender in self.hosts, receiver in self.hosts)
-        return within[0] != within[1] and (not self.way or within[self.way == "in"])
+        return within[0] != within[1] and (not self.direction or within[self.direction == "in"])
 
 
 class Partitions(abc.ABC):
-    """The partitions of a network, each of which lasts from `cut` to `heal`. They may overlap."""
+    """The partitions of a network. Each lasts from `cut` to `heal`; partitions may overlap."""
 
     def __init__(self) -> None:
         self._cuts: list[Partition] = []
 
-    def cut(self, hosts: Iterable[str], way: str = "") -> None:
-        """Separates `hosts`, which still see each other, from all others. No link goes down. way: of a Partition."""
-        self._cuts.append(Partition(frozenset(hosts), way))
-        self._aim()
+    def cut(self, hosts: Iterable[str], direction: str = "") -> None:
+        """Separates `hosts`, which still reach each other, from all others. No link goes down."""
+        self._cuts.append(Partition(frozenset(hosts), direction))
+        self._apply()
 
-    def heal(self, hosts: Iterable[str], way: str = "") -> None:
-        """Takes one cut of exactly these hosts back. Raises ValueError where there is none."""
-        self._cuts.remove(Partition(frozenset(hosts), way))
-        self._aim()
+    def heal(self, hosts: Iterable[str], direction: str = "") -> None:
+        """Removes one cut of exactly these hosts. Raises ValueError if there is none."""
+        self._cuts.remove(Partition(frozenset(hosts), direction))
+        self._apply()
 
-    def holds(self, sender: str, receiver: str) -> bool:
-        """Whether any of them holds what one host sends to another."""
-        return any(cut.holds(sender, receiver) for cut in self._cuts)
+    def blocks(self, sender: str, receiver: str) -> bool:
+        """Whether any partition blocks packets from one host to another."""
+        return any(cut.blocks(sender, receiver) for cut in self._cuts)
 
     @abc.abstractmethod
-    def _aim(self) -> None:
-        """Lets each host reach all others, but for those that a cut keeps from hearing it."""
+    def _apply(self) -> None:
+        """Lets each host reach all others, except where `blocks` is true."""
 
 
 class Bridge(Partitions):
-    """A network. Hosts are attached to it, and faults done to them, by name. Every call takes some milliseconds, and
-    raises UsageError for wrong use, TfhetError with the command and its message where one fails."""
+    """A network. Hosts are attached to it, and faults injected into it, by name.
+
+    Every method takes some milliseconds. It raises UsageError for wrong use, and TfhetError with the command and its
+    message if a command fails.
+    """
 
     def __init__(self, tag: str, subnet: str = SUBNET):
         """tag: at most 8 letters and digits, for the names of devices. subnet: of the hosts' addresses, /24 to /29."""
@@ -91,7 +93,7 @@ class Bridge(Partitions):
             raise
 
     def close(self) -> None:
-        """Removes all of it. Safe to call again."""
+        """Removes the network. May be called again."""
         cables, self._cables = list(self._cables.values()), {}
         with contextlib.ExitStack() as stack:
             stack.callback(self._switch.close)
@@ -101,40 +103,36 @@ class Bridge(Partitions):
                 self._ip(f"link delete group {GROUP}")
 
     def attach(self, host: str, pid: int, address: str) -> None:
-        """Gives the network namespace of process `pid` an `eth0` with `address` and brings it up, and `lo`."""
+        """Adds an `eth0` with `address` to the network namespace of process `pid`, and brings `eth0` and `lo` up."""
         device, at = f"{self._name}{next(self._numbers)}", ipaddress.IPv4Address(address)
         cable = Cable(self._switch, device, NetworkNamespace.of(pid), at)
-        cable.lay(self._name, self._subnet)
+        cable.connect(self._name, self._subnet)
         self._cables[host] = cable
-        self._aim()
+        self._apply()
 
     def limit(self, host: str, bits_per_s: float | None) -> None:
-        """Limits the bandwidth of its cable, in each direction; None lifts the limit."""
+        """Limits the bandwidth of a host in each direction; None lifts the limit."""
         self._cable(host).limit(bits_per_s)
 
-    def prepare_delay(self) -> None:
-        """Compiles the delay line, so that the first `delay` takes milliseconds too."""
-        delay.build()
-
     def delay(self, host: str, delay_s: float | None) -> None:
-        """Delays each packet, in each direction: a round trip takes twice `delay_s` more; None lifts the delay."""
+        """Delays each packet in each direction: a round trip takes twice `delay_s` longer; None lifts the delay."""
         self._cable(host).delay(delay_s, self._name)
 
     def lose(self, host: str, share: float | None) -> None:
-        """Loses a share (0 to 1) of its packets at random, in each direction; None lifts the loss."""
+        """Drops a share (0 to 1) of the packets at random in each direction; None lifts the loss."""
         self._cable(host).lose(share)
 
-    def cut(self, hosts: Iterable[str], way: str = "") -> None:
-        super().cut([host for host in hosts if self._cable(host)], way)
+    def cut(self, hosts: Iterable[str], direction: str = "") -> None:
+        super().cut([host for host in hosts if self._cable(host)], direction)
 
     def bytes(self, host: str) -> tuple[int, int]:
-        """Bytes that it has sent and received since it was attached, Ethernet headers included."""
+        """Bytes that a host has sent and received since it was attached, Ethernet headers included."""
         shown = self._switch.run(["ip", "-json", "-statistics", "link", "show", "dev", self._cable(host).device])
         counts = json.loads(shown)[0]["stats64"]
         return counts["rx"]["bytes"], counts["tx"]["bytes"]
 
     def socket(self) -> socket.socket:
-        """A TCP socket of this process in the hosts' network, with the subnet's last address, which is no host's."""
+        """A TCP socket of this process in the hosts' network, at the subnet's last address, which no host has."""
         return self._switch.socket()
 
     def _cable(self, host: str) -> Cable:
@@ -146,6 +144,6 @@ class Bridge(Partitions):
     def _ip(self, *lines: str) -> None:
         self._switch.run(IP_BATCH, lines)
 
-    def _aim(self) -> None:
+    def _apply(self) -> None:
         for sender, cable in self._cables.items():
-            cable.miss({other.address for name, other in self._cables.items() if self.holds(sender, name)})
+            cable.block({other.address for name, other in self._cables.items() if self.blocks(sender, name)})

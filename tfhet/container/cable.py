@@ -1,7 +1,7 @@
-"""A cable between a host's `eth0` and the bridge: two network devices, with a bandwidth, a delay and a loss of its own.
+"""A cable between a host's `eth0` and the bridge: two network devices, with a bandwidth limit, a delay and a loss.
 
 host's namespace          switch's namespace
-eth0 -------------------- device -- bridge                       usually
+eth0 -------------------- device -- bridge                           usually
 eth0 -------------------- device = delay line = b -- a -- bridge     with a delay
 """
 
@@ -16,23 +16,23 @@ from tfhet.container.netns import NetworkNamespace
 from tfhet.errors import TfhetError, UsageError
 
 GROUP = 1
-"""Group of all cables: devices of a group are deleted at once; one by one takes some 20 ms each."""
+"""Device group of all cables: one command deletes a group; deleting devices one by one takes some 20 ms each."""
 IP_BATCH, TC_BATCH = ("ip", "-batch", "-"), ("tc", "-batch", "-")
-_ALL_SEGMENTS = 65535  # segments that a device takes in one piece: linux/netdevice.h, GSO_MAX_SEGS
+_ALL_SEGMENTS = 65535  # linux/netdevice.h, GSO_MAX_SEGS
 SLOWEST_BITS_PER_S, FASTEST_BITS_PER_S = 1e4, 4e11
-"""Outside these bounds the burst takes longer, or the queue has more bytes, than tbf counts."""
+"""Outside these bounds the burst lasts longer, or the queue has more bytes, than tbf counts."""
 BURST_BYTES = 70_000
-"""Bytes that may pass at once: at least the 64 KiB that veth carries in one piece, or tbf would cut each into segments.
-TCP had 94 to 96 % of 20 Mbit/s to 1 Gbit/s so, also with all CPUs busy; with 10 kB, 33 to 48 % of 1 Gbit/s."""
+"""Bytes that may pass at once: at least the 64 KiB that veth carries as one frame, or tbf would cut each into segments.
+With this burst TCP reached 94 to 96 % of 20 Mbit/s to 1 Gbit/s on busy CPUs; with 10 kB, 33 to 48 % of 1 Gbit/s."""
 QUEUE_BYTES, QUEUE_S = 262_144, 0.05
-"""Smallest queue, some pieces of 64 KiB, and longest wait of a packet in it; TCP slows down when more are lost."""
+"""Smallest queue, and longest wait of a packet in it; TCP slows down when more packets are lost."""
 PARTS = 1_000_000
 """Resolution of the share of lost packets."""
 
 
 def limiting(device: str, bits_per_s: float | None) -> str:
-    """Line for tc that limits the bandwidth of what a device sends; None: that lifts the limit, where there is one.
-    Raises UsageError for a bandwidth out of bounds."""
+    """Line for tc that limits what a device sends, or lifts the limit (None). Raises UsageError for other bandwidths
+    than SLOWEST_BITS_PER_S to FASTEST_BITS_PER_S."""
     if bits_per_s is None:
         return f"qdisc delete dev {device} root"
     if not SLOWEST_BITS_PER_S <= bits_per_s <= FASTEST_BITS_PER_S:
@@ -45,7 +45,8 @@ def limiting(device: str, bits_per_s: float | None) -> str:
 
 
 def losing(table: str, device: str, share: float | None) -> list[str]:
-    """Lines for nft that lose a share (0 to 1) of what arrives at a device; None: nothing; instead of earlier ones."""
+    """Lines for nft that drop a share (0 to 1, None: 0) of the packets that arrive at a device. They replace the
+    table."""
     lines = [f"add table netdev {table}", f"delete table netdev {table}"]
     if share:
         chance = f"numgen random mod {PARTS} < {round(share * PARTS)} " if share < 1 else ""
@@ -55,24 +56,24 @@ def losing(table: str, device: str, share: float | None) -> list[str]:
 
 
 class Cable:
-    """The cable of one host. Its calls raise UsageError and TfhetError as those of a Bridge."""
+    """The cable of one host. Its methods raise UsageError and TfhetError like the methods of a Bridge."""
 
     def __init__(self, switch: NetworkNamespace, device: str, namespace: NetworkNamespace, address: IPv4Address):
-        """device: its end in the namespace `switch`. namespace: the host's, which stays when its processes are gone."""
+        """device: its end in the namespace `switch`. namespace: the host's; it outlives the host's processes."""
         self.device, self.address = device, address
         self._switch, self._namespace = switch, namespace
         self._bits_per_s: float | None = None
         self._share: float | None = None
         self._line: DelayLine | None = None
-        self._missed: set[IPv4Address] = set()
+        self._blocked: set[IPv4Address] = set()
 
     @property
     def port(self) -> str:
         """The device that is in the bridge."""
         return self.device if self._line is None else f"{self.device}a"
 
-    def lay(self, bridge: str, subnet: IPv4Network) -> None:
-        """Makes both ends, the near one in a bridge, the far one with the address. Leaves nothing when it raises."""
+    def connect(self, bridge: str, subnet: IPv4Network) -> None:
+        """Makes both ends, one in a bridge, the other one with the address. Leaves nothing if it raises."""
         ends = [
             f"link add {self.device} group {GROUP} master {bridge} type veth"
             f" peer name eth0 address {hardware(self.address)} netns {self._namespace.path}",
@@ -89,8 +90,8 @@ class Cable:
 
     @contextlib.contextmanager
     def ending(self) -> Iterator[None]:
-        """Ends the delay line on entry and releases the host's namespace on exit. The devices have to be deleted
-        meanwhile: a namespace without processes and descriptors takes them with it."""
+        """Ends the delay line on entry and releases the host's namespace on exit. The devices have to be deleted in
+        between: a namespace without processes and descriptors takes them with it."""
         try:
             if self._line is not None:
                 self._line.close()
@@ -106,7 +107,7 @@ class Cable:
             self._bits_per_s = bits_per_s
 
     def delay(self, delay_s: float | None, bridge: str) -> None:
-        """Delays packets by a delay line. bridge: the one that the port is in."""
+        """Delays packets, or lifts the delay. bridge: the bridge that the port is in."""
         if delay_s is not None:
             if self._line is None:
                 self._line = self._inserted_line(bridge)
@@ -119,8 +120,9 @@ class Cable:
             self.lose(self._share)
 
     def lose(self, share: float | None) -> None:
-        """Loses packets where they arrive: in the bridge, and at the host; None lifts the loss. Before that packets are
-        cut to the size that a wire has: else it would be pieces of 64 KiB that are lost, which veth passes on whole."""
+        """Drops a share of the packets where they arrive: in the bridge, and at the host; None: drops nothing. Packets
+        are cut to the size of a real network first; else frames of 64 KiB, which veth passes on whole, would be
+        lost."""
         if not share and not self._share:
             return
         self._share = share
@@ -130,13 +132,13 @@ class Cable:
         for namespace, device in ((self._switch, self.port), (self._namespace, "eth0")):
             namespace.run(["nft", "-f", "-"], losing(self.device, device, share))
 
-    def miss(self, others: set[IPv4Address]) -> None:
-        """Lets nothing that the host sends to these addresses arrive, and what it sends to all others. It sends to its
-        own hardware address then, and no bridge passes a packet back to where it came from."""
-        aims = {other: self.address if other in others else other for other in others ^ self._missed}
+    def block(self, others: set[IPv4Address]) -> None:
+        """Lets nothing that the host sends to these addresses arrive, and what it sends to all others. The host sends
+        to its own hardware address then, and no bridge passes a frame back to where it came from."""
+        aims = {other: self.address if other in others else other for other in others ^ self._blocked}
         if aims:
             self._namespace.run(IP_BATCH, [_neighbour(other, aim, "eth0") for other, aim in aims.items()])
-        self._missed = others
+        self._blocked = others
 
     def _ip(self, *lines: str) -> None:
         self._switch.run(IP_BATCH, lines)
@@ -155,12 +157,12 @@ class Cable:
 
 
 def hardware(address: IPv4Address) -> str:
-    """The hardware address that belongs to an address: locally administered, so no other device has it."""
+    """The hardware address for an IP address: locally administered, so no other device has it."""
     return ":".join(f"{byte:02x}" for byte in (0x02, 0x74, *address.packed))
 
 
 def neighbours(subnet: IPv4Network, address: IPv4Address, device: str) -> Iterator[str]:
-    """Lines for ip that give a device its address, and the hardware addresses of all others."""
+    """Lines for ip that set a device's address, and the hardware addresses of all other hosts of the subnet."""
     if device != "eth0":
         yield f"link set {device} address {hardware(address)}"
     yield f"address add {address}/{subnet.prefixlen} dev {device}"

@@ -1,7 +1,7 @@
-"""A control group: the processes of one host, what they may use, and what they have used.
+"""A control group: the processes of one host, their limits and their counters.
 
 A group is a folder in each tree that has a controller for it, in cgroup version 1 or 2 or in both (`hierarchy.py`).
-Its limits and counters hold for all processes that its processes start.
+Limits and counters include all processes that its processes start.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from tfhet.container.hierarchy import FILES, INHERITED, OPTIONAL, VERSIONS, File
 from tfhet.errors import TfhetError, UsageError
 
 PERIOD_S = 0.005
-"""Seconds between two quotas. Short, so that a host of 0.2 CPUs stands still for 4 ms at a time, not for 80."""
+"""Shortest period of a quota, in seconds: a host of 0.2 CPUs pauses for 4 ms at a time, not for 80."""
 LEAST_QUOTA_S, LONGEST_PERIOD_S = 0.001, 1.0
 """The kernel's own bounds."""
 LEAST_CPUS = LEAST_QUOTA_S / LONGEST_PERIOD_S
 REMOVE_S = 10.0
-"""Seconds that a killed process may take to die."""
+"""Seconds that a killed process may take to end."""
 
 
 @dataclass(frozen=True)
@@ -41,20 +41,18 @@ class Limits:
     """Delay of each packet at its network interface, in each direction."""
     loss_share: float | None = None
     """Share of its packets, 0 to 1, that are lost, in each direction."""
-    period_s: float = PERIOD_S
-    """Shortest period of the quota."""
 
     def quota(self) -> tuple[int, int] | None:
-        """(quota, period) in microseconds. The period is longer where the kernel would refuse so short a quota."""
+        """(quota, period) in microseconds. The period grows if the kernel would refuse so short a quota."""
         if self.cpus is None:
             return None
-        period_s = min(LONGEST_PERIOD_S, max(self.period_s, LEAST_QUOTA_S / self.cpus))
+        period_s = min(LONGEST_PERIOD_S, max(PERIOD_S, LEAST_QUOTA_S / self.cpus))
         return max(round(LEAST_QUOTA_S * 1e6), round(self.cpus * period_s * 1e6)), round(period_s * 1e6)
 
     def lost_without_root(self) -> tuple[str, ...]:
-        """Names of the limits that hold only with cgroups and a network of the host's own: all but the CPU set. No
-        rlimit stands in for memory: it holds for one process, not for a host, and RLIMIT_AS counts the address space,
-        of which TensorFlow reserves many times what it uses."""
+        """Names of the limits that need cgroups and a network namespace: all but the CPU set. No rlimit can replace the
+        memory limit: it applies to one process, and RLIMIT_AS counts the address space, most of which TensorFlow only
+        reserves."""
         is_tied = self.cpus is not None and self.cpu_set is not None and self.cpus >= len(self.cpu_set)
         values = {
             "CPU quota": None if is_tied else self.cpus,
@@ -77,15 +75,15 @@ class Cgroup:
 
     @classmethod
     def create(cls, name: str, trees: Sequence[Hierarchy] | None = None, files: Files = FILES) -> Cgroup:
-        """A new group without limits. Raises UsageError where this process cannot make one."""
+        """Makes a group without limits. Raises UsageError if this process cannot make one."""
         trees = hierarchies() if trees is None else trees
         cgroup = cls(name, trees, files)
         for folder in cgroup.folders:
-            raise UsageError(f"cgroup {folder} is there already: the process that made it has not removed it")
+            raise UsageError(f"cgroup {folder} exists already: the process that made it has not removed it")
         for tree in trees:
             try:
                 tree.prepare(files)
-                files.make(tree.top / name)
+                files.mkdir(tree.top / name)
                 if "cpuset" in tree.controllers:
                     cgroup._write(tree, VERSIONS[tree.version].created)
             except OSError as error:
@@ -97,8 +95,8 @@ class Cgroup:
         return cgroup
 
     def limit(self, limits: Limits) -> tuple[str, ...]:
-        """Sets all limits, at any time; None lifts one. Returns what could not be limited here, in words. Raises
-        UsageError for what the kernel refuses, such as less memory than is in use."""
+        """Sets all limits, at any time; None lifts one. Returns the names of the limits that this machine cannot set.
+        Raises UsageError for limits that the kernel refuses, such as less memory than is in use."""
         quota, period = limits.quota() or (0, 0)
         cpus = ",".join(map(str, limits.cpu_set or ()))
         values = {"quota": quota, "period": period, "cpus": cpus, "memory": limits.memory_bytes}
@@ -126,11 +124,11 @@ class Cgroup:
 
     @property
     def folders(self) -> list[Path]:
-        """Its existing folders: one in each tree; none when it has been removed."""
-        return [folder for folder in self._folders if self._files.is_there(folder)]
+        """Its existing folders: one in each tree; none after `remove`."""
+        return [folder for folder in self._folders if self._files.exists(folder)]
 
     def add(self, pid: int) -> None:
-        """Moves a process into the group, with all its threads. Raises UsageError where the kernel refuses."""
+        """Moves a process into the group, with all its threads. Raises UsageError if the kernel refuses."""
         for folder in self._folders:
             try:
                 self._files.write(folder / "cgroup.procs", str(pid))
@@ -138,7 +136,7 @@ class Cgroup:
                 raise UsageError(f"cgroup {folder}: process {pid} cannot be put into it: {error.strerror}") from None
 
     def pids(self) -> list[int]:
-        """Its processes, with those of groups below it."""
+        """Ids of its processes, including subgroups."""
         found: set[int] = set()
         for folder in self._all_folders():
             with contextlib.suppress(OSError):  # gone
@@ -146,24 +144,23 @@ class Cgroup:
         return sorted(found - {0})  # 0: of a PID namespace that we do not see
 
     def cpu_s(self) -> float:
-        """CPU seconds of all processes that ever were in it. Raises UsageError where nothing counts them."""
-        return self._seconds("cpuacct", "used")
-
-    def throttled_s(self) -> float:
-        """Seconds for which the quota kept it from running, summed over CPUs. Raises UsageError without a counter."""
-        return self._seconds("cpu", "throttled")
+        """CPU seconds of all processes that ever were in it. Raises UsageError if no controller counts them."""
+        count = self._count("cpuacct", "used")
+        if count is None:
+            raise UsageError(f"cgroup {self.name}: no controller cpuacct counts here")
+        return count / VERSIONS[self._trees["cpuacct"].version].ticks_per_s
 
     def memory_peak_bytes(self) -> int | None:
-        """Peak memory, file cache included; None where that is not counted."""
+        """Peak memory, file cache included; None if it is not counted."""
         return self._count("memory", "peak")
 
     def out_of_memory_kills(self) -> int | None:
-        """Processes that the kernel killed for the memory limit; None where that is not counted."""
+        """Processes that the kernel killed for the memory limit; None if it is not counted."""
         return self._count("memory", "killed")
 
     def remove(self) -> list[int]:
-        """Ends what is in it (SIGKILL) and removes it. Returns the processes that did not die within REMOVE_S. Raises
-        TfhetError when the kernel keeps an empty group."""
+        """Kills its processes and removes it. Returns the processes that did not end within REMOVE_S. Raises TfhetError
+        if the kernel keeps an empty group."""
         until = SYSTEM.monotonic() + REMOVE_S
         while True:
             left = self._remove_folders()
@@ -186,7 +183,7 @@ class Cgroup:
         error: OSError | None = None
         for folder in self._all_folders():
             try:
-                self._files.remove(folder)
+                self._files.rmdir(folder)
             except FileNotFoundError:
                 continue
             except OSError as problem:
@@ -194,7 +191,7 @@ class Cgroup:
         return error
 
     def _all_folders(self) -> list[Path]:
-        """Its folders and those below them, the deepest first."""
+        """Its folders and their subfolders, the deepest first."""
         found = [*self._folders]
         for folder in found:
             found += self._files.folders(folder)
@@ -203,22 +200,16 @@ class Cgroup:
     def _write(self, tree: Hierarchy, lines: Lines, values: Mapping[str, object] | None = None) -> None:
         for name, text in lines:
             file = tree.top / self.name / name
-            if name in OPTIONAL and not self._files.is_there(file):
+            if name in OPTIONAL and not self._files.exists(file):
                 continue
             if text == INHERITED:
                 text = self._files.read(tree.top / name).strip()
             self._files.write(file, text.format_map(values or {}))
 
-    def _count(self, controller: str, what: str) -> int | None:
+    def _count(self, controller: str, counter: str) -> int | None:
         with contextlib.suppress(OSError, KeyError):
             tree = self._trees[controller]
-            file, field = VERSIONS[tree.version].counters[what]
+            file, field = VERSIONS[tree.version].counters[counter]
             text = self._files.read(tree.top / self.name / file)
             return int(dict(line.split() for line in text.splitlines())[field] if field else text)
         return None
-
-    def _seconds(self, controller: str, what: str) -> float:
-        count = self._count(controller, what)
-        if count is None:
-            raise UsageError(f"cgroup {self.name}: no controller {controller} counts here")
-        return count / VERSIONS[self._trees[controller].version].ticks_per_s

@@ -1,11 +1,14 @@
-"""One container: a process with a network, a root, process numbers and a host name of its own, without Docker.
+"""A container without Docker: a process in new network, mount, UTS, IPC and PID namespaces.
 
     Container("algo-1", "/runs/scratch/algo-1", ["python", "train.py"], {"PATH": "/usr/bin"}, "/").write(spec)
 
-and then `python -m tfhet.container.container SPEC.json` runs it. That process enters new namespaces and forks. The fork
-is process 1 of the container. It lays out the root, an overlay of the machine's own root, so that whatever the
-container writes stays in it; it waits for its `eth0`, which `bridge.py` attaches, and becomes the command. The first
-process stays outside, passes signals on, and ends as the container did. When it dies, so does everything inside.
+`python -m tfhet.container.container SPEC.json` runs it. That process enters new namespaces and forks. The fork is
+process 1 of the container. It builds the root, an overlay of the machine's root, so that files which the container
+writes stay in it; waits for its `eth0`, which `bridge.py` attaches; and becomes the command. The first process stays
+outside, passes signals on, and ends with the container's exit code or signal. When it dies, so does everything inside.
+
+System calls, not the tools of util-linux: `unshare --fork` forwards no signals before version 2.41, and `mount` splits
+the options of an overlay at commas that are part of a path.
 """
 
 from __future__ import annotations
@@ -33,35 +36,35 @@ _PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _NETWORK_S = 60.0
 """Seconds for which process 1 waits for its interface."""
 _OUTSIDE = ("/proc/", "/sys/", "/dev/", "/run/", "/tmp/", "/mnt/", "/media/")
-"""Mounts of the machine below these are not carried into a container; it has its own, or none."""
+"""Mounts of the machine below these are not carried into a container."""
 
 OVERLAY, READ_ONLY, SHARED = "overlay", "read-only", "shared"
 
 
 @dataclass(frozen=True)
 class Mount:
-    """A directory, or a file, of the machine as a container sees it."""
+    """A directory or file of the machine that a container sees."""
 
     source: str
     target: str
     kind: str = OVERLAY
-    """OVERLAY: changes stay in the container, of a directory only; READ_ONLY; SHARED: changes are the machine's."""
+    """OVERLAY: changes stay in the container, directories only; READ_ONLY; SHARED: changes reach the machine."""
 
 
 @dataclass(frozen=True)
 class Container:
-    """The parts of one container; the process that becomes it reads them from a file."""
+    """The specification of one container; the process that becomes it reads it from a file."""
 
     name: str
     scratch: str
-    """An empty directory for what it changes, on a file system that may be the upper part of an overlay."""
+    """An empty directory for its changes, on a file system that can be the upper layer of an overlay."""
     command: Sequence[str]
     environment: Mapping[str, str]
     directory: str
     """Working directory of the command."""
     mounts: Sequence[Mount] = ()
     files: Mapping[str, str] = field(default_factory=dict)
-    """Content by path. All may read a file, but for private keys, which only their owner may."""
+    """Content by path. Files are readable for all, private keys only for their owner."""
 
     def write(self, path: Path) -> None:
         path.write_text(json.dumps(asdict(self)), encoding="utf-8")
@@ -90,7 +93,7 @@ def _check(result: int, what: str) -> None:
 
 
 class _Root:
-    """The root of a container, under construction at `at`."""
+    """Builds the root of a container at `at`."""
 
     def __init__(self, scratch: Path):
         self.at = scratch / "root"
@@ -136,7 +139,7 @@ class _Root:
             return
         try:
             self._overlay(point, target)
-        except OSError:  # a file system that cannot be the lower part of one
+        except OSError:  # a file system that cannot be the lower layer
             self._bind(point, target, read_only=True)
 
     def _add(self, mount: Mount) -> None:
@@ -166,7 +169,7 @@ class _Root:
         file.chmod(0o600 if "PRIVATE KEY" in content else 0o644)
 
     def _inside(self, path: str) -> Path:
-        """Place of a path of the container, whose links lead where they lead in the container."""
+        """Path, seen from here, of a path in the container, with its symbolic links resolved in the container."""
         outside = os.open("/", os.O_RDONLY)
         os.chroot(self.at)
         try:
@@ -183,7 +186,7 @@ def _escaped(path: str) -> str:
 
 
 def run(container: Container) -> int:
-    """Runs it to its end. Returns its exit code, negative for a signal."""
+    """Runs a container to its end. Returns its exit code, negative for a signal."""
     _check(_LIBC.unshare(_CLONE_NEWNET | _CLONE_NEWNS | _CLONE_NEWUTS | _CLONE_NEWIPC | _CLONE_NEWPID), "unshare")
     alive, ours = os.pipe()
     # The kernel drops signals for a process 1 without a handler; blocked ones wait until the command has its own.
@@ -201,7 +204,7 @@ def run(container: Container) -> int:
 
 
 def _become(container: Container, alive: int) -> None:
-    """Turns process 1 into the command; never returns. The command begins with `_PASSED_ON` blocked."""
+    """Turns process 1 into the command; never returns. The command starts with `_PASSED_ON` blocked."""
     try:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         os.set_blocking(alive, False)
@@ -218,7 +221,7 @@ def _become(container: Container, alive: int) -> None:
         os.chdir(container.directory)
         _wait_for_network()
         os.execvpe(container.command[0], list(container.command), dict(container.environment))
-    except BaseException as error:  # noqa: BLE001 - the last thing that it can do is to say why
+    except BaseException as error:  # noqa: BLE001 - it reports the reason and ends
         why = error.strerror if isinstance(error, OSError) and error.filename is None else error
         print(f"[{container.name}] {ContainerFailureLine(str(why))}", file=sys.stderr, flush=True)
         os._exit(1)
@@ -235,7 +238,7 @@ def _wait_for_network() -> None:
 
 
 def main(argv: Sequence[str]) -> None:
-    """Ends this process as the container ended."""
+    """Runs the container in the file `argv[0]`, and ends this process with its exit code or signal."""
     code = run(Container.read(Path(argv[0])))
     if code < 0:
         signal.signal(-code, signal.SIG_DFL) if -code not in (signal.SIGKILL, signal.SIGSTOP) else None

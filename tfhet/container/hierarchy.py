@@ -1,8 +1,8 @@
-"""The cgroup trees of this machine: which controllers this process can use, in which version, and where.
+"""The cgroup trees of this machine: the controllers that this process can use, their version, and their place.
 
-Version 1 has a tree for each controller, or for some that are mounted together; version 2 has one tree for all
-controllers that no tree of version 1 has taken. Both may be mounted at once. The files of a group differ too: VERSIONS
-names them. Sources: the kernel's documentation, admin-guide/cgroup-v1 and admin-guide/cgroup-v2.
+Version 1 has a tree for each controller, or for several that are mounted together. Version 2 has one tree for all
+controllers that no version 1 tree has. Both may be mounted at once. Their files differ (`VERSIONS`).
+Sources: the kernel's documentation, admin-guide/cgroup-v1 and admin-guide/cgroup-v2.
 """
 
 from __future__ import annotations
@@ -20,42 +20,41 @@ import psutil
 CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory")
 """Controllers that a host's limits need. Version 2 counts CPU time (`cpuacct`) in every group, without a controller."""
 REST = "tfhet.rest"
-"""Group for this container's own processes in version 2, where a group with groups below it has no processes."""
+"""Group for this container's own processes in version 2, in which a group with subgroups has no processes."""
 
 
 class Files:
-    """The kernel's folders and files of groups; tests play them."""
+    """The kernel's folders and files of groups; tests simulate them."""
 
     def read(self, path: Path) -> str:
         return path.read_text(encoding="ascii")
 
     def write(self, path: Path, text: str) -> None:
-        descriptor = os.open(path, os.O_WRONLY)  # not made when missing
+        descriptor = os.open(path, os.O_WRONLY)  # does not create it; some of these files cannot be opened for reading
         try:
             os.write(descriptor, text.encode("ascii") + b"\n")
         finally:
             os.close(descriptor)
 
-    def is_there(self, path: Path) -> bool:
+    def exists(self, path: Path) -> bool:
         return path.exists()
 
-    def make(self, folder: Path) -> None:
+    def mkdir(self, folder: Path) -> None:
         folder.mkdir()
 
-    def remove(self, folder: Path) -> None:
+    def rmdir(self, folder: Path) -> None:
         folder.rmdir()
 
     def kill(self, pid: int) -> None:
-        """Sends SIGKILL; does nothing when the process is gone."""
+        """Sends SIGKILL; ignores a process that has ended."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
 
     def folders(self, folder: Path) -> list[Path]:
-        """The groups in a group; none when it is gone."""
-        try:
-            return [Path(entry) for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
-        except FileNotFoundError:
-            return []
+        """The groups in a group; none if it is gone."""
+        with contextlib.suppress(FileNotFoundError):
+            return [path for path in folder.iterdir() if path.is_dir()]
+        return []
 
 
 FILES = Files()
@@ -63,11 +62,13 @@ FILES = Files()
 
 @dataclass(frozen=True)
 class Hierarchy:
+    """One mounted tree of groups."""
+
     top: Path
     """Where it is mounted: in a container, the container's own group."""
     version: int
     controllers: tuple[str, ...]
-    """Those of CONTROLLERS that it limits or counts."""
+    """The CONTROLLERS that it limits or counts."""
 
     def prepare(self, files: Files = FILES) -> None:
         """Makes the controllers available to groups directly below the top. Raises OSError."""
@@ -86,28 +87,28 @@ class Hierarchy:
     def _move_processes(self, files: Files) -> None:
         rest = self.top / REST
         with contextlib.suppress(FileExistsError):
-            files.make(rest)
-        for _ in range(20):  # a process that forks meanwhile shows up in the next round
-            there = files.read(self.top / "cgroup.procs").split()
-            if not there:
+            files.mkdir(rest)
+        for _ in range(20):  # a process that forks meanwhile is in the next list
+            pids = files.read(self.top / "cgroup.procs").split()
+            if not pids:
                 return
-            for pid in there:
-                with contextlib.suppress(OSError):  # it ended, or is the kernel's
+            for pid in pids:
+                with contextlib.suppress(OSError):  # it has ended, or is the kernel's
                     files.write(rest / "cgroup.procs", pid)
 
 
 def hierarchies() -> tuple[Hierarchy, ...]:
-    """The trees that are mounted here and have one of CONTROLLERS, each controller in one tree only."""
+    """The mounted trees with one of CONTROLLERS, each controller in one tree only."""
     found: list[Hierarchy] = []
     mounts = [each for each in psutil.disk_partitions(all=True) if each.fstype in ("cgroup", "cgroup2")]
     for mount in sorted(mounts, key=lambda mount: mount.fstype):  # version 2 has what version 1 leaves
-        top, version, there = Path(mount.mountpoint), 1, mount.opts.split(",")
+        top, version, available = Path(mount.mountpoint), 1, mount.opts.split(",")
         if mount.fstype == "cgroup2":
-            version, there = 2, ["cpuacct"]
+            version, available = 2, ["cpuacct"]
             with contextlib.suppress(OSError):
-                there += FILES.read(top / "cgroup.controllers").split()
+                available += FILES.read(top / "cgroup.controllers").split()
         taken = {name for tree in found for name in tree.controllers}
-        names = tuple(name for name in CONTROLLERS if name in there and name not in taken)
+        names = tuple(name for name in CONTROLLERS if name in available and name not in taken)
         if names:
             found.append(Hierarchy(top, version, names))
     return tuple(found)
@@ -120,11 +121,11 @@ def controllers() -> dict[str, int]:
 
 
 Lines = tuple[tuple[str, str], ...]
-"""Files of a group and what is written into each, in order."""
+"""Files of a group and the text to write into each, in order."""
 INHERITED = "inherited"
-"""Stands for the value of the file at the top of the tree."""
+"""Placeholder for the value of the same file at the top of the tree."""
 OPTIONAL = {"cpu.cfs_burst_us", "cpu.max.burst", "memory.memsw.limit_in_bytes", "memory.swap.max"}
-"""Files that not every kernel has: bursts from 5.14 on, swap where it is counted."""
+"""Files that not every kernel has: bursts since 5.14, swap if it is counted."""
 
 
 @dataclass(frozen=True)
@@ -144,10 +145,9 @@ class Version:
     """Unit of the counters of time."""
 
 
-# A burst lets a group use in the next period what it could not use at once. Without it, a thread that waits for
-# its CPU loses the rest of the period: with one thread on a busy machine, 13 to 17 % of a quota of 0.5 CPUs; with it,
-# less than 0.5 %. Every state between two lines has to be valid: a burst is never above the quota, and memory alone
-# never above memory with swap.
+# A burst lets a group use in the next period the CPU time that it did not use in this one. Without it, a thread that
+# waits for its CPU loses the rest of the period: on a busy machine 13 to 17 % of a quota of 0.5 CPUs, with it less than
+# 0.5 %. Every state between two lines has to be valid: burst <= quota, and memory <= memory with swap.
 VERSIONS = {
     1: Version(
         free={
@@ -167,7 +167,6 @@ VERSIONS = {
         created=(("cpuset.cpus", INHERITED), ("cpuset.mems", INHERITED)),
         counters={
             "used": ("cpuacct.usage", ""),
-            "throttled": ("cpu.stat", "throttled_time"),
             "peak": ("memory.max_usage_in_bytes", ""),
             "killed": ("memory.oom_control", "oom_kill"),
         },
@@ -187,7 +186,6 @@ VERSIONS = {
         created=(),
         counters={
             "used": ("cpu.stat", "usage_usec"),
-            "throttled": ("cpu.stat", "throttled_usec"),
             "peak": ("memory.peak", ""),
             "killed": ("memory.events", "oom_kill"),
         },

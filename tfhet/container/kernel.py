@@ -15,7 +15,7 @@ from tfhet.container import tool
 from tfhet.container.cable import IP_BATCH, TC_BATCH, limiting, losing
 from tfhet.container.hierarchy import controllers
 from tfhet.container.netns import NetworkNamespace
-from tfhet.errors import TfhetError, UsageError, check_known
+from tfhet.errors import TfhetError, UsageError
 from tfhet.native import compiler
 from tfhet.versions import versions
 
@@ -36,11 +36,11 @@ _ON_HOSTS = (NAMESPACE, TOOLKIT, LIMIT, LOSE, DELAY)
 
 @dataclass(frozen=True)
 class KernelFeature:
-    """One thing that this machine has, or lacks."""
+    """A feature that this machine has or lacks."""
 
     name: str
     there: bool | None
-    """None: not tried, because the probe takes root."""
+    """None: not tried, because the probe needs root."""
     detail: str
     """The finding, or how the probe failed."""
     needed_for: tuple[str, ...]
@@ -48,40 +48,39 @@ class KernelFeature:
     what_to_do: str
 
 
-_Look = Callable[[Path], str]
-"""Returns what it found, given a folder to try in. Raises OSError or TfhetError where the feature is missing."""
-
-
 @dataclass(frozen=True)
 class _Probe:
     name: str
-    look: _Look
+    look: Callable[[Path], str]
+    """Returns its finding, with a folder to try in. Raises OSError or TfhetError if the feature is missing."""
     needed_for: tuple[str, ...]
     what_to_do: str
     needs_root: bool = True
 
 
 def probe(directory: Path | None = None) -> tuple[KernelFeature, ...]:
-    """All features. directory: where hosts would keep what they write; None: the folder for temporary files. Takes some
-    tenths of a second, and leaves nothing."""
-    return tuple(_look_for(_PROBES, directory))
+    """Tries all features, in some tenths of a second, and leaves nothing.
+
+    Args:
+        directory: Folder in which hosts would keep their files; None: the folder for temporary files.
+    """
+    return tuple(_tried(_PROBES, directory))
 
 
-def missing(for_what: str, directory: Path | None = None) -> list[KernelFeature]:
-    """The missing features of those that a key of PURPOSES needs. See `probe`."""
-    check_known("purpose", for_what, PURPOSES)
-    needed = [each for each in _PROBES if for_what in each.needed_for]
-    return [feature for feature in _look_for(needed, directory) if feature.there is False]
+def missing(purpose: str, directory: Path | None = None) -> list[KernelFeature]:
+    """The missing features among those that a key of PURPOSES needs. directory: as in `probe`."""
+    needed = [each for each in _PROBES if purpose in each.needed_for]
+    return [feature for feature in _tried(needed, directory) if feature.there is False]
 
 
-def require(for_what: str, directory: Path | None = None) -> None:
-    """Raises a UsageError that names all that is missing for a key of PURPOSES, and what to do about each."""
-    if lacking := missing(for_what, directory):
+def require(purpose: str, directory: Path | None = None) -> None:
+    """Raises UsageError with all features that are missing for a key of PURPOSES, and what to do about each."""
+    if lacking := missing(purpose, directory):
         named = "; ".join(f"{feature.name}: {feature.detail}; {feature.what_to_do}" for feature in lacking)
-        raise UsageError(f"{PURPOSES[for_what]}: this machine lacks {len(lacking)} of what they need. {named}")
+        raise UsageError(f"{PURPOSES[purpose]}: this machine lacks {len(lacking)} of what they need. {named}")
 
 
-def _look_for(probes: Iterable[_Probe], directory: Path | None) -> Iterator[KernelFeature]:
+def _tried(probes: Iterable[_Probe], directory: Path | None) -> Iterator[KernelFeature]:
     is_root = not _lacking_capabilities()
     directory = Path(tempfile.gettempdir()) if directory is None else directory.absolute()
     directory = next(folder for folder in (directory, *directory.parents) if folder.exists())  # it will be made there
@@ -103,7 +102,7 @@ def _lacking_capabilities() -> list[str]:
 
 
 def _found(finding: str | None, otherwise: str) -> str:
-    """Returns a finding that is not empty. Raises UsageError with `otherwise` for others."""
+    """Returns the finding. Raises UsageError with `otherwise` if it is empty."""
     if not finding:
         raise UsageError(otherwise)
     return finding
@@ -132,80 +131,79 @@ def _overlay(directory: Path) -> str:
     return f"with what is written in {directory}"
 
 
-def _try_in_network(words: Sequence[str], lines: Sequence[str]) -> None:
-    with contextlib.closing(NetworkNamespace.new()) as namespace:
-        namespace.run(words, lines)
+def _try_in_network(finding: str, *commands: tuple[Sequence[str], Sequence[str]]) -> Callable[[Path], str]:
+    """A look that runs commands, each with its input lines, in a new network namespace."""
 
+    def look(directory: Path) -> str:
+        with contextlib.closing(NetworkNamespace.new()) as namespace:
+            for words, lines in commands:
+                namespace.run(words, lines)
+        return finding
 
-def _bridge(directory: Path) -> str:
-    lines = ["link add probe type bridge", "link add probe1 master probe type veth peer name probe2"]
-    _try_in_network(IP_BATCH, [*lines, "link delete probe1", "link delete probe"])
-    return "bridge, veth"
-
-
-def _tbf(directory: Path) -> str:
-    _try_in_network(TC_BATCH, [limiting("lo", 1e6), limiting("lo", None)])
-    return "tbf"
+    return look
 
 
 def _compiler(directory: Path) -> str:
     return _found(" ".join(compiler(environment())), "no c++, g++ or clang++ in PATH")
 
 
-def _random_loss(directory: Path) -> str:
-    _try_in_network(["nft", "-f", "-"], [*losing("probe", "lo", 0.5), *losing("probe", "lo", None)])
-    return "numgen, netdev ingress"
+def _tool(name: str, package: str, needed_for: tuple[str, ...] = _ON_HOSTS) -> _Probe:
+    def look(directory: Path) -> str:
+        return _found(shutil.which(name), "not installed, or not in PATH")
+
+    return _Probe(Path(name).name, look, needed_for, f"install it (Debian: apt-get install {package})", False)
 
 
-def _controller(name: str) -> _Look:
-    missing = f"no cgroup hierarchy with the controller {name} that this process may use"
-    return lambda _: f"cgroup v{_found(str(controllers().get(name, '')), missing)}"
+def _distribution(name: str, label: str, what_to_do: str) -> _Probe:
+    return _Probe(label, lambda _: _found(versions((name,)).get(name), "not installed"), (TOOLKIT,), what_to_do, False)
 
 
-def _tool(name: str) -> _Look:
-    return lambda _: _found(shutil.which(name), "not installed, or not in PATH")
+def _controller(label: str, name: str, needed_for: tuple[str, ...] = ()) -> _Probe:
+    def look(directory: Path) -> str:
+        missing = f"no cgroup hierarchy with the controller {name} that this process may use"
+        return f"cgroup v{_found(str(controllers().get(name, '')), missing)}"
+
+    return _Probe(label, look, needed_for, f"mount cgroup v1 or v2 with the controller {name}, writable")
 
 
-def _distribution(name: str) -> _Look:
-    return lambda _: _found(versions((name,)).get(name), "not installed")
-
-
-def _install(package: str) -> str:
-    return f"install it (Debian: apt-get install {package})"
-
-
+_VETH = ("link add probe type bridge", "link add probe1 master probe type veth peer name probe2", "link delete probe1")
+_LIMIT = [limiting("lo", 1e6), limiting("lo", None)]
+_LOSS = [*losing("probe", "lo", 0.5), *losing("probe", "lo", None)]
 _KERNEL = "use a kernel built with {}"
+_OTHER_DISK = "name a --run_dir on ext4, xfs or tmpfs, not on an overlay; or use a kernel with CONFIG_OVERLAY_FS"
+_NFT = "CONFIG_NFT_NUMGEN, CONFIG_NF_TABLES_NETDEV and CONFIG_NETFILTER_INGRESS"
 _PROBES = (
     _Probe("root", _root, _ON_HOSTS, "run it as root, in a container with --privileged", needs_root=False),
-    _Probe("ip", _tool("ip"), _ON_HOSTS, _install("iproute2"), False),
-    _Probe("tc", _tool("tc"), (LIMIT,), _install("iproute2"), False),
-    _Probe("nft", _tool("nft"), (LOSE,), _install("nftables"), False),
-    _Probe("nsenter", _tool("nsenter"), _ON_HOSTS, _install("util-linux"), False),
-    _Probe("unshare", _tool("unshare"), (), _install("util-linux"), False),
-    _Probe("sshd", _tool("/usr/sbin/sshd"), (TOOLKIT,), _install("openssh-server"), False),
-    _Probe("ssh", _tool("ssh"), (TOOLKIT,), _install("openssh-client"), False),
-    _Probe("ssh-keygen", _tool("ssh-keygen"), (TOOLKIT,), _install("openssh-client"), False),
-    _Probe("mpirun", _tool("mpirun"), (TOOLKIT,), _install("openmpi-bin"), False),
-    _Probe("toolkit", _distribution("sagemaker-training"), (TOOLKIT,), "pip install tfhet[sagemaker]", False),
-    _Probe("mpi4py", _distribution("mpi4py"), (TOOLKIT,), "pip install mpi4py", False),
-    _Probe("C++ compiler", _compiler, (PRELOADED, DELAY), _install("g++"), False),
+    _tool("ip", "iproute2"),
+    _tool("tc", "iproute2", (LIMIT,)),
+    _tool("nft", "nftables", (LOSE,)),
+    _tool("nsenter", "util-linux"),
+    _tool("unshare", "util-linux", ()),
+    _tool("/usr/sbin/sshd", "openssh-server", (TOOLKIT,)),
+    _tool("ssh", "openssh-client", (TOOLKIT,)),
+    _tool("ssh-keygen", "openssh-client", (TOOLKIT,)),
+    _tool("mpirun", "openmpi-bin", (TOOLKIT,)),
+    _distribution("sagemaker-training", "toolkit", "pip install tfhet[sagemaker]"),
+    _distribution("mpi4py", "mpi4py", "pip install mpi4py"),
+    _Probe("C++ compiler", _compiler, (PRELOADED,), "install it (Debian: apt-get install g++)", False),
     _Probe("namespaces", _namespaces, _ON_HOSTS, _KERNEL.format("CONFIG_NET_NS, _PID_NS, _UTS_NS and _IPC_NS")),
+    _Probe("overlay", _overlay, _ON_HOSTS, _OTHER_DISK),
     _Probe(
-        "overlay",
-        _overlay,
+        "bridge",
+        _try_in_network("bridge, veth", (IP_BATCH, _VETH)),
         _ON_HOSTS,
-        "name a --run_dir on a file system like ext4, xfs or tmpfs, not on an overlay; or use a kernel with"
-        " CONFIG_OVERLAY_FS",
+        _KERNEL.format("CONFIG_BRIDGE and CONFIG_VETH"),
     ),
-    _Probe("bridge", _bridge, _ON_HOSTS, _KERNEL.format("CONFIG_BRIDGE and CONFIG_VETH")),
-    _Probe("CPU quota", _controller("cpu"), _ON_HOSTS, "mount cgroup v1 or v2 with the controller cpu, writable"),
-    _Probe("CPU set", _controller("cpuset"), (), "mount cgroup v1 or v2 with the controller cpuset, writable"),
-    _Probe("memory limit", _controller("memory"), (), "mount cgroup v1 or v2 with the controller memory, writable"),
-    _Probe("bandwidth limit", _tbf, (LIMIT,), _KERNEL.format("CONFIG_NET_SCH_TBF")),
+    _controller("CPU quota", "cpu", _ON_HOSTS),
+    _controller("CPU set", "cpuset"),
+    _controller("memory limit", "memory"),
+    _Probe(
+        "bandwidth limit", _try_in_network("tbf", (TC_BATCH, _LIMIT)), (LIMIT,), _KERNEL.format("CONFIG_NET_SCH_TBF")
+    ),
     _Probe(
         "packet loss",
-        _random_loss,
+        _try_in_network("numgen, netdev ingress", (["nft", "-f", "-"], _LOSS)),
         (LOSE,),
-        _KERNEL.format("CONFIG_NFT_NUMGEN, CONFIG_NF_TABLES_NETDEV and CONFIG_NETFILTER_INGRESS"),
+        _KERNEL.format(_NFT),
     ),
 )

@@ -20,19 +20,19 @@ Value = TypeVar("Value")
 
 
 class NetworkNamespace:
-    """A network namespace. It stays, with what is in it, until `close`, or until this process ends."""
+    """A network namespace. It and its devices exist until `close`, or until this process ends."""
 
     def __init__(self, descriptor: int):
         self.descriptor = descriptor
 
     @classmethod
     def new(cls) -> NetworkNamespace:
-        """An empty namespace, whose devices send nothing by themselves. Raises UsageError where it cannot be made."""
+        """Makes an empty namespace, whose devices announce nothing. Raises UsageError if the kernel refuses."""
 
         def unshared() -> int:
             if _LIBC.unshare(_CLONE_NEWNET):
                 raise UsageError(f"no new network namespace: {os.strerror(ctypes.get_errno())}; run this as root")
-            with contextlib.suppress(OSError):  # a kernel without IPv6, whose devices announce nothing
+            with contextlib.suppress(OSError):  # a kernel without IPv6
                 Path("/proc/sys/net/ipv6/conf/default/disable_ipv6").write_text("1", encoding="ascii")
             return os.open("/proc/thread-self/ns/net", os.O_RDONLY)
 
@@ -40,7 +40,7 @@ class NetworkNamespace:
 
     @classmethod
     def of(cls, pid: int) -> NetworkNamespace:
-        """The namespace of a process that has one of its own. Raises UsageError."""
+        """The namespace of a process. Raises UsageError if it is the namespace of this process."""
         try:
             descriptor = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
         except OSError as error:
@@ -56,8 +56,8 @@ class NetworkNamespace:
         return f"/proc/self/fd/{self.descriptor}"
 
     def run(self, words: Sequence[str], lines: Iterable[str] = (), others: Iterable[NetworkNamespace] = ()) -> str:
-        """Runs a command in it, with `lines` as its input, and returns what it prints. others: namespaces whose `path`
-        the command uses. Raises as `tool.run`."""
+        """Runs a command in it, with `lines` as its input, and returns its output. others: namespaces whose `path` the
+        command uses. Raises TfhetError like `tool.run`."""
         if self.descriptor < 0:
             raise TfhetError(f"`{' '.join(words)}`: this network namespace was closed")
         descriptors = [self.descriptor, *(other.descriptor for other in others)]
@@ -75,13 +75,13 @@ class NetworkNamespace:
         return _in_a_thread(opened)
 
     def close(self) -> None:
-        """Closes the descriptor: the kernel removes the namespace when no process is in it. Safe to call again."""
+        """Closes the descriptor; the kernel removes the namespace when no process is in it. May be called again."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
 
 
 def _in_a_thread(function: Callable[[], Value]) -> Value:
-    """Runs in a thread that then ends, since each thread may be in another network namespace."""
+    """Runs `function` in a thread of its own: it changes the network namespace of its thread."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(function).result()

@@ -1,8 +1,9 @@
-"""The sweeper removes what simulators left that died without cleaning up (SIGKILL), when the next one starts.
+"""Removes the cgroups and folders of simulators that died without cleaning up (SIGKILL), when the next one starts.
 
-A simulator claims a tag, by a lock on a file of that name, which the kernel drops when its process dies. All that could
-outlive the simulator bears the tag: cgroups are called `tfhet-TAG-HOST`, and folders are registered in the file. Only
-what belongs to a file without a living owner is removed, so simulators on one machine leave each other alone.
+A simulator claims a tag: it locks a file of that name, and the kernel releases the lock when the process dies.
+Everything that could outlive the simulator has the tag: cgroups are called `tfhet-TAG-HOST`, and folders are registered
+in the file. Only things whose file has no living owner are removed, so simulators on one machine do not affect each
+other.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ TRIES = 100
 
 
 class Owner(contextlib.AbstractContextManager["Owner"]):
-    """The holder of a tag: made by `claim`. Also a context, which releases the tag at its end."""
+    """The holder of a tag, made by `claim`. As a context manager it releases the tag at the end."""
 
     def __init__(self, tag: str, lock: Path, descriptor: int):
         self.tag = tag
@@ -39,8 +40,8 @@ class Owner(contextlib.AbstractContextManager["Owner"]):
         self._descriptor = descriptor
 
     def register(self, path: Path) -> None:
-        """Lets the next sweep remove a folder with all that is in it, should this process die. Raises UsageError for
-        what cannot be a folder of a simulator's own."""
+        """Lets the next sweep remove a folder and its content if this process dies. Raises UsageError for a path that
+        cannot be a simulator's own folder."""
         path = path.resolve()
         if not path.is_dir() or len(path.parts) < 3 or os.path.ismount(path):
             raise UsageError(f"{path}: only an existing folder of one's own, at least two deep, can be registered")
@@ -49,7 +50,7 @@ class Owner(contextlib.AbstractContextManager["Owner"]):
         os.write(self._descriptor, line.encode("ascii") + b"\n")
 
     def release(self, *, is_clean: bool = True) -> None:
-        """Gives the tag back. is_clean: all that was made under it is gone, so that no sweep has to look for it."""
+        """Releases the tag. is_clean: everything with the tag is removed, so no sweep has to look for it."""
         if is_clean:
             self.lock.unlink(missing_ok=True)
         os.close(self._descriptor)
@@ -59,8 +60,8 @@ class Owner(contextlib.AbstractContextManager["Owner"]):
 
 
 def claim(folder: Path | None = None) -> Owner:
-    """A new tag. folder: of the locks, the same for all that shall leave each other alone; None: the machine's. Raises
-    UsageError where no lock can be had."""
+    """Claims a new tag. folder: folder of the locks, shared by all simulators of a machine (None: the usual one).
+    Raises UsageError if no lock can be made."""
     folder = _lock_folder() if folder is None else folder
     for _ in range(TRIES):
         # Short, since it is part of the names of network devices, of 15 characters at most.
@@ -79,8 +80,8 @@ def claim(folder: Path | None = None) -> Owner:
 
 
 def sweep(folder: Path | None = None) -> list[str]:
-    """Removes what dead simulators have left: cgroups with their processes, mounts, folders. Returns, in lines, what
-    was done, and what could not be done, which is left to the next sweep."""
+    """Removes the cgroups with their processes, the mounts and the folders of dead simulators. Returns one line for
+    each removal or failure; the next sweep tries failures again."""
     folder = _lock_folder() if folder is None else folder
     lines: list[str] = []
     for path in sorted(folder.glob("*.lock")):
@@ -90,7 +91,7 @@ def sweep(folder: Path | None = None) -> list[str]:
             continue
         try:
             if _locked(descriptor, path):
-                # Cgroups with their processes first, since those hold the rest.
+                # Cgroups first: their processes use the rest.
                 results = [*_cgroups(path.stem), *map(_folder, _registered(path))]
                 lines += [f"left by a simulator that died ({path.stem}): {line}" for line, _ in results]
                 if all(is_gone for _, is_gone in results):
@@ -101,7 +102,7 @@ def sweep(folder: Path | None = None) -> list[str]:
 
 
 Result = tuple[str, bool]
-"""A line on the removal of one thing, and whether it is gone."""
+"""A line about one removal, and whether it succeeded."""
 
 
 def _cgroups(tag: str) -> Iterator[Result]:
@@ -134,10 +135,10 @@ def _mounted_below(path: Path) -> list[str]:
 
 
 def _registered(lock: Path) -> list[Path]:
-    """The folders in a lock file that are still the ones that were registered."""
+    """The folders in a lock file that are still the registered ones."""
     folders = []
     for line in lock.read_text(encoding="ascii", errors="replace").splitlines():
-        with contextlib.suppress(ValueError, OSError):  # half a line of one that died writing it; a folder that is gone
+        with contextlib.suppress(ValueError, OSError):  # an incomplete line; a folder that is gone
             row = json.loads(line)
             found = os.stat(row["folder"], follow_symlinks=False)
             if (found.st_dev, found.st_ino) == (row["device"], row["inode"]):
@@ -146,7 +147,7 @@ def _registered(lock: Path) -> list[Path]:
 
 
 def _locked(descriptor: int, path: Path) -> bool:
-    """Takes the lock. Returns whether it was free, and the file is still the one at the path."""
+    """Takes the lock. Returns whether it was free, and the file is still at the path."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return os.path.samestat(os.fstat(descriptor), path.stat())
@@ -155,7 +156,7 @@ def _locked(descriptor: int, path: Path) -> bool:
 
 
 def _lock_folder() -> Path:
-    """A folder that this user's simulators share, and no other user can write to."""
+    """A folder that the simulators of this user share, and to which no other user can write."""
     user = os.getuid()
     for folder in (SYSTEM_FOLDER, Path(tempfile.gettempdir()) / f".tfhet-{user}"):
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""The machine's tools that this room runs."""
+"""Runs commands of the machine."""
 
 from __future__ import annotations
 
@@ -13,9 +13,18 @@ TOOL_LIMIT_S = 20.0
 
 
 def run(words: Sequence[str], text: str = "", *, before: Sequence[str] = (), **options: Any) -> str:
-    """Runs a command with `text` as its input and returns what it prints. before: words of a command that runs this
-    one, such as nsenter's. options: of `subprocess.run`. Raises TfhetError where the command is not installed
-    (`kernel.require` says so before), fails, or takes longer than TOOL_LIMIT_S."""
+    """Runs a command with `text` as its input.
+
+    Args:
+        before: Words of a command that runs this one, such as nsenter.
+        options: Options of `subprocess.run`.
+
+    Returns:
+        Its standard output.
+
+    Raises:
+        TfhetError: It is not installed, fails, or takes longer than TOOL_LIMIT_S.
+    """
     command = " ".join(words)
     caught: dict[str, Any] = {"capture_output": True, "text": True, "errors": "replace", "timeout": TOOL_LIMIT_S}
     try:

@@ -1,4 +1,4 @@
-"""The account of all ranks' own scripts: their steps, and which examples of a declared pipeline came how often."""
+"""The reports of the scripts of all ranks: their steps, and how often each example of a declared pipeline was read."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ class Account:
             self._expected, self._over[number] = found.expected, found.over
 
     def completed(self, summary: RunSummary) -> RunSummary:
-        """The summary that rank 0's script left, with what all ranks report; that of the built-in trainer as it is."""
+        """The summary of rank 0's script, with the reports of all ranks; the built-in trainer's summary is
+        unchanged."""
         if not self._standings:
             return summary
         standings = sorted(self._standings.items())
@@ -63,8 +64,8 @@ class Account:
         return replace(summary, by_rank=by_rank, not_counted=why or summary.not_counted, epochs=list(epochs.values()))
 
     def _lacking(self) -> str | None:
-        heard = sum((epoch.by_rank for epoch in self._epochs.values()), Counter[int]())
-        lost = sum(max(0, each.delivered - heard[number]) for number, each in self._standings.items())
+        received = sum((epoch.by_rank for epoch in self._epochs.values()), Counter[int]())
+        lost = sum(max(0, each.delivered - received[number]) for number, each in self._standings.items())
         silent = self._size - len(self._standings)
         if lost:
             return f"the ids of {lost} examples did not reach the leader"

@@ -1,6 +1,6 @@
 """The part of one launcher in its job: its place, its settings, the data plane and the strategy.
 
-Every launcher of a job comes to the same plane and strategy, each from its own side.
+All launchers of a job choose the same plane and strategy.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ class Assignment:
     plane: DataPlane
     strategy: Strategy
     secret: Secret
-    """The secret of the job's link; what the launcher starts does not get it in its environment."""
+    """The secret of the job's link; it is not in the environment of processes that the launcher starts."""
     held: tuple[socket, ...] = field(default=(), repr=False)
-    """The ports that this launcher keeps for what it starts for the strategy."""
+    """The ports that this launcher keeps for its script or the strategy's server."""
 
     @classmethod
     def of(cls, env: Mapping[str, str], settings: LaunchSettings) -> Assignment:
-        """Reads the host's identity and the ranks. Raises ClusterError and UsageError."""
+        """Reads the identity of the host and its rank from the environment. Raises ClusterError and UsageError."""
         identity = identify(env)
         parts = parts_of(identity, settings)
         rank = _rank(env, parts, settings.strategy) if parts.current.trains else None
@@ -58,7 +58,7 @@ class Assignment:
         made = cls(place, settings, plane, strategies.chosen(settings.strategy, place.size, source), secret)
         if secret.derived and not place.is_on_one_machine:
             raise UsageError(
-                "other machines reach this job, which has no secret, so whoever knows its name could join it: set "
+                "other machines reach this job, which has no secret, so anyone who knows its name could join it: set "
                 f"{SECRET_VARIABLE}, or the hyperparameter tfhet_secret, to the same random text on all its hosts "
                 "(`tfhet submit` does)"
             )
@@ -72,28 +72,37 @@ class Assignment:
         ports = [each.getsockname()[1] for each in self.held]
         return {"host": self.place.host, "ranks": self.place.size, "ports": ports}
 
+    def rank_conflict(self, member: str, facts: Mapping[str, Any]) -> str:
+        """Describes a launcher whose `facts` have another number of ranks."""
+        place = self.place
+        return (
+            f"{member} on {facts.get('host', 'another host')} has another number of ranks than this job of "
+            f"{place.size}: every dnn host has to start {place.local_size}, as {place.host} does; --processes_per_host "
+            "sets that number (default: the number of GPUs)"
+        )
+
     @property
     def plane_settings(self) -> Any:
         return self.settings.planes[self.plane.name]
 
     @property
     def serving_hosts(self) -> tuple[str, ...]:
-        """The hosts of the job that prepare batches for others."""
+        """The hosts of the job that prepare batches for other hosts."""
         return self.plane.serving(self.plane_settings, self.place.roles)
 
     @property
     def source(self) -> RankSource | None:
-        """The program that gave this launcher its rank; None on a host that does not train."""
+        """The program that started this rank; None on a host that does not train."""
         return None if self.place.rank is None else strategies.source_of(self.place.rank, self.strategy.name)
 
     @property
     def numbers_ranks(self) -> bool:
-        """Whether tfhet itself numbered several ranks, which have to agree on their number."""
+        """Whether tfhet itself numbered several ranks, which must agree on their number."""
         return self.source is not None and self.source.own and self.place.size > 1
 
     @property
     def metrics_port(self) -> int | None:
-        """Port of this launcher's Prometheus endpoint; None: it has none."""
+        """Port of this launcher's Prometheus endpoint, or None."""
         port, rank = self.settings.metrics_port, self.place.rank
         return port + (rank.local_rank if rank else 0) if port else None
 
@@ -112,7 +121,7 @@ def known_roles(settings: LaunchSettings) -> tuple[Role, ...]:
 
 
 def _ports(settings: LaunchSettings, plane: DataPlane, role: Role) -> dict[str, PortRange]:
-    """The ports of the plane; none of those of the other candidates, although their names may be given."""
+    """The ports of the plane; `TFHET_PORTS` may also name ports of the other candidates, which are not used."""
     unused = {
         name: replace(ports, count=0)
         for other in planes.candidates(settings.data_plane)

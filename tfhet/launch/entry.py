@@ -1,7 +1,7 @@
-"""The entry: `scripts/launcher.py` calls it on every host.
+"""The entry point of a launcher, which `scripts/launcher.py` calls on every host.
 
-A host whose ranks no other program started gets a launcher for each: the first one starts launchers of itself, numbered
-by the host's place in its group. So a job needs no other starter and no ssh.
+If no other program has started the ranks of a host, its launcher starts one launcher per rank, numbered by the host's
+place in its group. So a job needs neither another starter nor SSH.
 """
 
 from __future__ import annotations
@@ -28,16 +28,20 @@ from tfhet.process import Child, describe_exit, end_with_parent, name_process
 from tfhet.telemetry import gpu_count
 
 STOP_GRACE_S = 28.0
-"""Seconds from SIGTERM to SIGKILL for launchers: a little more than a script's checkpoint and the end of the link."""
+"""Seconds from SIGTERM to SIGKILL for launchers: enough for a script's checkpoint and the end of the link."""
 PATIENCE_S = 5.0
 """Extra seconds, beyond the lease, before the remaining launchers of a host are killed."""
 
 
 def main(argv: Sequence[str] | None = None, env: Mapping[str, str] | None = None) -> int:
     """Runs the launcher and returns the exit code. Wrong use ends it at once, with the reason in the failure file.
-    Without `argv` this process is the launcher's own, about to exit: a signal can no longer change its code."""
+
+    Args:
+        argv: Its arguments; None: of this process, which exits afterwards, so later signals must not change its code.
+        env: Its environment; None: of this process.
+    """
     if argv is None:
-        name_process(LAUNCHER_NAME)  # PID 1 of the container finds the launchers by this name when it passes a stop on
+        name_process(LAUNCHER_NAME)  # PID 1 of the container passes a stop on to processes with this name
     env = environment() if env is None else env
     try:
         settings, rest = LaunchSettings.parse(sys.argv[1:] if argv is None else argv)
@@ -55,8 +59,8 @@ def main(argv: Sequence[str] | None = None, env: Mapping[str, str] | None = None
 
 
 async def then_ignore_stops(running: Awaitable[int]) -> int:
-    """The result, with the signals that stop a launcher ignored from then on: one that comes while Python shuts down
-    would replace the job's exit code by its own."""
+    """Returns the result, and ignores signals that stop a launcher from then on: a signal while Python shuts down would
+    change the exit code."""
     code = await running
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)  # between the next two lines, too
     for number in STOP_SIGNALS:
@@ -66,8 +70,8 @@ async def then_ignore_stops(running: Awaitable[int]) -> int:
 
 
 def ranks_to_start(env: Mapping[str, str], settings: LaunchSettings) -> tuple[Rank, ...]:
-    """The ranks of this host whose launchers this one has to start; () when it is the rank itself, or on a data host.
-    Hosts count in the dnn group's order, as many ranks on each. Raises ClusterError and UsageError."""
+    """The ranks of this host whose launchers this one starts; () if it is a rank itself, or on a data host. Ranks are
+    numbered host by host, in the order of the dnn group. Raises ClusterError and UsageError."""
     identity = identify(env)
     parts = parts_of(identity, settings)
     if not parts.current.trains:
@@ -91,11 +95,11 @@ def ranks_to_start(env: Mapping[str, str], settings: LaunchSettings) -> tuple[Ra
 
 
 class LocalLaunchers:
-    """The launchers of one host. Their lines come through; those that several print at a time, once."""
+    """The launchers of one host. It prints their lines; equal lines of several launchers once."""
 
     def __init__(self, ranks: Sequence[Rank], command: Sequence[str], env: Mapping[str, str], settings: LaunchSettings):
         identity = identify(env)
-        alone = sum(len(group.hosts) for group in identity.cluster.groups) == 1  # no other host has to know
+        alone = sum(len(group.hosts) for group in identity.cluster.groups) == 1  # no other host needs it
         self._env = {**({SECRET_VARIABLE: new_secret()} if alone else {}), **env}
         self._ranks, self._command = tuple(ranks), list(command)
         self._host = identity.current_host
@@ -103,14 +107,14 @@ class LocalLaunchers:
         self._lines, self._began_s = line_writer(gathers=True), SYSTEM.wall()
         self._stopped = asyncio.Event()
         self._failed = 0
-        """The exit code for a failure that no launcher could report."""
+        """Exit code of a failure that no launcher could report, or 0."""
         self._patience_s = settings.lease_s + PATIENCE_S
-        # The leader that has decided may stay for hosts that are still starting, so that they hear of it.
+        # A leader may stay after its decision, for hosts that are still starting.
         stays_s = settings.ready_timeout_s if ranks[0].rank == 0 else 0.0
         self._patience_with_leader_s = self._patience_s + stays_s
 
     async def run(self) -> int:
-        """Starts them and returns once all have ended: the worst of their exit codes, or that of one that crashed."""
+        """Runs the launchers to their end. Returns the largest exit code, or the code of a launcher that crashed."""
         for number in STOP_SIGNALS:
             asyncio.get_running_loop().add_signal_handler(number, self._stopped.set)
         numbers = ", ".join(str(rank.rank) for rank in self._ranks)
@@ -130,7 +134,8 @@ class LocalLaunchers:
         return self._failed or max(code if code >= 0 else 128 - code for code in codes)
 
     async def _watch(self) -> None:
-        """Returns when all launchers have ended, on a request to stop, or too long after the first one has ended."""
+        """Returns if all launchers have ended, on a request to stop, or some time after the first launcher has
+        ended."""
         stopped = asyncio.create_task(self._stopped.wait())
         ends = {asyncio.create_task(child.wait()): rank for rank, child in self._children.items()}
         left: set[asyncio.Task[Any]] = set(ends)
@@ -147,8 +152,8 @@ class LocalLaunchers:
         await asyncio.gather(stopped, *left, return_exceptions=True)
 
     def _ended(self, rank: int, code: int) -> float:
-        """Reports the crash of a launcher; returns the seconds that the others may stay."""
-        if code >= 0 or self._stopped.is_set():  # it has said why, and ends when the job does
+        """Reports the crash of a launcher. Returns the seconds that the others may still run."""
+        if code >= 0 or self._stopped.is_set():  # it has reported the cause
             return self._patience_with_leader_s
         cause = f"the launcher of rank {rank} on {self._host} ended by {describe_exit(code, self._children[rank].tail)}"
         self._fail(cause, 128 - code)

@@ -1,4 +1,4 @@
-"""A follower: every launcher but the leader. It joins the leader, which sends the order to start and the job result."""
+"""A follower: every launcher except the leader, from which it receives the order to start and the job result."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Follower:
         on_stop: Callable[[], None] = lambda: None,
         on_host_lost: Callable[[str], None] = lambda host: None,
     ):
-        """on_stop: called when the script of this host has to stop. on_host_lost: called with a host that serves no
-        more, when the job goes on without it."""
+        """on_stop: called when the script of this host must stop. on_host_lost: called with a lost data host without
+        which the job continues."""
         place, settings = assignment.place, assignment.settings
         self._assignment, self._place, self._settings = assignment, place, settings
         self._on_stop, self._on_host_lost = on_stop, on_host_lost
@@ -43,11 +43,11 @@ class Follower:
         )
 
     async def join(self) -> None:
-        """Raises NotReady when the leader is not there before the deadline, ClusterError when it refuses this host."""
+        """Raises NotReady if the leader does not answer before the deadline, ClusterError if it refuses this host."""
         await self._client.join(self._assignment.facts, self._settings.ready_timeout_s)
 
     async def started(self) -> link.Start:
-        """The leader's order to start. Raises NotReady when it does not come; the leader ends the job before that."""
+        """Waits for the order to start. Raises NotReady after a deadline before which the leader ends the job."""
         limit_s = self._settings.ready_timeout_s + 2 * self._settings.lease_s
         try:
             async with asyncio.timeout(limit_s):
@@ -59,15 +59,15 @@ class Follower:
         self._client.send(report)
 
     async def ended(self) -> JobResult:
-        """The leader's job result, or one of this launcher's own when the lease is lost, which bounds this wait."""
+        """Waits for the leader's job result; if the lease is lost, which bounds this wait, returns an own result."""
         return await asyncio.shield(self._result)
 
     def clock_offset(self) -> tuple[float, float] | None:
-        """Seconds by which the leader's clock is ahead of this one, and their error; None at first."""
+        """Seconds by which the leader's clock is ahead of this one, and the error; None at first."""
         return self._client.clock_offset
 
     async def leave(self, code: int, cause: str, hurry: asyncio.Future[Any]) -> None:
-        """Leaves the link, which takes at most a second."""
+        """Leaves the link within a second."""
         await self._client.leave(code)
 
     def _heard(self, message: dict[str, Any]) -> None:
@@ -91,7 +91,7 @@ class Follower:
 
 
 def checked_order(message: dict[str, Any], assignment: Assignment) -> link.Order:
-    """The leader's order. Raises MessageError for one that this launcher cannot follow: UnknownKind for a new kind."""
+    """The leader's order. Raises MessageError if this launcher cannot follow it, UnknownKind for an unknown kind."""
     order: link.Order = parse(message, link.Order)
     if isinstance(order, link.Start):
         try:

@@ -1,12 +1,12 @@
 """PID 1 of a container: `python -m tfhet.launch.init COMMAND...` runs the command, reaps orphans, passes a stop on.
 
 SageMaker stops a job by SIGTERM to PID 1 and SIGKILL 120 s later. Its toolkit, `train`, dies of SIGTERM and does not
-pass it on to its children (sagemaker-training-toolkit#125), and as PID 1 it does not even get the signal, having no
-handler. Its end closes the pipe for their output; the program that starts ranks for it ends them after some ten
-SIGPIPEs, and about a second after a SIGTERM of its own. So init sends the signal to the launchers, to no process
-between, and to the command once they have ended.
+pass it on to its children (sagemaker-training-toolkit#125); as PID 1 without a handler it does not even get the signal.
+Its end closes the pipe for their output; the program that starts the ranks ends them after some ten SIGPIPEs, and about
+a second after a SIGTERM. So init sends the signal to the launchers, not to processes between, and to the command after
+the launchers have ended.
 
-Linux only. Starts in a moment: no asyncio, no other room than `clock`.
+Linux only. It imports little, to start quickly: no asyncio, and of tfhet only `clock`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ LAUNCHER_NAME = "tfhet-launcher"
 STOP_S = 110.0
 """Seconds that command and launchers may take to end after the signal; SageMaker's SIGKILL comes after 120 s."""
 SETTLE_S = 5.0
-"""Seconds that the command may take to end by itself after the launchers, before it gets the signal too: the hosts get
-it within moments of each other, and what started the ranks may end all of them when its daemon on one host ends."""
+"""Seconds that the command may take to end after the launchers, before it gets the signal, too: hosts do not get the
+signal at the same moment, and the program that started the ranks may end all of them if its daemon on one host ends."""
 LEFT_S = 2.0
 """Seconds that the command's remaining children may take to end after SIGTERM, before SIGKILL."""
 _POLL_S = 0.1
@@ -46,14 +46,14 @@ def processes() -> dict[int, psutil.Process]:
 
 
 def ancestors(table: dict[int, psutil.Process], pid: int) -> Iterator[int]:
-    """The numbers of a process's parent, its parent's parent and so on, as far as this namespace sees them."""
+    """Process ids of the parent of a process, its parent and so on, within this namespace."""
     while pid in table and table[pid].info["ppid"]:
         pid = table[pid].info["ppid"]
         yield pid
 
 
 class Init:
-    """Runs one command to its end, and then ends all processes that it has started."""
+    """Runs one command to its end, and then ends all remaining descendants."""
 
     def __init__(self, command: Sequence[str]):
         self._command = list(command)
@@ -92,7 +92,7 @@ class Init:
             os._exit(1)
 
     def _watch(self) -> None:
-        """Returns once the command and the launchers have ended, or when a stop has taken too long."""
+        """Returns when the command and the launchers have ended, or a stop takes too long."""
         stop, until_s, seen_s = 0, 0.0, -SETTLE_S
         while True:
             self._reap()
@@ -100,7 +100,7 @@ class Init:
             launchers = self._launchers(table)
             if self._code is not None and not launchers:
                 return
-            if self._code is not None and not stop:  # it died before those that it had started
+            if self._code is not None and not stop:  # it has ended before the launchers
                 stop, until_s = signal.SIGTERM, SYSTEM.monotonic() + STOP_S
                 _say("the command has ended before the launchers: they are asked to stop")
             if stop:
@@ -111,26 +111,26 @@ class Init:
                 if now_s >= until_s:
                     _say(f"still running after {STOP_S:g} s: {_names(table, {*launchers, self._pid})}")
                     return
-            heard = _wait({*STOP_SIGNALS, signal.SIGCHLD}, _POLL_S if stop else None)
-            if heard in STOP_SIGNALS:
+            number = _wait({*STOP_SIGNALS, signal.SIGCHLD}, _POLL_S if stop else None)
+            if number in STOP_SIGNALS:
                 until_s = until_s if stop else SYSTEM.monotonic() + STOP_S
-                stop, self._signalled = heard, set()
-                _say(f"{signal.Signals(heard).name}: the launchers are asked to stop, and then the command")
+                stop, self._signalled = number, set()
+                _say(f"{signal.Signals(number).name}: the launchers are asked to stop, and then the command")
 
     def _launchers(self, table: dict[int, psutil.Process]) -> set[int]:
-        """The launchers: for PID 1, those of the container; for another process, its descendants."""
+        """Process ids of the launchers: for PID 1, in the whole container; else among its descendants."""
         me, found = os.getpid(), {pid for pid, process in table.items() if process.info["name"] == LAUNCHER_NAME}
         return {pid for pid in found if me == 1 or me in ancestors(table, pid)}
 
     def _send(self, number: int, pids: Iterable[int]) -> None:
-        """Sends a signal to the processes that have not had it."""
+        """Sends a signal to the processes that have not received it."""
         for pid in set(pids) - self._signalled:
             self._signalled.add(pid)
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, number)
 
     def _end_rest(self) -> None:
-        """Ends all descendants: SIGTERM, and SIGKILL for those that are left after LEFT_S."""
+        """Ends all descendants: SIGTERM first, SIGKILL after LEFT_S."""
         for number, limit_s in ((signal.SIGTERM, LEFT_S), (signal.SIGKILL, 5.0)):
             until_s, self._signalled = SYSTEM.monotonic() + limit_s, set()
             while True:
@@ -145,7 +145,7 @@ class Init:
                 _wait({signal.SIGCHLD}, _POLL_S)
 
     def _reap(self) -> None:
-        """Takes the exit codes of all children that have ended, our own and orphans."""
+        """Reaps all children that have ended, including orphans."""
         with contextlib.suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 if ended[0] == self._pid:
@@ -154,9 +154,9 @@ class Init:
 
 
 def _wait(numbers: set[signal.Signals], limit_s: float | None) -> int:
-    """The next of some blocked signals; 0 when there was none for `limit_s`."""
-    heard = signal.sigwaitinfo(numbers) if limit_s is None else signal.sigtimedwait(numbers, limit_s)
-    return heard.si_signo if heard else 0
+    """The next of some blocked signals; 0 if there is none within `limit_s`."""
+    found = signal.sigwaitinfo(numbers) if limit_s is None else signal.sigtimedwait(numbers, limit_s)
+    return found.si_signo if found else 0
 
 
 def _names(table: dict[int, psutil.Process], pids: Iterable[int]) -> str:

@@ -1,4 +1,4 @@
-"""The job result, which the leader decides: the code that every launcher exits with, and the cause, also in a file."""
+"""The job result, which the leader decides: the exit code of all launchers, and the cause, also in a file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tfhet.record import TIMELINE_FOLDER, RunFolder
 from tfhet.report import is_error
 
 STOPPED_CODES = frozenset({0, *(128 + number for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM))})
-"""Exit codes of a script that ended in order when it was asked to stop."""
+"""Exit codes of a script that ended properly after a request to stop."""
 LOG_LIMIT = 2000
 FAILURE_LIMIT = 1024
 """Characters of the failure file that SageMaker shows."""
@@ -30,7 +30,7 @@ _AFTER_ERROR = re.compile(
 )
 """Lines that a library prints after the error that ends a process."""
 _THREADS_LEFT = "terminate called without an active exception"
-"""The last words of C++ where threads still run when Python ends, be it by an error."""
+"""The last line of C++ if threads still run when Python ends."""
 STARTS_WITHIN_S = 10.0
 """Maximum seconds between the starts of the launchers of one host."""
 
@@ -39,17 +39,17 @@ STARTS_WITHIN_S = 10.0
 class JobResult:
     code: int
     cause: str
-    """One line; the lines after it are the last ones that the failed process had printed."""
+    """One line, followed by the last lines of the failed process."""
 
     @classmethod
     def of(cls, code: int, cause: str, log: Iterable[str] = ()) -> JobResult:
-        """With the end of `log`."""
+        """Makes a result with the end of `log`."""
         lines = "\n".join(log)[-LOG_LIMIT:]
         return cls(code, f"{' '.join(cause.splitlines())}\n{lines}".rstrip("\n"))
 
     @classmethod
     def of_error(cls, error: BaseException, where: str, is_noise: Callable[[str], bool]) -> JobResult:
-        """The result of a job that fails because of an error of the launcher `where`."""
+        """The result of a job that fails because of an error in the launcher `where`."""
         if isinstance(error, JobFailed):
             tail = (line for line in error.log_tail if not is_noise(line))
             return cls.of(_exit_code(error.code) or 1, str(error), tail)
@@ -62,12 +62,12 @@ class JobResult:
         """The result of a job that ends with a script. code: negative for a signal; whose: `train.py ended on algo-1,
         rank 0`; tail: the last lines of its log, without noise."""
         last = last_word(tail)
-        last = last if len(last) <= 300 else f"{last[:220]} ... {last[-80:]}"  # what went wrong may stand at its end
+        last = last if len(last) <= 300 else f"{last[:220]} ... {last[-80:]}"  # the cause may be at its end
         cause = f"{whose}: {describe_exit(code, tail)}{f': {last}' if last else ''}"
         return cls.of(_exit_code(code), cause, tail)
 
     def plus(self, words: str) -> JobResult:
-        """The same result, with these words at the end of its first line."""
+        """The same result with `words` at the end of its first line."""
         return JobResult.of(self.code, self.headline + words, self.log)
 
     @property
@@ -80,7 +80,7 @@ class JobResult:
 
 
 def last_word(tail: Sequence[str]) -> str:
-    """The line, among the last ones of a script's log, that says what ended it: after a traceback stands the error."""
+    """The line among the last lines of a script that contains the error."""
     words = [line for line in map(str.strip, tail) if not _AFTER_ERROR.match(line)]
     if words[-1:] == [_THREADS_LEFT] and is_error("".join(words[-2:-1])):
         words.pop()
@@ -88,13 +88,13 @@ def last_word(tail: Sequence[str]) -> str:
 
 
 def _exit_code(code: int) -> int:
-    """A code that a process can exit with: for a signal 128 + its number, as in shells."""
+    """A valid exit code: for a signal 128 + its number, as in shells."""
     return code if code >= 0 else 128 - code
 
 
 def forget_earlier_job(paths: HostPaths, began_s: float) -> None:
-    """Removes the record and the failure file of an earlier job with the same directories: what an earlier job recorded
-    must not pass for this one's. began_s: as in `write_failure`."""
+    """Removes the record and the failure file of an earlier job with the same directories. began_s: as in
+    `write_failure`."""
     record = RunFolder(paths.output_data / "tfhet")
     shutil.rmtree(record.path / TIMELINE_FOLDER, ignore_errors=True)
     of_all = (paths.failure, *record.logs_path.glob("*.log"))  # all launchers of this host write them
@@ -107,10 +107,20 @@ def forget_earlier_job(paths: HostPaths, began_s: float) -> None:
 def write_failure(
     path: Path, cause: str, label: str, code: int, tail: Iterable[str] = (), began_s: float | None = None
 ) -> bool:
-    """Writes cause, launcher and the last log lines, unless the job has such a file: the first cause is the true one.
+    """Writes the failure file, unless this job has one: the first cause is the true one. Raises nothing.
 
-    began_s: when this launcher began, on the wall clock (now); a file from STARTS_WITHIN_S before is an earlier job's.
-    Returns whether it was written, never without a base directory. Raises nothing: the exit code must not be lost."""
+    Args:
+        path: The file. It is not written if the base directory of the job does not exist.
+        cause: First line.
+        label: Launcher that reports the failure.
+        code: Exit code.
+        tail: Last lines of the failed process.
+        began_s: Start of this launcher on the wall clock (default: now); a file that is STARTS_WITHIN_S older belongs
+            to an earlier job.
+
+    Returns:
+        Whether the file was written.
+    """
     head = f"{cause}\n(exit code {code}, seen by {label})\n"
     room = max(0, FAILURE_LIMIT - len(head))
     lines = "\n".join(tail)

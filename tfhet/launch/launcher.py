@@ -1,4 +1,4 @@
-"""One host's life: find the place, join, serve or train, report, leave. Every wait in it has a deadline."""
+"""One host's life: join, serve or train, report, leave. Every wait has a deadline."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tfhet.launch.init import STOP_SIGNALS
 from tfhet.launch.job_result import JobResult, forget_earlier_job, write_failure
 from tfhet.launch.leader import LINGER_S, STOP_S, Leader
 from tfhet.launch.output import Log, labels, load_page, metrics_of, write_outcome, write_page
-from tfhet.launch.script import Hearing, Script, environment_of
+from tfhet.launch.script import Script, ScriptOutput, environment_of
 from tfhet.messages import HostLine, JobResultLine, link as reports, rank
 from tfhet.planes import Outlets
 from tfhet.record import TIMELINE_FOLDER, RunFolder, TimelineFile
@@ -31,8 +31,8 @@ from tfhet.telemetry import GpuMonitor, Metric, Sampler, gpu_count, host_counter
 from tfhet.writer import Writer
 
 KILL_GRACE_S = 1.0
-"""Seconds that a training script may take to end after SIGHUP when the job has failed. It is short, because a script
-that handles the signal may wait for other ranks in an allreduce."""
+"""Seconds that a training script may take to end after SIGHUP when the job has failed; short, because a script that
+handles the signal may wait for other ranks in an allreduce."""
 SERVER_GRACE_S = 1.0
 """Seconds that a process of the data plane may take to end."""
 
@@ -55,18 +55,18 @@ class Launcher:
             forget_earlier_job(self.place.paths, self.began_s)
         log = Log(assignment, self._record)
         self.say, self._log = log.say, log
-        self._hearing = Hearing(log.say, log.write_emf, self._reads, self._pass_on)
-        self._script = Script(assignment, self._hearing, log.say)
+        self._output = ScriptOutput(log.say, log.write_emf, self._reads, self._pass_on)
+        self._script = Script(assignment, self._output, log.say)
         self._timeline = self._record.path / TIMELINE_FOLDER
         # One launcher writes the events of the job: lines of several hosts would need one clock.
         self._events = Writer("events", self._write_event)
         self._observe: Observer = self._events.put if self.place.is_leader else ignore
         key = assignment.secret.derived_key("the data plane")
-        outlets = Outlets(log.say, self._report, self._observe, self._script.tell, self._settings.ready_timeout_s, key)
+        outlets = Outlets(log.say, self._report, self._observe, self._script.send, self._settings.ready_timeout_s, key)
         self._side = assignment.plane.launcher_side(assignment.plane_settings, self.place, outlets)
 
     async def run(self) -> int:
-        """Lives to the end and returns the exit code."""
+        """Runs to the end of the job and returns the exit code."""
         place = self.place
         stopped: asyncio.Future[JobResult] = asyncio.get_running_loop().create_future()
         for number in STOP_SIGNALS:
@@ -81,12 +81,12 @@ class Launcher:
                 self._observe,
                 on_stop=on_stop,
                 on_host_lost=self._say_host_lost,
-                progress=lambda: self._hearing.news if self._has_read else None,
+                progress=lambda: self._output.progress_count if self._has_read else None,
             )
         else:
             link = Follower(self.assignment, on_stop=on_stop, on_host_lost=self._side.gone)
         self._link = link
-        beside = [
+        background = [
             asyncio.create_task(self._watch_source(stopped), name="source of ranks"),
             asyncio.create_task(self._sample(link), name="sampler"),
             asyncio.create_task(self._expose(), name="metrics"),
@@ -96,23 +96,23 @@ class Launcher:
         every: set[asyncio.Future[Any]] = {work, ended, stopped}
         await asyncio.wait(every, return_when=asyncio.FIRST_COMPLETED)
         result = await self._conclude(link, work, ended, stopped)
-        if result.code:  # at once: what started the ranks may kill this launcher soon after another one has failed
+        if result.code:  # at once: the program that started the ranks may kill this launcher soon
             self._report_failure(result)
-        for task in (work, ended, *beside):
+        for task in (work, ended, *background):
             task.cancel()
-        await asyncio.wait({work}, timeout=1.0)  # what it is starting must be there to be stopped
-        if place.is_leader:  # the followers hear of it at once, and end side by side with this host's processes
+        await asyncio.wait({work}, timeout=1.0)  # processes that it is starting must exist to be stopped
+        if place.is_leader:  # the followers end at the same time as this host's processes
             await asyncio.gather(link.leave(result.code, result.cause, stopped), self._stop_children())
-        else:  # a follower that has left has nothing running any more
+        else:  # a follower leaves after its processes have ended
             await self._stop_children()
             await link.leave(result.code, result.cause, stopped)
-        await asyncio.gather(work, ended, *beside, return_exceptions=True)
+        await asyncio.gather(work, ended, *background, return_exceptions=True)
         self._events.close()
         if isinstance(link, Leader):
             try:
                 given = (result, self.began_s, self._side.use())
                 summary = write_outcome(self._record, self.assignment, link, *given)
-            except OSError as error:  # a full disk: the exit code must not be lost over it
+            except OSError as error:  # a full disk must not change the exit code
                 self.say(f"the record cannot be written: {error}")
             else:
                 for failure in summary.failures:
@@ -122,12 +122,12 @@ class Launcher:
         return result.code
 
     def _ask_to_stop(self, stopped: asyncio.Future[JobResult], number: signal.Signals, why: str) -> None:
-        """Takes the first request to stop this launcher, and with it the job."""
+        """Accepts the first request to stop this launcher, and with it the job."""
         if not stopped.done():
             stopped.set_result(JobResult(128 + number, f"{self.place.label} was asked to stop ({why})"))
 
     async def _watch_source(self, stopped: asyncio.Future[JobResult]) -> None:
-        """Takes the death of what started the ranks for a request to stop, which it cannot send any more."""
+        """Treats the end of the program that started the ranks as a request to stop."""
         source = self.assignment.source
         if source is not None:
             self._ask_to_stop(stopped, signal.SIGTERM, await source.gone(self.place))
@@ -153,7 +153,7 @@ class Launcher:
         await self.assignment.strategy.serve(self.place, start.strategy, self.say)
 
     async def _train(self, link: Link) -> None:
-        """Runs this rank's script once all is ready, and reports how it ended."""
+        """Runs this rank's script when all is ready, and reports its end."""
         place, script = self.place, self._settings.train_script
         if script and not Path(script).is_file():
             raise UsageError(f"--train_script {script}: no such file, seen from {Path.cwd()}")
@@ -165,12 +165,12 @@ class Launcher:
         env = environment_of(self.assignment, self._side, start, self._record.path, timeline)
         self._observe(Event("training.started", SYSTEM.wall(), {"command": command, "job_id": start.job_id}))
         pid = await self._script.start(command, env)
-        beside = [asyncio.create_task(self._side.beside(pid), name="beside")]
-        beside += [asyncio.create_task(load_page(), name="page")] if place.is_leader else []
+        background = [asyncio.create_task(self._side.beside(pid), name="beside")]
+        background += [asyncio.create_task(load_page(), name="page")] if place.is_leader else []
         try:
             result = await self._script.ended()
         finally:
-            for task in beside:
+            for task in background:
                 task.cancel()
         link.report(reports.RankResult(rank.rank, result.code, result.cause))
 
@@ -193,11 +193,11 @@ class Launcher:
         leader = self._link
         assert isinstance(leader, Leader)
         left = ", ".join(leader.serving) or "no host"
-        self.say(f"{host} was lost: {leader.lost_hosts[host]}; training goes on, {left} serves data")
+        self.say(f"{host} was lost: {leader.lost_hosts[host]}; training continues, {left} serves data")
         self._side.gone(host)
 
     async def _sample(self, link: Link) -> None:
-        """Records the usage of this launcher's processes, and of the host where this launcher leads it."""
+        """Records the usage of this launcher's processes, and of the host if this launcher leads it."""
         place, file = self.place, TimelineFile(self._timeline / f"use-{self.place.member}.jsonl")
         if self._settings.timeline != "off":
             counters = host_counters() if place.leads_host else None
@@ -211,7 +211,7 @@ class Launcher:
         if port is not None:
 
             def metrics() -> dict[Metric, float]:
-                return metrics_of(place, self._hearing, self._processes(), self._side.metrics())
+                return metrics_of(place, self._output, self._processes(), self._side.metrics())
 
             try:
                 at = await in_thread(place.listening, place.address(place.host))
@@ -229,13 +229,13 @@ class Launcher:
     async def _conclude(
         self, link: Link, work: asyncio.Task[None], ended: asyncio.Task[JobResult], stopped: asyncio.Future[JobResult]
     ) -> JobResult:
-        """The job result: the leader's, once it is known; before that this launcher's own."""
+        """The job result: the leader's if it is known, else this launcher's own."""
         if not ended.done() and not stopped.done() and work.done() and (error := work.exception()) is not None:
             own = JobResult.of_error(error, self.place.label, self.assignment.plane.is_noise)
             try:
                 link.report(reports.Failed(own.code, own.cause))
                 if self.place.rank is None:
-                    # Others may go on without this host; it ends with the job, whose lease bounds the wait.
+                    # The job may continue without this host, which ends with the job; the lease bounds the wait.
                     self.say(f"serves no more: {own.headline}")
                     await self._stop_children()
                     await asyncio.wait({ended, stopped}, return_when=asyncio.FIRST_COMPLETED)
@@ -259,7 +259,7 @@ class Launcher:
 
     async def _stop_children(self) -> None:
         await asyncio.gather(self._script.stop(KILL_GRACE_S), self._side.stop(SERVER_GRACE_S))
-        own, rank = self._script.unsaid_failure(), self.place.rank
+        own, rank = self._script.unreported_failure(), self.place.rank
         if own is not None and rank is not None and not self.assignment.strategy.is_consequence(own.headline):
             with contextlib.suppress(TfhetError):  # the link may be what has failed
                 self._report(reports.RankResult(rank.rank, own.code, own.cause))

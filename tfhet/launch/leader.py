@@ -1,4 +1,4 @@
-"""The leader, the launcher of rank 0: waits until all is ready, starts the ranks, and decides how the job ended."""
+"""The leader, the launcher of rank 0: waits until all is ready, starts the ranks, and decides the job result."""
 
 from __future__ import annotations
 
@@ -29,10 +29,12 @@ LINGER_S = 2.0
 """Seconds that the leader waits for the followers to confirm the end."""
 STOP_S = SCRIPT_GRACE_S + 2.0
 """Seconds after which a job that is stopping is over, even without the results of all ranks."""
+OTHER_CAUSE_S = 1.0
+"""Seconds, in addition to a quarter of the lease, in which a failure may turn out to be the consequence of another."""
 
 
 class Leader:
-    """The link as rank 0's launcher sees it; it hears its own reports like those of the followers."""
+    """The link in the launcher of rank 0, which handles its own reports like reports of followers."""
 
     def __init__(
         self,
@@ -44,17 +46,17 @@ class Leader:
         on_host_lost: Callable[[str], None] = lambda host: None,
         progress: Callable[[], int | None] = lambda: None,
     ):
-        """side: of the data plane, in this launcher. on_stop: called once, when the scripts have to stop. on_host_lost:
-        called with a host that no longer serves, when the job goes on without it. progress: see `Restarts`."""
+        """side: launcher's side of the data plane. on_stop: called once, when the scripts must stop. on_host_lost:
+        called with a lost data host without which the job continues. progress: see `Restarts`."""
         self.place = assignment.place
         self.job_id = f"{job_name(self.place.env) or 'job'}-{secrets.token_hex(4)}"
         self.exit_codes: dict[str, int] = {}
-        """Exit codes of the other launchers, by member, as they reported them on leaving."""
+        """Exit codes of the other launchers, by member, which they report when they leave."""
         self.trained_s: float | None = None
-        """When the last rank had finished, on the monotonic clock."""
+        """End of the last rank on the monotonic clock."""
         self.restarts = Restarts(progress)
         self.lost_hosts: dict[str, str] = {}
-        """The data hosts without which the job went on, and why each was lost."""
+        """Data hosts without which the job continued, with the reason of each loss."""
         self.account = Account(self.place.size)
         self._on_stop, self._on_host_lost = on_stop, on_host_lost
         self._assignment, self._settings, self._side = assignment, assignment.settings, side
@@ -80,8 +82,8 @@ class Leader:
         self._result: asyncio.Future[JobResult] = asyncio.get_running_loop().create_future()
 
     async def join(self) -> None:
-        """Opens the link. Raises UsageError for a busy port, for an address that is another machine's, and for ranks
-        that the strategy cannot train."""
+        """Opens the link. Raises UsageError for a busy port, for the address of another machine, and for ranks that the
+        strategy cannot train."""
         self._listens_at = await in_thread(self.place.listening, self.place.link_address)  # it may look a name up
         await self._server.start(self._listens_at, self.place.ports.control)
         self._joined_s = SYSTEM.monotonic()
@@ -91,8 +93,8 @@ class Leader:
         self._meeting = self._assignment.strategy.meeting(place.roles.dnn_hosts, place.local_size, source)
 
     async def started(self) -> link.Start:
-        """Waits until all hosts and their processes are ready, starts the ranks and returns the order that all
-        launchers receive. Raises NotReady, and UsageError where the ranks need a package that is not installed."""
+        """Waits until all hosts and their processes are ready, and sends the order to start to all launchers. Raises
+        NotReady, and UsageError if the ranks need a package that is not installed."""
         limit_s, meeting = self._settings.ready_timeout_s, self._meeting
         where = self.place.link_address, self.place.identity.cluster.network_interface, self._listens_at
         try:
@@ -115,7 +117,7 @@ class Leader:
         return start
 
     def report(self, report: link.Report) -> None:
-        """Takes a report of this launcher as if it had come from a follower."""
+        """Handles a report of this launcher like a report of a follower."""
         self._heard(self.place.member, report)
 
     async def ended(self) -> JobResult:
@@ -125,15 +127,15 @@ class Leader:
         return 0.0, 0.0  # from itself
 
     async def leave(self, code: int, cause: str, hurry: asyncio.Future[Any]) -> None:
-        """Sends all followers the job result, waits briefly for them to leave, and closes the link. If the job fails
-        while hosts are still starting, the leader stays until the end of `ready_timeout_s`, because they look for it
-        that long, but not once `hurry` is done."""
+        """Sends the job result to all followers, waits briefly for them to leave, and closes the link. If the job fails
+        while hosts are still starting, the leader stays until the end of `ready_timeout_s`, or until `hurry` is done,
+        because these hosts try to join that long."""
         closing = [in_thread(self._meeting.close)] if self._meeting is not None else []
         await asyncio.gather(self._end(code, cause, hurry), *closing)
 
     async def _end(self, code: int, cause: str, hurry: asyncio.Future[Any]) -> None:
         late_s = 0.0
-        # Members of a job with another number of ranks are refused, so it is vain to wait for them.
+        # Members of a job with another number of ranks are refused, so the leader does not wait for them.
         in_vain = self._differs and not self._server.missing & {*self.place.roles.other_hosts}
         if self._joined_s is not None and self._stopping is None and not in_vain:
             late_s = self._settings.ready_timeout_s - (SYSTEM.monotonic() - self._joined_s)
@@ -154,7 +156,7 @@ class Leader:
         return "; ".join(part for part in parts if part) or "the ranks' meeting is not open"
 
     def _seen(self, event: Event) -> None:
-        """Records an event of the link. A member that joins may show that its host starts another number of ranks."""
+        """Records an event of the link. A new member may show that its host starts another number of ranks."""
         self._observer(event)
         member = str(event.fields.get("member", ""))
         if self._begun or not self._assignment.numbers_ranks or not member.startswith("rank-"):
@@ -163,13 +165,7 @@ class Leader:
         refused = event.name == "link.member_refused" and not event.fields["is_expected"]
         if refused or (event.name == "link.member_joined" and theirs.get("ranks") != self.place.size):
             self._differs = True
-            host = theirs.get("host", "another host")
-            self._decide(
-                2,
-                f"{member} on {host} counts other ranks than this job of {self.place.size}: every dnn host has to "
-                f"start {self.place.local_size}, as {self.place.host} does; --processes_per_host sets that "
-                "number, which else is that of the GPUs",
-            )
+            self._decide(2, self._assignment.rank_conflict(member, theirs))
 
     def _heard(self, member: str, message: dict[str, Any] | link.Report) -> None:
         try:
@@ -237,7 +233,7 @@ class Leader:
             elif all_stopped:  # else the stop that was asked for meanwhile waits for the others
                 self._finish(self._stopping or result)
 
-        later(self._settings.lease_s / 4 + 1.0, decide)  # others may report a failure before the rank's own launcher
+        later(self._settings.lease_s / 4 + OTHER_CAUSE_S, decide)  # others may report their failure later
 
     def _stop(self, result: JobResult) -> None:
         """Orders all scripts to stop; the job is over when all have stopped, or `STOP_S` later."""
@@ -261,8 +257,8 @@ class Leader:
         self._gone(member, f"it left {why}", code or 1, f"{member} left before the end {why}")
 
     def _gone(self, member: str, reason: str, code: int, cause: str) -> None:
-        """Continues without a host that serves data, because of `reason`; else ends the job with `code` and `cause`. A
-        job that stops no longer needs the launcher of a rank that has stopped in order."""
+        """Continues without a data host that was lost because of `reason`; otherwise ends the job with `code` and
+        `cause`, unless the job is stopping and the lost launcher's rank has stopped."""
         if self._begun and member in self._assignment.serving_hosts and not self._result.done():
             self._without(member, reason)
         elif self._stopping is None or member not in self._stopped:
@@ -287,7 +283,7 @@ class Leader:
         return tuple(host for host in self._assignment.serving_hosts if host not in self.lost_hosts)
 
     def _decide(self, code: int, cause: str) -> None:
-        """Ends the job as failed. A failure while the job stops keeps its code: what was to be saved may not be."""
+        """Ends the job as failed, also while it is stopping: a checkpoint may be missing."""
         stop = "" if self._stopping is None else f"{self._stopping.headline}; then: "
         self._finish(JobResult(code, f"{stop}{cause}"))
 

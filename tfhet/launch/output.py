@@ -15,7 +15,7 @@ from tfhet.errors import TfhetError
 from tfhet.launch.assignment import Assignment, known_roles
 from tfhet.launch.job_result import STOPPED_CODES, JobResult
 from tfhet.launch.leader import Leader
-from tfhet.launch.script import Hearing
+from tfhet.launch.script import ScriptOutput
 from tfhet.messages import MetricLine
 from tfhet.record import RunFolder, RunSummary, machine, versions
 from tfhet.report import gathered, has_colours, painted
@@ -24,15 +24,14 @@ from tfhet.writer import Writer, write_whole
 
 STDOUT = 1
 PAGE_S = 3.0
-"""Seconds that the leader may take, at its end, to make the page of the run."""
+"""Seconds that the leader may spend on the page of the run at its end."""
 LOG_BYTES, NOISE_BYTES = 64 << 20, 8 << 20
-"""Sizes of what a launcher has written into its host's log file after which it writes no more of its output there, and
-no more of the noise in it."""
+"""Bytes after which a launcher writes no more lines, and no more noise, to its host's log file."""
 
 
 class Log:
-    """Standard output of one launcher, and its host's log file in the record, which holds the noise, too. Nothing waits
-    for a reader or the disk, and nothing raises when the reader is gone."""
+    """Standard output of one launcher, and its host's log file in the record, which includes noise. Nothing waits for a
+    reader or the disk, and nothing raises if the reader is gone."""
 
     def __init__(self, assignment: Assignment, record: RunFolder):
         self._assignment = assignment
@@ -40,7 +39,7 @@ class Log:
         self._lines, self._file = line_writer(), file_writer(record, assignment.place.host)
 
     def say(self, line: str) -> None:
-        """Writes one line, prefixed with the host; one that is noise into the file only."""
+        """Writes one line, prefixed with the host; noise only to the file."""
         is_noise = self._assignment.plane.is_noise(line, self._gpus)
         line = f"[{self._assignment.place.label}] {line}"
         self._file.put((line, is_noise))
@@ -48,7 +47,7 @@ class Log:
             self._lines.put(line)
 
     def write_emf(self, line: MetricLine) -> None:
-        """Writes a metric line for CloudWatch, where the settings ask for it: JSON alone, without a prefix."""
+        """Writes a metric line for CloudWatch, if the settings ask for it: JSON without a prefix."""
         if namespace := self._assignment.settings.emf_namespace:
             self._lines.put(emf_line(namespace, labels(self._assignment.place), line, SYSTEM.wall()))
 
@@ -59,9 +58,9 @@ class Log:
 
 
 def line_writer(*, gathers: bool = False) -> Writer[str]:
-    """Prints lines from a thread, each in one write: a program that puts a prefix before what it reads would tear the
-    line from its end. If the reader is too slow, the oldest lines are dropped, and their number is printed. gathers:
-    whether a line waits for a moment, so that equal ones of several ranks are printed once."""
+    """Prints lines from a thread, each in one write: a reader that prefixes what it reads would split a line otherwise.
+    If the reader is too slow, the oldest lines are dropped and counted. gathers: whether a line waits for a moment, so
+    that equal lines of several ranks are printed once."""
     is_terminal = has_colours(sys.stdout, environment())
 
     def write(line: str) -> None:
@@ -72,7 +71,7 @@ def line_writer(*, gathers: bool = False) -> Writer[str]:
 
 
 def file_writer(folder: RunFolder, host: str) -> Writer[tuple[str, bool]]:
-    """Appends lines, each with whether it is noise, to a host's log file, up to LOG_BYTES and NOISE_BYTES."""
+    """Appends (line, is_noise) to a host's log file, up to LOG_BYTES and NOISE_BYTES."""
     size = 0
 
     def write(entry: tuple[str, bool]) -> None:
@@ -88,19 +87,19 @@ def file_writer(folder: RunFolder, host: str) -> Writer[tuple[str, bool]]:
 
 
 async def load_page() -> None:
-    """Loads what draws a page, 0.2 s of CPU time, so that the end of a job need not wait for it. Raises nothing."""
-    with contextlib.suppress(Exception):  # `write_page` meets it too, and says it
+    """Imports the modules for a page, 0.2 s of CPU time, before the end of the job needs them. Raises nothing."""
+    with contextlib.suppress(Exception):  # `write_page` reports it
         await in_thread(_draw, None)
 
 
 async def write_page(folder: RunFolder, say: Callable[[str], None]) -> None:
-    """Writes the page of the run into its record. Says in one line why it cannot; raises nothing."""
+    """Writes the page of the run into its record. Reports failures in one line; raises nothing."""
     try:
         async with asyncio.timeout(PAGE_S):
             await in_thread(_draw, folder)
     except TimeoutError:
         say(f"the page of the run was not made within {PAGE_S:g} s: `tfhet report` on its record makes it")
-    except Exception as error:  # noqa: BLE001  the exit code must not be lost over it
+    except Exception as error:  # noqa: BLE001  it must not change the exit code
         say(f"the page of the run cannot be written: {' '.join(str(error).split())}")
 
 
@@ -114,18 +113,18 @@ def _draw(folder: RunFolder | None) -> None:
 
 
 def metrics_of(
-    place: Place, hearing: Hearing, processes: Mapping[str, int], of_plane: Mapping[Metric, float]
+    place: Place, output: ScriptOutput, processes: Mapping[str, int], of_plane: Mapping[Metric, float]
 ) -> dict[Metric, float]:
-    """All metrics that the launcher has now. processes: ids of its running processes, by name. of_plane: the metrics
-    of its data plane, `UP` among them where processes of the plane are all that a host runs."""
+    """Current metrics of the launcher. processes: ids of its running processes, by name. of_plane: metrics of its data
+    plane, including `UP` on hosts that run only processes of the plane."""
     values = {UP: 0.0, **of_plane}
     if place.rank is not None:
         values[UP] = float(f"rank-{place.rank.rank}" in processes)
-    return {**values, **training_metrics(hearing.totals, hearing.metrics)}
+    return {**values, **training_metrics(output.totals, output.metrics)}
 
 
 def labels(place: Place) -> dict[str, str]:
-    """Labels of all metrics, as far as this host has them. Prometheus uses `job` itself, hence `training_job`."""
+    """Labels of all metrics. Prometheus uses `job` itself, hence `training_job`."""
     every = {
         "training_job": job_name(place.env),
         "group": place.identity.current_group,
@@ -144,11 +143,11 @@ def write_outcome(
     began_s: float,
     plane_use: Mapping[str, Mapping[str, float]],
 ) -> RunSummary:
-    """Completes `summary.json`, or creates it when the training wrote none."""
+    """Completes `summary.json`, or creates it if the training wrote none."""
     summary = RunSummary(job_id=leader.job_id)
     with contextlib.suppress(TfhetError):
         found = folder.read_summary()
-        summary = found if found.job_id == leader.job_id else summary  # else of an earlier job with the same directory
+        summary = found if found.job_id == leader.job_id else summary  # else it is an earlier job's
     place, by_name = assignment.place, {role.name: role for role in known_roles(assignment.settings)}
     groups = {}
     for group in place.identity.cluster.groups:

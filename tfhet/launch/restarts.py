@@ -1,4 +1,4 @@
-"""The restarts of processes of the data plane, as the leader counts them: how many, and whether they help."""
+"""Counts the restarts of processes of the data plane in the leader, and whether they help."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from collections.abc import Callable
 from tfhet.messages import link
 
 VAIN_LIMIT = 12
-"""Maximum number of restarts of one process in a row between which no rank got a batch. A process that dies over its
-first batch serves for some seconds each time, so for `planes.supervised.RestartPolicy` no restart is in vain."""
+"""Maximum number of restarts of one process without a batch for any rank in between. `planes.supervised.RestartPolicy`
+does not notice a process that dies at its first batch, because it serves for some seconds each time."""
 
 
 class Restarts:
     def __init__(self, progress: Callable[[], int | None]):
-        """progress: any number that is another one once a rank has got a batch; None as long as nothing tells."""
+        """progress: returns a number that changes when a rank gets a batch; None if it is unknown."""
         self.count = 0
         self._progress = progress
         self._seen: int | None = None
         self._in_vain: Counter[tuple[str, str]] = Counter()
 
     def add(self, report: link.Restarted) -> str | None:
-        """Counts one. Returns why the job cannot go on, None where it can."""
+        """Counts a restart. Returns why the job cannot continue, or None."""
         self.count += 1
         seen = self._progress()
         if seen is None:
@@ -35,5 +35,5 @@ class Restarts:
             return None
         return (
             f"{report.cause}; it was started again {VAIN_LIMIT} times, and no rank got a batch meanwhile: "
-            f"see what it says in the log of {report.host}, and whether that host has enough memory"
+            f"see its lines in the log of {report.host}, and whether that host has enough memory"
         )

@@ -1,4 +1,4 @@
-"""The training script of one rank: its process, from its start to its end, its messages and its log lines."""
+"""The training script of one rank: its process, its messages and its log lines."""
 
 from __future__ import annotations
 
@@ -23,10 +23,15 @@ from tfhet.report import is_error
 from tfhet.strategies import JobContext
 
 
-class Hearing:
-    """Takes the messages and the log of one script. on_line: receives each line of the log, and each metric line that
-    comes as a message. on_metrics: each metric line, from the messages of a script that sends them, else from its log.
-    on_reading: whether a data set is endless, once it is read. on_report: what the leader needs of all ranks."""
+class ScriptOutput:
+    """Receives the messages and the log of one script.
+
+    Args:
+        on_line: Called with each line of the log, and each metric line that arrives as a message.
+        on_metrics: Called with each metric line: from messages if the script sends them, else from its log.
+        on_reading: Called when the script starts reading, with whether its data set is endless.
+        on_report: Called with each report for the leader.
+    """
 
     def __init__(
         self,
@@ -37,18 +42,18 @@ class Hearing:
         clock: Clock = SYSTEM,
     ):
         self.metrics: MetricLine | None = None
-        """The last metric line; None before the first, and on every rank but rank 0."""
+        """The last metric line; None before the first one, and on other ranks than 0."""
         self.totals: Mapping[str, float] = {}
         """The last totals of `rank.Progress`, without those that the script never sent."""
-        self.news = 0
-        """Number of messages of its progress."""
+        self.progress_count = 0
+        """Number of messages about its progress."""
         self._on_line, self._on_metrics, self._on_reading = on_line, on_metrics, on_reading
         self._on_report, self._clock = on_report, clock
         self._sends_metrics = False
         self._progress_s: float | None = None
-        """When the script last sent its progress, on the clock; None for a script that never does."""
+        """When the script last sent its progress, on the clock; None if it never did."""
 
-    def hear(self, line: str) -> None:
+    def on_line(self, line: str) -> None:
         self._on_line(line)
         if not self._sends_metrics and (metrics := MetricLine.parse(line)) is not None:
             self._count(metrics)
@@ -57,9 +62,9 @@ class Hearing:
         """Takes one message."""
         if isinstance(report, rank.Progress):
             self.expect_progress()
-            self.news += 1
-            told = msgspec.structs.asdict(report)
-            self.totals = {**self.totals, **{name: value for name, value in told.items() if value is not None}}
+            self.progress_count += 1
+            values = msgspec.structs.asdict(report)
+            self.totals = {**self.totals, **{name: value for name, value in values.items() if value is not None}}
         elif isinstance(report, rank.Reading):
             self._on_reading(report.endless)
         elif isinstance(report, (rank.Standing, rank.Delivered)):
@@ -70,16 +75,16 @@ class Hearing:
             self._count(metrics)
 
     def expect_progress(self) -> None:
-        """Counts a script that sends no progress from now on as stalled."""
+        """Starts to measure `silent_s`."""
         self._progress_s = self._clock.monotonic()
 
     async def stalls(self, limit_s: float) -> None:
-        """Returns once a script that used to send its progress has sent none for `limit_s` seconds; 0: never."""
+        """Returns when a script that sends its progress has sent none for `limit_s` seconds; 0: never."""
         while not limit_s or self.silent_s() < limit_s:
             await asyncio.sleep(min(1.0, limit_s or 1.0))
 
     def silent_s(self) -> float:
-        """Seconds since the script last sent its progress; 0 for a script that never does."""
+        """Seconds since the script last sent its progress; 0 if it never did."""
         return 0.0 if self._progress_s is None else self._clock.monotonic() - self._progress_s
 
     def _count(self, metrics: MetricLine) -> None:
@@ -91,7 +96,7 @@ SCRIPT_GRACE_S = 20.0
 """Seconds that a training script may take from SIGTERM to its checkpoint and its end."""
 
 _STACK_S, _STACK_LOOKS = 0.5, 10
-"""Seconds between two looks for the stack of a script that stalled, and how many there are on a busy host."""
+"""Seconds between two looks for the stack of a stalled script, and the maximum number of looks."""
 _FRAME = re.compile(r'  File "(.+)", line (\d+) in (\S+)')
 """A frame, as `faulthandler` prints it: the innermost one first, after _STACK."""
 _STACK = "(most recent call first)"
@@ -101,57 +106,57 @@ _NO_FRAME = "<no Python frame>"
 """The line of `faulthandler` once Python has begun to end: objects are destroyed."""
 _PACKAGE = re.compile(r"/(site|dist)-packages/")
 _INSTALLED = re.compile(rf"{_PACKAGE.pattern}|/lib/python3|^<")
-"""Code that is not the user's. `<string>` is what a library made while it ran, as for an operation that it loaded."""
+"""Code that is not the user's. `<string>` is code that a library generated, for example for a loaded operation."""
 _READING = re.compile(r"/data/ops/")
 """Modules in which a rank waits for the next batch."""
 
 
 @dataclass(frozen=True)
 class Standstill:
-    """Where a script stood that took no step, by its stack."""
+    """Where a script without progress stands, from its stack."""
 
-    says: str
+    description: str
     patience: int
-    """0 for a script that hangs in its own code; above that it may be another rank for which it waits: 1 in a read of
-    data, which no rank but itself can hold up, 2 anywhere else."""
+    """0: the script hangs in its own code. 1: it waits for data, which no other rank can delay. 2: it may wait for
+    another rank."""
 
     @classmethod
     def of(cls, tail: Iterable[str]) -> Standstill:
-        """By the last lines that the script printed: they end with the stack of its main thread. If that is over, the
-        stack of another thread, for which the script waits, may stand before (`process.stack_of_last_thread`)."""
-        lines, over = list(tail), ""
+        """Reads the last lines of the script, which end with the stack of its main thread. If the main thread is over,
+        the stack of another thread, for which the script waits, may precede it (`process.stack_of_last_thread`)."""
+        lines, prefix = list(tail), ""
         begins = [number for number, line in enumerate(lines) if _STACK in line]
         stacks = [lines[begin:end] for begin, end in itertools.pairwise([*begins, len(lines)])] or [lines]
         if any(_NO_FRAME in line for line in stacks[-1]):
             return cls("its code is over, and a library hangs at the end of Python", 1)
         if any(map(_SHUTDOWN.search, stacks[-1])):
-            over = "its code is over, but a thread goes on: "
+            prefix = "its code is over, but a thread goes on: "
             stacks = [stack for stack in stacks if not any(map(_SHUTDOWN.search, stack))] or [[]]
         frames = [found for found in map(_FRAME.match, stacks[-1]) if found]
         depth = next((number for number, frame in enumerate(frames) if not _INSTALLED.search(frame[1])), len(frames))
         at = "".join(f" at {Path(own[1]).name}:{own[2]} in {own[3]}" for own in frames[depth : depth + 1])
         within = [frame[1] for frame in frames[:depth]]
         if begins and at and not any(map(_PACKAGE.search, within)):
-            return cls(f"{over}it hangs{at}", 0)
+            return cls(f"{prefix}it hangs{at}", 0)
         if any(map(_READING.search, within)):
-            return cls(f"{over}it waits for data{at}", 1)
-        return cls(f"{over}it waits for data, or for another rank, or hangs{at}", 2)
+            return cls(f"{prefix}it waits for data{at}", 1)
+        return cls(f"{prefix}it waits for data, or for another rank, or hangs{at}", 2)
 
 
 _PATIENCE_S = 3.0
-"""Minimum seconds, for each level of its patience, that the standstill of one of several ranks is kept back: they stop
-at about the same time, and the first to be reported is the cause."""
+"""Minimum seconds per level of patience before a standstill of one of several ranks is reported: they stop at about the
+same time, and the first one that is reported is the cause."""
 
 
 class Script:
-    """The script of the rank at this launcher: started at most once, heard and stopped."""
+    """The process of the script of this launcher's rank, which is started at most once."""
 
-    def __init__(self, assignment: Assignment, hearing: Hearing, say: Callable[[str], None]):
-        self._assignment, self._hearing, self._say = assignment, hearing, say
+    def __init__(self, assignment: Assignment, output: ScriptOutput, say: Callable[[str], None]):
+        self._assignment, self._output, self._say = assignment, output, say
         self._channel: Channel | None = None
         self._early: list[rank.Order] = []
         self._child: Child | None = None
-        self._is_stopping = self._has_said = False
+        self._is_stopping = self._is_reported = False
         self._ending: asyncio.Task[int] | None = None
 
     @property
@@ -163,21 +168,20 @@ class Script:
         """Starts it and returns its process id. Raises OSError."""
         number = self._assignment.place.rank
         assert number is not None
-        self._channel = channel = Channel(self._hearing.take, rank.Report)
+        self._channel = channel = Channel(self._output.take, rank.Report)
         for order in self._early:
-            self.tell(order)
-        name, hear = f"rank {number.rank}", self._hearing.hear
-        is_noise = self._assignment.plane.is_noise
-        self._child = await Child.start(name, command, env=env, on_line=hear, channel=channel, is_noise=is_noise)
+            self.send(order)
+        name, on_line, is_noise = f"rank {number.rank}", self._output.on_line, self._assignment.plane.is_noise
+        self._child = await Child.start(name, command, env=env, on_line=on_line, channel=channel, is_noise=is_noise)
         if self._is_stopping:
             self.request_stop()
         if not self._assignment.settings.train_script:
-            self._hearing.expect_progress()
+            self._output.expect_progress()
         return self._child.pid
 
     async def ended(self) -> JobResult:
-        """The job result, as far as it depends on this script, once it has ended. Raises JobFailed for a script that
-        stalled, after ending it."""
+        """Waits for its end. Returns the job result as far as it depends on this script. Raises JobFailed if the script
+        stalled, after killing it."""
         child, place, settings = self._child, self._assignment.place, self._assignment.settings
         assert child is not None and place.rank is not None
         stall = asyncio.create_task(self._kill_when_stalled(child), name="stall")
@@ -191,14 +195,14 @@ class Script:
                 f"{stall.result()} (--stall_timeout_s)",
                 log_tail=child.tail,
             )
-        self._has_said = True
+        self._is_reported = True
         return self._result(child, code)
 
-    def unsaid_failure(self) -> JobResult | None:
-        """The result of a script that failed by itself while its launcher was ending for another reason; else None. One
-        that was ended by a signal had failed if an error is the last that it said: it takes a while to shut down."""
+    def unreported_failure(self) -> JobResult | None:
+        """The result of a script that failed while its launcher was ending for another reason; else None. A script that
+        a signal ended had failed if its last line is an error: shutting down takes a while."""
         child = self._child
-        if child is None or self._has_said or self._is_stopping or not child.code:
+        if child is None or self._is_reported or self._is_stopping or not child.code:
             return None
         has_failed = child.code > 0 or is_error(last_word(list(child.tail)))
         return self._result(child, max(1, child.code)) if has_failed else None
@@ -212,7 +216,7 @@ class Script:
         whose = f"{settings.train_script or 'the built-in trainer'} ended on {place.host}, rank {place.rank.rank}{stop}"
         return JobResult.of_script(code, whose, list(child.tail))
 
-    def tell(self, order: rank.Order) -> None:
+    def send(self, order: rank.Order) -> None:
         """Sends it a message, now or when it starts."""
         if self._channel is None:
             self._early.append(order)
@@ -227,14 +231,14 @@ class Script:
             self._ending = asyncio.create_task(self._child.stop(SCRIPT_GRACE_S), name="stop")
 
     def has_begun_to_read(self) -> None:
-        """Asks it again if it has been asked to stop: that it begins to read means that it has not heard it, because a
-        library held the signal until then."""
+        """Repeats an earlier request to stop: the script did not get it, because a library blocked the signal until
+        now."""
         if self._is_stopping and self._child is not None:
             self._child.ask_again()
 
     async def stop(self, grace_s: float) -> None:
-        """Ends it: by SIGKILL after `grace_s` seconds, and before that by SIGHUP, which no script takes for the request
-        to save that SIGTERM is; only a script that was asked to stop gets SIGTERM again."""
+        """Stops the script: SIGHUP first (SIGTERM means "checkpoint now", and only a script that was asked to stop gets
+        it again), SIGKILL after `grace_s` seconds."""
         if self._ending is not None:
             self._ending.cancel()
             await asyncio.gather(self._ending, return_exceptions=True)
@@ -242,12 +246,12 @@ class Script:
             await self._child.stop(grace_s, signal.SIGTERM if self._is_stopping else signal.SIGHUP)
 
     async def _kill_when_stalled(self, child: Child) -> str:
-        """Returns where the script stood. One that takes a step while it is kept back goes on."""
+        """Kills a stalled script and returns where it stood. A script that takes a step in the meantime continues."""
         limit_s, place = self._assignment.settings.stall_timeout_s, self._assignment.place
         wait_s = min(60.0, max(_PATIENCE_S, limit_s / 20)) if place.size > 1 else 0.0
         while True:
-            await self._hearing.stalls(limit_s)
-            if self._hearing.totals:  # it is tfhet that sends them, and has prepared the script for this
+            await self._output.stalls(limit_s)
+            if self._output.totals:  # tfhet sends them, and has prepared the script for this
                 child.ask_for_stack()
                 for _ in range(_STACK_LOOKS):
                     await asyncio.sleep(_STACK_S)
@@ -255,16 +259,16 @@ class Script:
                         break
             found = Standstill.of(child.tail)
             await asyncio.sleep(found.patience * wait_s)
-            if self._hearing.silent_s() >= limit_s:
+            if self._output.silent_s() >= limit_s:
                 child.kill()
-                return found.says
+                return found.description
 
 
 def environment_of(
     assignment: Assignment, side: LauncherSide, start: link.Start, record: Path, timeline: Path | None
 ) -> dict[str, str]:
-    """The variables of the script. start: the leader's order. record: folder of the run record. timeline: folder for
-    the times of its steps; None: it does not write them. Raises ClusterError where it cannot follow the order."""
+    """The environment of the script. start: the leader's order. record: folder of the run record. timeline: folder for
+    the times of its steps, or None. Raises ClusterError if this host cannot follow the order."""
     place, rank = assignment.place, assignment.place.rank
     assert rank is not None
     job = JobContext(

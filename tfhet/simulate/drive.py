@@ -15,8 +15,8 @@ STOPS = (signal.SIGTERM, signal.SIGINT)
 
 
 def drive(work: Callable[[asyncio.Event], Awaitable[T]]) -> T:
-    """Returns the result of `work(stop)`. `stop` is set when the user or the system wants it to end. Inside a running
-    loop, as in a notebook's cell, `work` runs in a thread of its own. Afterwards signals do what they did before."""
+    """Returns the result of `work(stop)`. SIGTERM and Ctrl-C set `stop`. Inside a running event loop, as in a notebook,
+    `work` runs in its own thread. Afterwards signals have their earlier handlers."""
     loops: list[asyncio.AbstractEventLoop] = []
     stop = asyncio.Event()
 
@@ -44,7 +44,7 @@ def drive(work: Callable[[asyncio.Event], Awaitable[T]]) -> T:
 
 @contextmanager
 def _same_after() -> Iterator[None]:
-    """Gives signals their handlers again: asyncio leaves the default ones. One that Python did not set stays lost."""
+    """Restores the handlers of signals: asyncio leaves the default ones. A handler that Python did not set is lost."""
     handlers = {number: signal.getsignal(number) for number in STOPS}
     try:
         yield

@@ -1,4 +1,4 @@
-"""Faults: harm that the simulator does to a running job, to show how the job copes.
+"""Faults that the simulator injects into a running job.
 
 KIND[=AMOUNT]:TARGET[:from=MOMENT][:after=SECONDS][:every=SECONDS][:for=SECONDS]
 
@@ -9,7 +9,7 @@ slow-disk:data-1              slow-write:dnn-1            full-disk:dnn-1:for=5 
 slow-dns=12s:data-1           clock=+600s:dnn-1           second-job:data-1        stranger:data-1
 late-join:dnn-1:after=20      same-base:dnn-1             half-checkpoint:dnn-1
 
-`docs/run-on-your-machine.md` says what each of them does.
+`docs/run-on-your-machine.md` describes each of them.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from tfhet.errors import UsageError, check_known
 NETWORK = {"rate": "limit", "delay": "delay", "loss": "lose"}
 """Kinds with an amount (bits per second, seconds, a share of the packets), and their keys of `container.PURPOSES`."""
 CUTS = ("partition", "partition-in", "partition-out")
-"""Kinds that cut hosts off: both ways, from what others send, from sending to others."""
+"""Kinds that cut hosts off: in both directions, from receiving, from sending."""
 PRELOADED = ("slow-disk", "slow-write", "full-disk", "failing-write", "slow-dns", "clock")
-"""Kinds that a library does which the processes of a host have preloaded."""
+"""Kinds that need the library that the processes of a host preload."""
 ONCE = ("late-join", "same-base", "half-checkpoint")
-"""Kinds with a moment of their own: two when the host starts, one when the job has ended."""
+"""Kinds at a fixed moment: two when the host starts, one when the job has ended."""
 IMPAIRMENTS = (*NETWORK, *PRELOADED)
-"""Kinds that a host backend does by itself."""
+"""Kinds that a host backend implements."""
 LASTING = ("hang", *CUTS, "stall", *IMPAIRMENTS)
 """Kinds that may end after some time."""
 OF_A_HOST = (*CUTS, "stall", *IMPAIRMENTS, "second-job", "stranger", *ONCE)
 """Kinds whose target is a host, or a group."""
 KINDS = ("kill", "oom", "sigterm", *LASTING, "second-job", "stranger", *ONCE)
 PROCESSES = ("script", "launcher", "host")
-"""Targets beside the processes of data planes."""
+"""Targets in addition to the processes of data planes."""
 MOMENTS = ("start", "scripts", "steps", "end")
-"""Moments that `after=` counts from: the hosts have started; the ranks' scripts are started; the ranks read their first
-batches, or ran for some time without a word; a rank's script has ended well, so that the job is leaving."""
+"""Moments that `after=` counts from: the hosts have started; the ranks' scripts have started; the ranks read their
+first batches, or ran for some time without a report; a rank's script has succeeded, so the job is ending."""
 _NUMBER = re.compile(r"(\d+(?:\.\d+)?)([a-z%]*)")
 _ELSE_CUT = "; to cut a host off write partition:data-1"
 _SECONDS = {"ms": "0.001", "s": "1"}
@@ -52,34 +52,34 @@ _AMOUNTS = {
     "slow-dns": (_SECONDS, "12s", 0.001, 600.0, "a look-up takes more than 0 and at most 600 s longer"),
     "clock": ({"s": "1"}, "+600s", 0.001, 1e8, "a clock jumps by more than 0 and at most 1e8 s"),
 }
-"""Units of the amounts, an example, the least, the most, and what is said of others."""
+"""Units, example, minimum, maximum, and message for other amounts."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One kind of harm to one target."""
+    """A fault of one kind at one target."""
 
     kind: str
     """One of KINDS."""
     process: str
-    """A kind of a data plane's processes, or one of PROCESSES; "" where the kind says what is harmed."""
+    """A kind of a data plane's processes, or one of PROCESSES; "" if the kind determines the target."""
     host: str = ""
-    """`data-1`: the first host of the data group; `dnn-2`; or a host's own name, `algo-3`; "": any with the process."""
+    """`data-1`: the first host of the data group; `dnn-2`; a host's name, `algo-3`; "": any host with the process."""
     rank: int | None = None
     after_s: float = 0.0
     """Seconds after `since`; for `late-join`, after the other hosts started."""
     every_s: float | None = None
     """Seconds between repetitions; None: once."""
     for_s: float | None = None
-    """Duration in seconds of one of LASTING; None: for ever."""
+    """Duration in seconds of a fault in LASTING; None: until the end."""
     amount: float | None = None
-    """The share that is lost (0 to 1), bits per second, seconds of delay, or seconds that a clock jumps."""
+    """Share of lost packets (0 to 1), bits per second, seconds of delay, or seconds that a clock jumps."""
     since: str = "steps"
     """One of MOMENTS."""
 
     @classmethod
     def parse(cls, text: str) -> Fault:
-        """Reads the form above. Raises UsageError."""
+        """Parses a fault in the syntax above. Raises UsageError."""
         first, *parts = text.strip().split(":")
         kind, _, given = first.partition("=")
         check_known("fault", kind, KINDS)

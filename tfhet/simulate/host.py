@@ -1,4 +1,4 @@
-"""Simulated hosts, and what process trees and containers have in common; laid out as SageMaker's toolkit does it."""
+"""Simulated hosts, laid out like SageMaker's, and the interface that process trees and containers implement."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ class SimulatedHost:
     address: str
     ports: Ports
     ranks: int
-    """Number of ranks of this host; 1 where it does not train."""
+    """Number of ranks of this host; 1 if it does not train."""
     paths: HostPaths
     shared: tuple[str, ...] = ()
     """Names of the data plane's ports that are the leader's, the same on all hosts."""
     serves: bool = False
     """Whether processes of the data plane prepare batches here."""
     detour: tuple[int, ...] | None = None
-    """The leader's ports, control and then the shared ones, as this host reaches them, where that is not directly."""
+    """Ports at which this host reaches the leader's control and shared ports; None: the ports themselves."""
     role: str = DATA.name
 
     @property
-    def sees(self) -> dict[str, str]:
-        """Variables with the ports for its launchers."""
+    def port_variables(self) -> dict[str, str]:
+        """Environment variables with the ports, for the launchers of this host."""
         ports = self.ports
         if self.detour is not None:
             others = {name: (port,) for name, port in zip(self.shared, self.detour[1:], strict=True)}
@@ -52,7 +52,7 @@ class SimulatedHost:
         return ports.to_env(self.shared)
 
     def write(self, resources: Mapping[str, object], modes: Mapping[str, str], parameters: Mapping[str, str]) -> None:
-        """Lays out the base directory, without `directories`. modes: input mode by channel."""
+        """Makes the base directory, without `directories`. modes: input mode by channel."""
         paths = self.paths
         for directory in (paths.input_config, paths.input_data, paths.model, paths.output_data):
             directory.mkdir(parents=True, exist_ok=True)
@@ -65,7 +65,7 @@ class SimulatedHost:
             file.write_text(json.dumps(content, indent=1), encoding="utf-8")
 
     def directories(self, channels: Mapping[str, Path], code: Path, checkpoints: Path | None) -> dict[Path, Path]:
-        """Directories of this machine by their place below the host's base directory."""
+        """Directories of this machine, by their place below the host's base directory."""
         seen = {self.paths.channel(name): directory.resolve() for name, directory in channels.items()}
         seen[self.paths.code] = code.resolve()
         if checkpoints is None:
@@ -78,7 +78,7 @@ class SimulatedHost:
     def variables(
         self, resource_config: Mapping[str, Any], channels: Sequence[str], job: str, arguments: Sequence[str]
     ) -> dict[str, str]:
-        """The `SM_*` variables that the toolkit gives an entry point on this host."""
+        """The `SM_*` variables that SageMaker's toolkit sets for an entry point on this host."""
         paths, by_name = self.paths, {one["instance_group_name"]: one for one in resource_config["instance_groups"]}
         return {
             "SAGEMAKER_BASE_DIR": str(paths.base),
@@ -108,9 +108,16 @@ class SimulatedHost:
 
 
 def hosts_of(job: Submission, folder: Path, seed: int, *, detours: bool = False) -> list[SimulatedHost]:
-    """The hosts of a job's cluster, with their files below `folder`. Names are dealt out to groups at random, as
-    SageMaker does: algo-1 may be in any group. detours: whether hosts without a network of their own reach the leader's
-    through forwarders. Raises UsageError when none would train."""
+    """The hosts of a job's cluster, with their files below `folder`.
+
+    Names are assigned to groups at random, like on SageMaker: algo-1 may be in any group.
+
+    Args:
+        detours: Whether process hosts reach the leader's ports through forwarders.
+
+    Raises:
+        UsageError: No host would train.
+    """
     groups = [(name, group) for name, group in job.cluster.groups.items() for _ in range(group.hosts)]
     if not any(name == job.dnn_group for name, _ in groups):
         there = ", ".join(f"{name} ({group.hosts} hosts)" for name, group in job.cluster.groups.items())
@@ -126,7 +133,7 @@ def hosts_of(job: Submission, folder: Path, seed: int, *, detours: bool = False)
     free = iter(() if has_network else free_ports(2 * most if detours else most))
 
     def numbers(ports: PortRange) -> tuple[int, ...]:
-        """The ports as on the platform, on hosts with a network of their own; as many free ports on others."""
+        """The platform's ports, on hosts with their own network; as many free ports on others."""
         usual = range(ports.first, ports.first + ports.count)
         return tuple(usual if has_network else itertools.islice(free, ports.count))
 
@@ -173,7 +180,7 @@ def resource_config(job: Submission, host: SimulatedHost, hosts: Sequence[Simula
 
 
 def hosts_named(hosts: Sequence[SimulatedHost], name: str) -> list[SimulatedHost]:
-    """The hosts that a fault's `data-1`, `dnn-1`, `algo-1`, name of a group, or "" stands for."""
+    """The hosts that a fault names: `data-1`, `dnn-1`, `algo-1`, a group, or "" for all."""
     kind, _, number = name.partition("-")
     group = [host for host in hosts if host.role == kind]
     if number and group:
@@ -185,39 +192,39 @@ Env = Mapping[str, str]
 Hosts = Sequence[SimulatedHost]
 Faults = Sequence[Fault]
 OnLine = Callable[[str], Callable[[str], None]]
-"""Returns, by a host's name, the function that takes its lines."""
+"""Returns the function that receives the lines of a host, by its name."""
 
 
 class HostBackend(abc.ABC):
-    """Starts the hosts of one run, does to them what faults ask for, and removes what is left of them."""
+    """Starts the hosts of one run, injects faults into them, and removes them."""
 
     starts_launchers: bool
-    """Whether it starts the launchers themselves, not containers with launchers inside."""
+    """Whether its children are the launchers, not containers with launchers inside."""
     cuts_batches: bool
-    """Whether `network.cut` stops batches between hosts too, not only the launchers' link."""
+    """Whether `network.cut` also stops batches between hosts, not only the launchers' link."""
 
     def __init__(self, job: Submission, hosts: Hosts, env: Env, on_line: OnLine, faults: Faults = ()):
-        """env: the simulator's environment. Raises UsageError for limits and faults that cannot be."""
+        """env: the simulator's environment. Raises UsageError for impossible limits and faults."""
         self.job, self.hosts, self.env, self.on_line = job, hosts, env, on_line
         self.channels: Mapping[str, Path] = {}
         """Directories of this machine by channel, from `open` on."""
         self.cgroups: dict[str, Cgroup] = {}
-        """Control groups by host name, of hosts that were started; empty where hosts have none."""
+        """Control groups of the started hosts, by name; empty if hosts have none."""
         self.not_limited: set[str] = set()
         """Names of limits that could not be set."""
         groups = {host.name: host.group for host in hosts}
         self.limits, self.notes = limits_of(job.cluster, groups, cpu_scale=job.cpu_scale)
-        """Limits by host name, and what the user should know of them."""
+        """Limits by host name, and notes on them for the user."""
         some = {one.name: one for fault in faults if fault.kind in PRELOADED for one in hosts_named(hosts, fault.host)}
         self.preloaded = {name: HostFaults(Path(f"{host.paths.base}.faults")) for name, host in some.items()}
-        """By name, hosts whose processes preload a library that can harm them."""
+        """Faults of the hosts whose processes preload the library of faults, by name."""
         if some:  # compiled now, or refused
             library(env)
 
     def lay_out(
         self, host: SimulatedHost, parameters: Mapping[str, str]
     ) -> tuple[dict[str, object], list[str], dict[Path, Path]]:
-        """Writes a host's files. Returns its resourceconfig.json, channels, and `SimulatedHost.directories`."""
+        """Writes a host's files. Returns its resource config, its channels, and `SimulatedHost.directories`."""
         job = self.job
         channels = job.seen_by(host.group, self.channels)
         config = resource_config(job, host, self.hosts)
@@ -226,15 +233,15 @@ class HostBackend(abc.ABC):
 
     @abc.abstractmethod
     async def open(self, channels: Mapping[str, Path]) -> None:
-        """Makes what the hosts share. `channels`: directories of this machine. Raises UsageError."""
+        """Prepares the run. channels: directories of this machine. Raises UsageError."""
 
     @abc.abstractmethod
     async def start(self, host: SimulatedHost, children: dict[str, Child]) -> None:
-        """Starts the processes of a host. Each is put into `children` when it runs: by label, `host` or `host/rank`."""
+        """Starts the processes of a host, and adds each to `children` by its label, `host` or `host/rank`."""
 
     @abc.abstractmethod
     def limit(self) -> None:
-        """Imposes the limits of all hosts, also of hosts that start later."""
+        """Sets the limits of all hosts, including hosts that start later."""
 
     @property
     @abc.abstractmethod
@@ -242,37 +249,40 @@ class HostBackend(abc.ABC):
         """The network of the hosts, between `open` and `close`."""
 
     async def impair(self, kind: str, host: str, amount: float | None) -> None:
-        """Does a fault of a kind in `fault.IMPAIRMENTS` to a host."""
+        """Injects a fault of a kind in `fault.IMPAIRMENTS` into a host."""
         self.preloaded[host].set(kind, amount)
 
     def restore(self, kind: str, host: str) -> None:
-        """Takes the `impair` of this kind back: the host has its own limits again."""
+        """Ends an `impair` of this kind: the host has its usual limits again."""
         self.preloaded[host].set(kind, is_on=False)
 
     @abc.abstractmethod
-    def beside(self, host: SimulatedHost) -> tuple[Path, Path, dict[str, str], list[str]]:
-        """For another job's launcher on a host that runs: its base directory as seen from here, and from the host, its
-        variables, and the words before its command that bring it to the host."""
+    def second_job(self, host: SimulatedHost) -> tuple[Path, Path, dict[str, str], list[str]]:
+        """How to run a second job's launcher on a host.
+
+        Returns:
+            Its base directory, seen from here and from the host; its variables; and the words before its command.
+        """
 
     @abc.abstractmethod
     async def connect(self, address: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """A TCP connection from outside the cluster to a host. Raises OSError."""
 
     def not_made(self, children: Iterable[Child]) -> str | None:
-        """Why a host could not be made, as one of the processes that ended has said; None if none has."""
+        """Why a host could not be made, as printed by a child that ended; None if none did."""
         return None
 
     def cpu_s(self) -> dict[str, float]:
-        """CPU seconds of each host so far, by name; empty where that is not known."""
-        with contextlib.suppress(TfhetError, OSError):  # nothing counts it here
+        """CPU seconds of each host so far, by name; empty if nothing counts them."""
+        with contextlib.suppress(TfhetError, OSError):
             return {name: cgroup.cpu_s() for name, cgroup in self.cgroups.items()}
         return {}
 
     def facts(self) -> dict[str, Any]:
-        """Fields of RunSummary that only the backend knows."""
+        """Fields of RunSummary from the backend."""
         limits = {name: asdict(one) for name, one in self.limits.items() if one != Limits()}
         return {"not_limited": sorted(self.not_limited), "limits": limits}
 
     @abc.abstractmethod
     async def close(self) -> None:
-        """Removes what `open` and `start` made; the processes have ended."""
+        """Removes the results of `open` and `start`; the processes have ended."""

@@ -1,4 +1,4 @@
-"""The container of a namespace host: its root, its files, and what its first process starts with."""
+"""The container of a namespace host: its mounts, files, command and environment."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _PACKAGE = Path(__file__).resolve().parents[2]
 _PASSED_ON = ("TF_", "TFHET_", "HOROVOD_", "NCCL_", "OMP_", "OMPI_")
 _PASSED_ON_NAMES = ("PYTHONPATH", "XDG_CACHE_HOME", "LANG")
 _HIDDEN = ("/tmp/", "/run/", "/dev/", "/mnt/", "/media/")
-"""Directories of the machine that a container does not see, unless they are mounted."""
+"""Directories of the machine that a container sees only if they are mounted."""
 
 
 def container(
     backend: HostBackend, host: SimulatedHost, scratch: Path, secret: str, keys: Mapping[str, str]
 ) -> Container:
-    """The container of a host, whose configuration files it writes. scratch: an empty directory for what the container
-    changes. secret: the job's. keys: see `ssh_files`."""
+    """Writes the configuration files of a host and returns its container. scratch: an empty directory for the
+    container's changes. secret: the job's secret. keys: see `ssh_files`."""
     job = backend.job
     config, channels, places = backend.lay_out(host, _parameters(backend))
     mounts = [Mount(str(host.paths.base), str(BASE), SHARED)]
@@ -70,7 +70,7 @@ def container(
 
 
 def _parameters(backend: HostBackend) -> dict[str, str]:
-    """Hyperparameters as the SDK writes them for a job with MPI on the dnn group; the job's own win."""
+    """Hyperparameters that the SDK writes for a job with MPI on the dnn group; the job's own win."""
     job = backend.job
     if job.parameters is not None and "sagemaker_program" in job.parameters:
         return dict(job.parameters)
@@ -87,18 +87,19 @@ def _parameters(backend: HostBackend) -> dict[str, str]:
 
 
 def environment_of(backend: HostBackend, host: SimulatedHost, secret: str) -> dict[str, str]:
-    """Variables that the platform gives a container, and those that the simulator's user meant for the job."""
+    """Variables that SageMaker sets in a container, and variables of the simulator's user for the job."""
     job = backend.job
     names = [name for name in backend.env if name.startswith(_PASSED_ON) or name in _PASSED_ON_NAMES]
     passed = {name: backend.env[name] for name in names}
     return {
         "LANG": "C.UTF-8",
-        # Hosts share CPUs here: a rank that polls for others would take theirs (4 ranks on 2 CPUs: steps x 2.5).
+        # Hosts share CPUs: a rank that polls for others would use theirs (4 ranks on 2 CPUs: steps take 2.5 times as
+        # long).
         "OMPI_MCA_mpi_yield_when_idle": "1",
         **passed,
         "PATH": f"{Path(sys.executable).parent}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "HOME": "/root",
-        # An installed tfhet is found anyway, also another one that the hosts' requirements.txt puts in its place.
+        # An installed tfhet is found anyway, also a version from the hosts' requirements.txt.
         **({} if versions(("tfhet",)) else {"PYTHONPATH": with_package(passed.get("PYTHONPATH", ""))}),
         "PYTHONUNBUFFERED": "1",
         "TRAINING_JOB_NAME": job.job,
@@ -110,7 +111,7 @@ def environment_of(backend: HostBackend, host: SimulatedHost, secret: str) -> di
 
 
 def carried(env: Mapping[str, str]) -> list[str]:
-    """Directories that the job needs, and that are where a container would not see them."""
+    """Directories that the job needs and that a container sees only if they are mounted."""
     wanted = {sys.prefix, sys.base_prefix, str(_PACKAGE), env.get("XDG_CACHE_HOME", "")}
     wanted |= set(env.get("PYTHONPATH", "").split(":"))
     hidden = sorted(path for path in wanted if path.startswith(_HIDDEN) and Path(path).is_dir())
@@ -118,7 +119,7 @@ def carried(env: Mapping[str, str]) -> list[str]:
 
 
 def ssh_files(scratch: Path) -> dict[str, str]:
-    """Files, by path, of keys of this run, with which root of any host can log in to any other host."""
+    """Files, by path, with SSH keys by which root of any host can log in to any other host of this run."""
     for name in ("root", "host"):
         words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "tfhet", "-f", str(scratch / name)]
         done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)

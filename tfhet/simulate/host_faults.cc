@@ -1,10 +1,10 @@
-// Preloaded into the processes of one simulated host: slow reads, slow or failing writes, slow look-ups of names, and a
-// wall clock that is wrong, as the host's control file says (host_faults.py writes it). The file is TFHET_HOST_FAULTS, or
-// CONTROL in a container. It begins with the numbers of Control, followed by a line for each folder: 'r' or 'w' (whose
-// reads, or writes, are meant) and its real path. While all numbers are 0, and without the file, nothing is changed.
+// Preloaded into the processes of one simulated host: slow reads, slow or failing writes, slow name look-ups, and a wrong
+// wall clock, as set in the host's control file (host_faults.py writes it). The file is TFHET_HOST_FAULTS, or kControl in
+// a container. It begins with the numbers of Control, followed by a line for each folder: 'r' or 'w' (its reads or its
+// writes are affected) and its real path. While all numbers are 0, and without the file, nothing is changed.
 //
-// Not reached are writes that no process asks for itself: of mapped memory, and of stdio's buffers by printf and its like.
-// Of the clock: times of files, and waits until a moment of the wall clock that had begun before the clock jumped.
+// Limits: writes through mapped memory and of stdio's buffers by printf and similar functions are not affected; nor are
+// times of files, and waits until a moment of the wall clock that began before the clock jumped.
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -157,88 +157,39 @@ const timespec* to_kernel(const timespec* time, timespec* room) {
 
 extern "C" {
 
-ssize_t read(int file, void* into, size_t size) {
-  ORIGINAL(read);
-  before_read(file);
-  return next(file, into, size);
-}
+// A function that reads from, or writes to, `file` (a descriptor, or a stream and the size of what it writes).
+#define READING(name, declared, passed)  \
+  ssize_t name declared {                \
+    ORIGINAL(name);                      \
+    before_read(file);                   \
+    return next passed;                  \
+  }
+#define WRITING(type, name, declared, passed, file, failure) \
+  type name declared {                                       \
+    ORIGINAL(name);                                          \
+    return fails file ? failure : next passed;               \
+  }
 
-ssize_t pread(int file, void* into, size_t size, off_t at) {
-  ORIGINAL(pread);
-  before_read(file);
-  return next(file, into, size, at);
-}
+READING(read, (int file, void* into, size_t size), (file, into, size))
+READING(pread, (int file, void* into, size_t size, off_t at), (file, into, size, at))
+READING(pread64, (int file, void* into, size_t size, off64_t at), (file, into, size, at))
 
-ssize_t pread64(int file, void* into, size_t size, off64_t at) {
-  ORIGINAL(pread64);
-  before_read(file);
-  return next(file, into, size, at);
-}
-
-ssize_t write(int file, const void* from, size_t size) {
-  ORIGINAL(write);
-  return fails(file) ? -1 : next(file, from, size);
-}
-
-ssize_t pwrite(int file, const void* from, size_t size, off_t at) {
-  ORIGINAL(pwrite);
-  return fails(file) ? -1 : next(file, from, size, at);
-}
-
-ssize_t pwrite64(int file, const void* from, size_t size, off64_t at) {
-  ORIGINAL(pwrite64);
-  return fails(file) ? -1 : next(file, from, size, at);
-}
-
-ssize_t writev(int file, const iovec* from, int count) {
-  ORIGINAL(writev);
-  return fails(file) ? -1 : next(file, from, count);
-}
-
-ssize_t sendfile(int to, int from, off_t* at, size_t size) {
-  ORIGINAL(sendfile);
-  return fails(to) ? -1 : next(to, from, at, size);
-}
-
-ssize_t sendfile64(int to, int from, off64_t* at, size_t size) {
-  ORIGINAL(sendfile64);
-  return fails(to) ? -1 : next(to, from, at, size);
-}
-
-ssize_t copy_file_range(int from, off64_t* from_at, int to, off64_t* to_at, size_t size, unsigned flags) {
-  ORIGINAL(copy_file_range);
-  return fails(to) ? -1 : next(from, from_at, to, to_at, size, flags);
-}
-
-int fsync(int file) {
-  ORIGINAL(fsync);
-  return fails(file) ? -1 : next(file);
-}
-
-int fdatasync(int file) {
-  ORIGINAL(fdatasync);
-  return fails(file) ? -1 : next(file);
-}
-
-size_t fwrite(const void* from, size_t size, size_t count, FILE* stream) {
-  ORIGINAL(fwrite);
-  return fails(stream, size * count) ? 0 : next(from, size, count, stream);
-}
-
-size_t fwrite_unlocked(const void* from, size_t size, size_t count, FILE* stream) {
-  ORIGINAL(fwrite_unlocked);
-  return fails(stream, size * count) ? 0 : next(from, size, count, stream);
-}
-
-int fputs(const char* text, FILE* stream) {
-  ORIGINAL(fputs);
-  return fails(stream, strlen(text)) ? EOF : next(text, stream);
-}
-
-int fputc(int one, FILE* stream) {
-  ORIGINAL(fputc);
-  return fails(stream, 1) ? EOF : next(one, stream);
-}
+WRITING(ssize_t, write, (int file, const void* from, size_t size), (file, from, size), (file), -1)
+WRITING(ssize_t, pwrite, (int file, const void* from, size_t size, off_t at), (file, from, size, at), (file), -1)
+WRITING(ssize_t, pwrite64, (int file, const void* from, size_t size, off64_t at), (file, from, size, at), (file), -1)
+WRITING(ssize_t, writev, (int file, const iovec* from, int count), (file, from, count), (file), -1)
+WRITING(ssize_t, sendfile, (int to, int from, off_t* at, size_t size), (to, from, at, size), (to), -1)
+WRITING(ssize_t, sendfile64, (int to, int from, off64_t* at, size_t size), (to, from, at, size), (to), -1)
+WRITING(ssize_t, copy_file_range, (int from, off64_t* from_at, int to, off64_t* to_at, size_t size, unsigned flags),
+        (from, from_at, to, to_at, size, flags), (to), -1)
+WRITING(int, fsync, (int file), (file), (file), -1)
+WRITING(int, fdatasync, (int file), (file), (file), -1)
+WRITING(size_t, fwrite, (const void* from, size_t size, size_t count, FILE* stream), (from, size, count, stream),
+        (stream, size * count), 0)
+WRITING(size_t, fwrite_unlocked, (const void* from, size_t size, size_t count, FILE* stream),
+        (from, size, count, stream), (stream, size * count), 0)
+WRITING(int, fputs, (const char* text, FILE* stream), (text, stream), (stream, strlen(text)), EOF)
+WRITING(int, fputc, (int one, FILE* stream), (one, stream), (stream, 1), EOF)
 
 int fflush(FILE* stream) {
   ORIGINAL(fflush);
@@ -274,30 +225,17 @@ OPENING(open64, (const char* path, int flags, ...), (path, flags, mode), AT_FDCW
 OPENING(openat, (int folder, const char* path, int flags, ...), (folder, path, flags, mode), folder)
 OPENING(openat64, (int folder, const char* path, int flags, ...), (folder, path, flags, mode), folder)
 
-int creat(const char* path, mode_t mode) {
-  ORIGINAL(creat);
-  return is_refused(AT_FDCWD, path) ? -1 : next(path, mode);
-}
+#define MAKING(type, name, declared, passed, condition, failure)          \
+  type name declared {                                                   \
+    ORIGINAL(name);                                                      \
+    return condition && is_refused(AT_FDCWD, path) ? failure : next passed; \
+  }
 
-int creat64(const char* path, mode_t mode) {
-  ORIGINAL(creat64);
-  return is_refused(AT_FDCWD, path) ? -1 : next(path, mode);
-}
-
-int mkdir(const char* path, mode_t mode) {
-  ORIGINAL(mkdir);
-  return is_refused(AT_FDCWD, path) ? -1 : next(path, mode);
-}
-
-FILE* fopen(const char* path, const char* how) {
-  ORIGINAL(fopen);
-  return how[0] != 'r' && is_refused(AT_FDCWD, path) ? nullptr : next(path, how);
-}
-
-FILE* fopen64(const char* path, const char* how) {
-  ORIGINAL(fopen64);
-  return how[0] != 'r' && is_refused(AT_FDCWD, path) ? nullptr : next(path, how);
-}
+MAKING(int, creat, (const char* path, mode_t mode), (path, mode), true, -1)
+MAKING(int, creat64, (const char* path, mode_t mode), (path, mode), true, -1)
+MAKING(int, mkdir, (const char* path, mode_t mode), (path, mode), true, -1)
+MAKING(FILE*, fopen, (const char* path, const char* how), (path, how), how[0] != 'r', nullptr)
+MAKING(FILE*, fopen64, (const char* path, const char* how), (path, how), how[0] != 'r', nullptr)
 
 int getaddrinfo(const char* name, const char* service, const addrinfo* hints, addrinfo** found) {
   ORIGINAL(getaddrinfo);
@@ -349,17 +287,15 @@ int pthread_cond_timedwait(pthread_cond_t* condition, pthread_mutex_t* mutex, co
   return next(condition, mutex, is_monotonic ? until : to_kernel(until, &room));
 }
 
-int pthread_mutex_timedlock(pthread_mutex_t* mutex, const timespec* until) noexcept {
-  ORIGINAL(pthread_mutex_timedlock);
-  timespec room;
-  return next(mutex, to_kernel(until, &room));
-}
+#define WAITING(name, type, specifier)                    \
+  int name(type* object, const timespec* until) specifier { \
+    ORIGINAL(name);                                         \
+    timespec room;                                          \
+    return next(object, to_kernel(until, &room));           \
+  }
 
-int sem_timedwait(sem_t* semaphore, const timespec* until) {
-  ORIGINAL(sem_timedwait);
-  timespec room;
-  return next(semaphore, to_kernel(until, &room));
-}
+WAITING(pthread_mutex_timedlock, pthread_mutex_t, noexcept)
+WAITING(sem_timedwait, sem_t, )
 
 // Abseil and nsync, which TensorFlow waits with, call the kernel's futex so.
 long syscall(long number, ...) noexcept {

@@ -1,4 +1,4 @@
-"""The injector: does to a simulated job what its faults say, and reports when."""
+"""Injects the faults of a simulated job, and reports when."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tfhet.simulate.targets import Population, Targets
 
 _POLL_S = 0.1
 STARVED_S = 3.0
-"""Seconds that a process without more memory may run on with what it has."""
+"""Seconds that a process may run without more memory before it is killed."""
 _SIGNALS = {"kill": signal.SIGKILL, "hang": signal.SIGSTOP, "sigterm": signal.SIGTERM}
 
 
@@ -35,27 +35,27 @@ class Injector:
     children: Mapping[str, Child]
     """The launchers or containers by label, `host` or `host/rank`; filled while the hosts start."""
     has_come: Callable[[str], bool]
-    """Whether one of `fault.MOMENTS` has come."""
+    """Whether one of `fault.MOMENTS` has been reached."""
     report: Callable[[str], None]
-    """Takes a line when a fault was done, or could not be done."""
+    """Receives a line for each fault that was, or could not be, injected."""
     seed: int = 0
     frozen: set[str] = field(default_factory=set)
-    """Labels of launchers that were stopped for ever, which only the simulator can end."""
+    """Labels of launchers that were stopped for good, which only the simulator can end."""
 
     def delay_s(self, host: SimulatedHost) -> float:
-        """Seconds that this host starts after the others."""
+        """Seconds that a host starts after the others."""
         late = [fault for fault in self.faults if fault.kind == "late-join"]
         return max((fault.after_s for fault in late if host in self._hosts(fault)), default=0.0)
 
     def prepare(self, host: SimulatedHost) -> None:
-        """Does the faults that come before a host starts."""
+        """Injects the faults before the start of a host."""
         for fault in self.faults:
             if fault.kind == "same-base" and host in self._hosts(fault):
                 leave_earlier_job(host.paths, self.backend.job.checkpoints)
                 self.report(f"fault {fault}: {host.name}")
 
     def conclude(self) -> None:
-        """Does the faults that come after the job has ended."""
+        """Injects the faults after the end of the job."""
         for fault in self.faults:
             if fault.kind == "half-checkpoint":
                 folder = self.backend.job.checkpoints or self._hosts(fault)[0].paths.checkpoints
@@ -63,7 +63,7 @@ class Injector:
                 self.report(f"fault {fault}: {done}" if done else f"could not be done: fault {fault}: no checkpoint")
 
     async def run(self) -> None:
-        """Returns once all faults are done."""
+        """Injects all other faults at their moments."""
         await asyncio.gather(*(self._repeat(fault) for fault in self.faults if fault.kind not in ONCE))
 
     async def _repeat(self, fault: Fault) -> None:
@@ -72,14 +72,14 @@ class Injector:
         await asyncio.sleep(fault.after_s)
         order = random.Random(f"{self.seed}/{fault}")
         try:
-            await self._harm(fault, order)
+            await self._inject(fault, order)
             while fault.every_s is not None:
                 await asyncio.sleep(fault.every_s)
-                await self._harm(fault, order)
-        except (TfhetError, OSError, psutil.Error) as error:  # the other faults are done all the same
+                await self._inject(fault, order)
+        except (TfhetError, OSError, psutil.Error) as error:  # the other faults are injected all the same
             self.report(f"could not be done: fault {fault}: {error}")
 
-    async def _harm(self, fault: Fault, order: random.Random) -> None:
+    async def _inject(self, fault: Fault, order: random.Random) -> None:
         if fault.kind == "stranger":
             await self._visit(fault, order)
         elif fault.kind in CUTS:
@@ -96,7 +96,7 @@ class Injector:
             await self._signal_processes(fault, order)
 
     async def _signal_processes(self, fault: Fault, order: random.Random) -> None:
-        while not (found := self._processes(fault)):  # it is being started again, perhaps
+        while not (found := self._processes(fault)):  # it may be restarting
             await asyncio.sleep(_POLL_S)
         chosen = found if fault.process == "host" else [order.choice(found)]
         if fault.kind == "oom":
@@ -133,21 +133,21 @@ class Injector:
         names = [host.name for host in self._hosts(fault)]
         kinds = [kind for kind, is_alone in planes.kinds().items() if not is_alone and not self.backend.cuts_batches]
         serving = [Fault("hang", kind, name) for name in names for kind in kinds]
-        way = fault.kind.partition("-")[2]
+        direction = fault.kind.partition("-")[2]
         self.report(f"fault {fault}: {', '.join(names)} cut off")
-        self.backend.network.cut(names, way)
+        self.backend.network.cut(names, direction)
         stopped: list[psutil.Process] = []
         until = SYSTEM.monotonic() + (fault.for_s if fault.for_s is not None else float("inf"))
         try:
             while (left_s := until - SYSTEM.monotonic()) > 0:
                 found = [process for each in serving for process in self._processes(each)]
                 fresh = [process for process in found if process not in stopped]
-                _signal(fresh, signal.SIGSTOP)  # one that its launcher started meanwhile is cut off, too
+                _signal(fresh, signal.SIGSTOP)  # including processes that were started meanwhile
                 stopped += fresh
                 await asyncio.sleep(min(_POLL_S, left_s))
         finally:
             _signal(stopped, signal.SIGCONT)
-            self.backend.network.heal(names, way)
+            self.backend.network.heal(names, direction)
 
     async def _impair(self, fault: Fault) -> None:
         names = [host.name for host in self._hosts(fault)]

@@ -1,4 +1,4 @@
-"""Hosts as containers: each with a network, a root, process numbers and limits of its own. Needs root."""
+"""Hosts as containers: each with its own network, root, process ids and limits. Needs root."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tfhet.simulate.host import Env, Faults, HostBackend, Hosts, OnLine, Simulat
 from tfhet.simulate.submission import Submission
 
 _NAMESPACE_S = 30.0
-"""Seconds that a container may take to be in namespaces of its own."""
+"""Seconds that a container may take to enter its namespaces."""
 
 
 class NamespaceHosts(HostBackend):
@@ -37,7 +37,7 @@ class NamespaceHosts(HostBackend):
     cuts_batches = True
 
     def __init__(self, job: Submission, hosts: Hosts, env: Env, on_line: OnLine, faults: Faults = ()):
-        """Raises UsageError naming all that this machine lacks, and for a fault that cannot be done to containers."""
+        """Raises UsageError with all features that this machine lacks, and for a fault that containers cannot have."""
         for fault in faults:
             if fault.kind == "stall" and fault.for_s is None and job.start == "toolkit":
                 raise UsageError(f"fault {fault}: the toolkit waits for the reader of its output; give for= too")
@@ -71,8 +71,6 @@ class NamespaceHosts(HostBackend):
         self._scratch = Path(tempfile.mkdtemp(prefix=".scratch-", dir=_existing(self.hosts[0].paths.base)))
         self._owner.register(self._scratch)
         self._bridge = Bridge(self._owner.tag)
-        if any(limits.latency_s for limits in self.limits.values()):
-            await self._prepare_delay()
         if self.job.start == "toolkit":
             self._keys = await asyncio.to_thread(host_container.ssh_files, self._scratch)
 
@@ -89,7 +87,7 @@ class NamespaceHosts(HostBackend):
         self._pids[host.name] = child.pid
         await _isolated(child)
         try:
-            # Process 1 waits for its network, so that nothing runs before all of this is done.
+            # Process 1 waits for its network, so nothing runs before all of this is done.
             for process in (psutil.Process(child.pid), *psutil.Process(child.pid).children(recursive=True)):
                 cgroup.add(process.pid)
             if not self._is_limiting:  # TensorFlow starts as many threads as it sees CPUs
@@ -103,7 +101,7 @@ class NamespaceHosts(HostBackend):
         if self._is_limiting:
             self._limit(host.name)
 
-    def beside(self, host: SimulatedHost) -> tuple[Path, Path, dict[str, str], list[str]]:
+    def second_job(self, host: SimulatedHost) -> tuple[Path, Path, dict[str, str], list[str]]:
         assert self._scratch is not None
         base, first = Path("/tmp/second"), psutil.Process(self._pids[host.name]).children()[0].pid
         enter = ["nsenter", f"--target={first}", "--mount", "--uts", "--ipc", "--net", "--pid", "--root", "--wd"]
@@ -126,13 +124,11 @@ class NamespaceHosts(HostBackend):
             self.not_limited.add(f"{name}: {error}")
 
     def _usual(self, kind: str, name: str) -> float | None:
-        """The limit, of a kind of NETWORK, that a host has without a fault; None: no limit."""
+        """The limit of a kind of NETWORK that a host has without a fault; None: no limit."""
         limits = self.limits[name]
         return {"rate": limits.bits_per_s, "delay": limits.latency_s, "loss": limits.loss_share}[kind]
 
     async def impair(self, kind: str, host: str, amount: float | None) -> None:
-        if kind == "delay":
-            await self._prepare_delay()
         if kind in NETWORK:
             self._set(kind, host, amount)
         else:
@@ -146,10 +142,6 @@ class NamespaceHosts(HostBackend):
 
     def _set(self, kind: str, host: str, amount: float | None) -> None:
         {"rate": self.network.limit, "delay": self.network.delay, "loss": self.network.lose}[kind](host, amount)
-
-    async def _prepare_delay(self) -> None:
-        with contextlib.suppress(TfhetError):  # `delay` raises it again
-            await asyncio.to_thread(self.network.prepare_delay)
 
     async def connect(self, address: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         inside = self.network.socket()
@@ -177,7 +169,7 @@ class NamespaceHosts(HostBackend):
         }
 
     def not_made(self, children: Iterable[Child]) -> str | None:
-        """See `HostBackend`. A container may have had its network, so that it seemed to run, and fail after that."""
+        """See `HostBackend`. A container may fail after it got its network, so after `start`."""
         return next((_not_made(child) for child in children if _failures(child)), None)
 
     async def close(self) -> None:
@@ -212,7 +204,7 @@ class NamespaceHosts(HostBackend):
 
 
 async def _isolated(child: Child) -> None:
-    """Waits until the child has a network namespace of its own. Raises JobFailed."""
+    """Waits until the child has its own network namespace. Raises JobFailed."""
     ours, until = os.readlink("/proc/self/ns/net"), SYSTEM.monotonic() + _NAMESPACE_S
     while SYSTEM.monotonic() < until:
         if child.code is not None:

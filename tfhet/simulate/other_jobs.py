@@ -1,4 +1,4 @@
-"""Other jobs on a host: one that failed before, one that starts beside; and a checkpoint that lost a part meanwhile."""
+"""Faults between jobs: an earlier failed job, a second job on the same host, a damaged checkpoint."""
 
 from __future__ import annotations
 
@@ -20,12 +20,16 @@ CAUSE = "an earlier job failed"
 _AGO_S = 3600.0
 _DAMAGES = ("cut to half", "zeroed", "removed")
 LIMIT_S, GRACE_S = 60.0, 5.0
-"""Seconds after which a second job that found no port in use is ended, and that it may take to end."""
+"""Seconds that a second job may run, and then take to end."""
 
 
 def leave_earlier_job(paths: HostPaths, checkpoints: Path | None) -> None:
-    """Leaves in the base directory of a host what a job that failed an hour ago would have: its record, its failure
-    file, and a checkpoint that it had not finished. checkpoints: where the host has them, if not in that directory."""
+    """Writes the record, the failure file and the unfinished checkpoint of a job that failed an hour ago.
+
+    Args:
+        paths: Directories of the host.
+        checkpoints: Its directory of checkpoints, if it is not in its base directory.
+    """
     began_s = SYSTEM.wall() - _AGO_S
     summary = RunSummary(job_id="earlier-0", started=began_s, exit_code=1, cause=CAUSE)
     RunFolder(paths.output_data / "tfhet").create().write_summary(summary)
@@ -37,7 +41,7 @@ def leave_earlier_job(paths: HostPaths, checkpoints: Path | None) -> None:
 
 
 def damage_newest(checkpoints: Path, draw: random.Random) -> str:
-    """Cuts, zeroes or removes a file of the newest checkpoint in a directory. Returns what it did; "" without one."""
+    """Cuts, zeroes or removes a file of the newest checkpoint. Returns the file and the damage; "" without one."""
     newest = max(checkpoints.glob("checkpoint-*"), default=checkpoints / "none")
     files = sorted(path for path in newest.rglob("*") if path.is_file() and any(path.read_bytes()))
     if not files:
@@ -52,20 +56,26 @@ def damage_newest(checkpoints: Path, draw: random.Random) -> str:
 
 
 async def run_second_job(backend: HostBackend, host: SimulatedHost) -> str:
-    """Runs the job's launcher once more on one of its hosts, alone, and returns how that ended. It is given the ports
-    that processes of this host have; those of the leader on another host are free ones here. Raises OSError."""
+    """Runs the job's launcher a second time, alone, on one of its hosts, with the ports that this host uses.
+
+    Returns:
+        How the second job ended.
+
+    Raises:
+        OSError: It cannot be started.
+    """
     job, ports = backend.job, host.ports
     if host is not next(one for one in backend.hosts if one.group == job.dnn_group):
         control, *free = free_ports(1 + len(host.shared))
         ports = Ports(control, {**ports.plane, **{name: (port,) for name, port in zip(host.shared, free, strict=True)}})
     workers = sum(len(some) for name, some in ports.plane.items() if name not in host.shared)
     alone = replace(job, cluster=replace(job.cluster, groups={job.dnn_group: GroupFile()}))
-    outside, inside, env, before = backend.beside(host)
+    outside, inside, env, before = backend.second_job(host)
     second = replace(host, group=job.dnn_group, role=DNN.name, ports=ports, detour=None, paths=HostPaths(outside))
     second.write(config := resource_config(alone, second, [second]), {}, {})
     command = [*job.command, "--processes_per_host", "1", "--dnn_host_workers", str(workers)]
     variables = replace(second, paths=HostPaths(inside)).variables(config, [], f"{job.job}-second", command[1:])
-    env = {**env, **variables, **second.sees}
+    env = {**env, **variables, **second.port_variables}
     started = [*before, sys.executable, *command]
     child = await Child.start("second", started, env=env, on_line=lambda line: None, cwd=job.code)
     try:

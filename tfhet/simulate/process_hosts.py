@@ -1,4 +1,4 @@
-"""Hosts as process trees of their own on this machine. Needs no root."""
+"""Hosts as process trees on this machine. Needs no root."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from tfhet.strategies.horovod import Ring
 
 
 class ProcessHosts(HostBackend):
-    """Each host is a launcher, or one launcher per rank, with the processes that these start."""
+    """Each host is a launcher, or one launcher per rank, with the processes that they start."""
 
     starts_launchers = True
     cuts_batches = False
 
     def __init__(self, job: Submission, hosts: Hosts, env: Env, on_line: OnLine, faults: Faults = ()):
-        """Raises UsageError for a fault that cannot be done to process hosts."""
+        """Raises UsageError for a fault that process hosts cannot have."""
         for fault in faults:
             if fault.kind in NETWORK:
                 raise UsageError(f"fault {fault}: process hosts share one network; use --hosts namespace")
@@ -62,7 +62,7 @@ class ProcessHosts(HostBackend):
             **self.env,
             **job.environment,
             **host.variables(config, channels, job.job, job.command[1:]),
-            **host.sees,
+            **host.port_variables,
             "PYTHONPATH": ":".join(filter(None, (str(host.paths.code), self.env.get("PYTHONPATH", "")))),
             "PYTHONUNBUFFERED": "1",
         }
@@ -85,12 +85,12 @@ class ProcessHosts(HostBackend):
             if cpu_set := self.limits[host.name].cpu_set:
                 os.sched_setaffinity(children[label].pid, cpu_set)
 
-    def beside(self, host: SimulatedHost) -> tuple[Path, Path, dict[str, str], list[str]]:
+    def second_job(self, host: SimulatedHost) -> tuple[Path, Path, dict[str, str], list[str]]:
         base = host.paths.base.parents[1] / f"second-{host.name}"
         return base, base, {**self.env, **self.job.environment, SECRET_VARIABLE: new_secret()}, []
 
     def limit(self) -> None:
-        """Does nothing: the limits that need no root hold from the start."""
+        """Does nothing: the limits that need no root are set at the start."""
 
     async def connect(self, address: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await asyncio.open_connection(address, port)
@@ -102,9 +102,11 @@ class ProcessHosts(HostBackend):
 
 
 class Forwarder:
-    """Listens at `address`:`port` and passes every connection on to `address`:`target`. While a direction is closed to
-    data nothing passes in it and no connection ends; new ones are accepted and held. What was sent meanwhile arrives
-    when it passes data again, as TCP promises."""
+    """Listens at `address`:`port` and forwards every connection to `address`:`target`.
+
+    While a direction is closed, nothing passes in it and no connection ends; new ones are accepted and held. The data
+    sent meanwhile arrives when the direction is open again, like with TCP.
+    """
 
     def __init__(self, address: str, port: int, target: int):
         self.port, self._address, self._target = port, address, target
@@ -118,7 +120,7 @@ class Forwarder:
         self._server = await asyncio.start_server(self._accepted, self._address, self.port, backlog=100)
 
     def pass_data(self, there: bool = True, back: bool = True) -> None:
-        """Lets data pass to the target, and back from it, or holds it."""
+        """Opens or closes the directions to the target and back."""
         for way, is_open in ((self._there, there), (self._back, back)):
             (way.set if is_open else way.clear)()
 
@@ -138,7 +140,7 @@ class Forwarder:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writers = [writer]
         try:
-            await self._there.wait()  # as a connection does in which either party hears nothing of the other
+            await self._there.wait()  # like a connection in which one side receives nothing
             await self._back.wait()
             with contextlib.suppress(OSError):
                 there, to_there = await asyncio.open_connection(self._address, self._target)
@@ -165,8 +167,8 @@ class Forwarder:
 
 
 class Network(Partitions):
-    """Partitions without root: hosts reach the leader's ports through forwarders, which can stop passing data. What a
-    host's ranks read from the workers of others, and Horovod's ring between the ranks, are not cut."""
+    """Partitions without root: hosts reach the leader's ports through forwarders, which can stop passing data. The
+    connections of ranks to the workers of other hosts, and Horovod's ring between the ranks, are not cut."""
 
     def __init__(self, hosts: Sequence[SimulatedHost], dnn_group: str):
         super().__init__()
@@ -184,9 +186,9 @@ class Network(Partitions):
     async def close(self) -> None:
         await asyncio.gather(*(forwarder.close() for some in self._forwarders.values() for forwarder in some))
 
-    def _aim(self) -> None:
+    def _apply(self) -> None:
         for host, forwarders in self._forwarders.items():
             ways = ((host, self._leader), (self._leader, host))
-            passes = [not self.holds(*way) for way in ways]
+            passes = [not self.blocks(*way) for way in ways]
             for forwarder in forwarders:
                 forwarder.pass_data(*passes)

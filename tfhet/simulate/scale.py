@@ -1,4 +1,4 @@
-"""The share of the machine that each host gets: its instance type times a scale, or what the cluster file says."""
+"""The share of the machine for each host: its instance type times a scale, or the limits in the cluster file."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Scale = float | str
 """A number, or FIT: the largest, up to 1, at which the hosts together have no more CPUs than the machine."""
 MOST_SCALE = 100.0
 BASE_BYTES, PROCESS_BYTES = GIB // 2, GIB
-"""Least memory of a host: for its launchers, and for each process with TensorFlow, which takes 450 MiB at rest."""
+"""Least memory of a host: for its launchers, and for each process with TensorFlow, which needs 450 MiB when idle."""
 
 
 def parse_scale(text: Scale) -> Scale:
-    """A scale from a command line. Raises UsageError."""
+    """Parses a scale from a command line. Raises UsageError."""
     if text == FIT:
         return FIT
     try:
@@ -44,9 +44,21 @@ def limits_of(
     cpus: Sequence[int] | None = None,
     memory_bytes: int | None = None,
 ) -> tuple[dict[str, Limits], list[str]]:
-    """The limits of each host, and notes for the user on where they are not what the cluster's types say. hosts: group
-    by host. cpu_scale: None takes nothing from instance types. cpus, memory_bytes: by default the machine's. Raises
-    UsageError for an unknown instance type, for a wrong scale, and where nothing is left to fit into."""
+    """Computes the limits of each host.
+
+    Args:
+        cluster: Groups with their instance types and limits.
+        hosts: Name of the group of each host.
+        cpu_scale: Scale of the instance types; None: only the limits in the cluster file.
+        cpus: CPUs of the machine that this process may use (default).
+        memory_bytes: Memory of the machine (default).
+
+    Returns:
+        Limits by host, and notes for the user about limits that differ from the instance types.
+
+    Raises:
+        UsageError: An unknown instance type, a wrong scale, or no CPUs left for the hosts without `cpus`.
+    """
     usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
     cpus = sorted(usable) if cpus is None else cpus
     memory_bytes = psutil.virtual_memory().total if memory_bytes is None else memory_bytes
@@ -117,7 +129,7 @@ def _least_bytes(group: GroupFile) -> int:
 def _memory_fitted(
     limits: dict[str, Limits], groups: Mapping[str, GroupFile], memory_bytes: int, notes: list[str]
 ) -> dict[str, Limits]:
-    """Takes memory from the hosts that have it by their types, when all together would have more than the machine."""
+    """Scales the memory that comes from instance types down, if all hosts together would have more than the machine."""
     wanted = {host: limit.memory_bytes for host, limit in limits.items() if limit.memory_bytes is not None}
     if sum(wanted.values()) <= memory_bytes:
         return limits
@@ -136,8 +148,8 @@ def _memory_fitted(
 
 
 def _placed(limits: Mapping[str, Limits], cpus: Sequence[int], notes: list[str]) -> dict[str, Limits]:
-    """Gives each host the fewest CPUs that hold its quota, so that the quotas on each CPU fit it. As on a real host,
-    TensorFlow then sees that number of CPUs, and starts as many threads."""
+    """Assigns each host the fewest CPUs that its quota needs, without overloading a CPU. Like on a real host,
+    TensorFlow sees that number of CPUs, and starts as many threads."""
     load = dict.fromkeys(cpus, 0.0)
     placed = dict(limits)
     for host, limit in sorted(limits.items(), key=lambda item: -(item[1].cpus or 0.0)):

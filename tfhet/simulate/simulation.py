@@ -30,15 +30,19 @@ from tfhet.simulate.training_job import STOPPED_ON_REQUEST
 from tfhet.writer import Writer
 
 STOP_GRACE_S = {"process": 30.0, "namespace": 120.0}
-"""Seconds from SIGTERM to SIGKILL by kind of hosts: what launchers promise, and what SageMaker gives."""
+"""Seconds from SIGTERM to SIGKILL: as many as launchers promise to need, and as SageMaker waits."""
 READER_S = 600.0
-"""Seconds that a run waits, after its end, for the reader of its lines (a pager may pause)."""
+"""Maximum wait after the run for the reader of its lines (a pager may pause)."""
 SILENT_SCRIPT_S = 30.0
-"""Seconds after which a script that does not report, through tfhet, that it reads is taken to have begun."""
+"""Seconds after which a script that does not report its reading is assumed to read."""
 
 
 class Simulation:
-    """A command, a cluster and faults; `run` runs them. Raises UsageError for what cannot be run."""
+    """A command, a cluster and faults, run by `run`.
+
+    Raises:
+        UsageError: They cannot be run.
+    """
 
     def __init__(
         self,
@@ -54,7 +58,7 @@ class Simulation:
         env: Mapping[str, str] | None = None,
         **how: Any,
     ):
-        """gather: merges lines for `on_line`. how: options of `Submission`, such as hosts, start, code, checkpoints."""
+        """gather: merges lines for `on_line`. how: options of `Submission.of`: hosts, start, code, checkpoints, ..."""
         self.submission = Submission.of(cluster, command, **how)
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise UsageError(f"--run_dir {folder} is there already; give a folder that is new or empty")
@@ -88,11 +92,12 @@ class Simulation:
 
     @property
     def cgroups(self) -> Mapping[str, Any]:
-        """The control groups of the hosts that run, by name; empty for process hosts."""
+        """The control groups of the started hosts, by name; empty for process hosts."""
         return self._backend.cgroups
 
     def run(self) -> RunSummary:
-        """Runs to the end of the last host, and returns the completed record. No slow reader of lines holds that up."""
+        """Runs to the end of the last host, and returns the completed summary. A slow reader of lines delays
+        nothing."""
         self.folder.create()
         began = SYSTEM.wall()
         late = "[simulate] {} lines were read too late: see logs/".format
@@ -142,7 +147,7 @@ class Simulation:
                 await backend.close()
 
     async def _start(self, host: SimulatedHost, begun_s: float, stop: asyncio.Event) -> None:
-        """Starts a host, late where a fault says so, unless the job is over by then."""
+        """Starts a host, late if a fault says so, unless the job is over by then."""
         at_s = begun_s + self._injector.delay_s(host)
         while not stop.is_set():
             if (left_s := at_s - SYSTEM.monotonic()) <= 0:
@@ -158,7 +163,7 @@ class Simulation:
         await asyncio.gather(*(child.stop(grace_s) for child in self._children.values()))
 
     async def _watch(self) -> None:
-        """Notes when the ranks begin to read, when they have ended, and when the last launcher has ended."""
+        """Records when the ranks begin to read, when they have ended, and when the last launcher has ended."""
         while not self._has_come():
             await asyncio.sleep(0.1)
         if self.submission.limits_from == "reading":
@@ -174,7 +179,7 @@ class Simulation:
             self._launchers_gone_s = SYSTEM.wall()
 
     async def _wait(self, stop: asyncio.Event) -> str | None:
-        """Returns once all hosts have ended: why the simulator ended them, or None."""
+        """Waits for the end of all hosts. Returns why the simulator ended them, or None."""
         every, stopped = asyncio.create_task(self._ends()), asyncio.create_task(stop.wait())
         await asyncio.wait({every, stopped}, timeout=self._max_run_s, return_when=asyncio.FIRST_COMPLETED)
         cause = None
@@ -186,7 +191,7 @@ class Simulation:
         return cause
 
     async def _ends(self) -> None:
-        """Waits for the end of all launchers. One that was frozen for ever is killed when the others have ended."""
+        """Waits for the end of all launchers; frozen ones are killed when the others have ended."""
         ends = {label: asyncio.create_task(self._see_end(label, child)) for label, child in self._children.items()}
         while not all(end.done() for label, end in ends.items() if label not in self._injector.frozen):
             await asyncio.wait([end for end in ends.values() if not end.done()], timeout=0.2)
@@ -231,8 +236,8 @@ class Simulation:
     def _note(self, name: str, *, at_s: float | None = None, **fields: object) -> None:
         try:
             self.folder.write_event(Event(name, SYSTEM.wall() if at_s is None else at_s, fields))
-        except OSError as error:  # a full disk: the job goes on
-            self._on_line(f"[simulate] {name} could not be written down: {error}")
+        except OSError as error:  # a full disk must not end the job
+            self._on_line(f"[simulate] {name} could not be recorded: {error}")
 
     def _report_fault(self, line: str) -> None:
         self._note("fault.injected", fault=line)
@@ -275,11 +280,20 @@ def run_dir(cluster: ClusterFile) -> Path:
 
 
 def simulate(cluster: ClusterFile, command: Sequence[str], folder: Path | None = None, **how: Any) -> RunSummary:
-    """Runs `command` (a Python file and its arguments) on every host of `cluster`, to the end of the last one.
-
-    folder: place of the run record, new or empty. how: options of `Simulation` and `Submission`, such as `checkpoints`,
-    `seed` and `faults`. Raises UsageError for what cannot be run; when the job fails, the record says so.
+    """Runs a command on every host of a simulated cluster, to the end of the last host.
 
         summary = simulate(load("demo"), ["scripts/launcher.py", "--epochs", "1"], Path("runs/demo"))
+
+    Args:
+        cluster: The cluster.
+        command: A Python file and its arguments.
+        folder: New or empty folder for the run record; None: `run_dir(cluster)`.
+        how: Options of `Simulation` and `Submission.of`, such as `checkpoints`, `seed` and `faults`.
+
+    Returns:
+        The summary of the run, also if the job fails.
+
+    Raises:
+        UsageError: The command cannot be run on this cluster.
     """
     return Simulation(cluster, command, folder or run_dir(cluster), **how).run()

@@ -1,4 +1,4 @@
-"""A stranger: what anyone may do who reaches the ports of a job and does not have its secret."""
+"""The fault `stranger`: a client without the job's secret that connects to its ports."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 Connect = Callable[[str, int], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 SILENT = 270
-"""Connections that say nothing, all at once: more than a server of ours lets wait for a proof."""
+"""Simultaneous connections that send nothing: more than a server lets wait for authentication."""
 SCANS = 10
-"""Connections that end at once."""
+"""Connections that are closed at once."""
 _DIAL_S, _LAST_S, _SLOW_S = 2.0, 1.0, 0.1
 _HTTP_2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 _OPENINGS = (
@@ -30,17 +30,17 @@ class Visit:
 
     connections: int
     most_bytes: int
-    """The most that one connection was sent."""
+    """Largest number of bytes that one connection received."""
 
     def __str__(self) -> str:
         return f"{self.connections} connections got {self.most_bytes} bytes at most"
 
 
 async def visit(connect: Connect, address: str, port: int, seed: int = 0) -> Visit:
-    """Scans a port, says what other protocols begin with, sends rubbish, some of it a byte at a time, pretends to have
-    a proof, and keeps connections open. Takes some seconds. Connections that are refused count as well."""
+    """Scans a port, sends the openings of other protocols, forged proofs and random bytes, some of them slowly, and
+    keeps connections open, for some seconds. Refused connections count, too."""
     draw = random.Random(seed)
-    said = [*_OPENINGS, *(draw.randbytes(draw.choice([1, 30, 5000])) for _ in range(11)), *[b""] * SILENT]
+    texts = [*_OPENINGS, *(draw.randbytes(draw.choice([1, 30, 5000])) for _ in range(11)), *[b""] * SILENT]
     slow = {*range(0, len(_OPENINGS) + 11, 4)}
     held: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
 
@@ -67,9 +67,9 @@ async def visit(connect: Connect, address: str, port: int, seed: int = 0) -> Vis
             with contextlib.suppress(OSError, TimeoutError):
                 async with asyncio.timeout(_DIAL_S):
                     (await connect(address, port))[1].close()
-        await asyncio.gather(*(one(text, index in slow) for index, text in enumerate(said)))
+        await asyncio.gather(*(one(text, index in slow) for index, text in enumerate(texts)))
         most = max(await asyncio.gather(*(received(reader) for reader, _ in held)), default=0)
     finally:
         for _, writer in held:
             writer.close()
-    return Visit(SCANS + len(said), most)
+    return Visit(SCANS + len(texts), most)

@@ -1,4 +1,4 @@
-"""A job as it is submitted to a simulated cluster: the command, its data, and how it is to be started."""
+"""A job for a simulated cluster: the command, its data, and how it is started."""
 
 from __future__ import annotations
 
@@ -21,9 +21,8 @@ from tfhet.strategies.horovod import HOROVOD
 from tfhet.submit import ALONE, LAUNCHER, PIPE, Channel, Job, check_code
 
 STARTS: Mapping[str, tuple[str, ...]] = {"process": ("ranks", "alone"), "namespace": ("toolkit", "alone")}
-"""Kinds of hosts, process trees or containers, and the ways to start launchers on them, the default first: `ranks`, one
-per rank, as horovodrun does; `alone`, one per host, which starts those of its ranks, as every strategy but Horovod's
-asks for; `toolkit`, by SageMaker's `train`."""
+"""Ways to start launchers by kind of hosts, the default first: `ranks`, one per rank, like horovodrun; `alone`, one per
+host, which starts the launchers of its ranks (every strategy but Horovod's); `toolkit`, by SageMaker's `train`."""
 INPUT_MODES = ("File", "FastFile")
 LIMIT_TIMES = ("start", "reading")
 T = TypeVar("T")
@@ -33,7 +32,7 @@ T = TypeVar("T")
 class Submission:
     cluster: ClusterFile
     command: Sequence[str]
-    """A Python file, and the launcher's arguments: those of the cluster file and then the user's."""
+    """A Python file, then the arguments of the cluster file, then the user's."""
     job: str
     host_kind: str = "process"
     """A key of STARTS."""
@@ -42,21 +41,21 @@ class Submission:
     code: Path = field(default_factory=Path.cwd)
     """The directory that hosts see as their code."""
     checkpoints: Path | None = None
-    """A directory that outlives the run; None: each host has its own."""
+    """A directory that is kept after the run; None: each host has its own."""
     input_mode: str = "File"
     """One of INPUT_MODES."""
     cpu_scale: float | str | None = None
     """Scale of an instance's CPUs, memory and bandwidth: a factor, `fit`, or None for no limit."""
     limits_from: str = "start"
-    """When the limits begin: at the `start`, or when the ranks begin `reading`; CPU sets hold from the start."""
+    """When the limits begin: at the `start`, or when the ranks begin `reading`; CPU sets apply from the start."""
     input_modes: Mapping[str, str] = field(default_factory=dict)
-    """Input modes by channel, where they differ from `input_mode`."""
+    """Input modes of the channels that differ from `input_mode`."""
     channel_groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Groups that see a channel, by its name; all groups see other channels."""
+    """Groups that see a channel, by its name; all groups see the other channels."""
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     parameters: Mapping[str, str] | None = None
-    """Hyperparameters of the job, each a JSON value as text; None: those of the command. They are complete, as in a
-    request, if the toolkit's own are among them."""
+    """Hyperparameters, each a JSON value as text; None: the command's. They are complete, as in a request to SageMaker,
+    if they include the toolkit's own."""
 
     def __post_init__(self) -> None:
         for kind, name, known in (
@@ -84,8 +83,8 @@ class Submission:
         code: Path | None = None,
         **options: object,
     ) -> Submission:
-        """Adds tfhet's own launcher where the command begins with an argument, the cluster file's launcher arguments, a
-        name for the job, and the default start."""
+        """Makes a submission with a job name, the default start and the cluster file's launcher arguments. A command
+        that begins with an argument runs tfhet's own launcher."""
         usual = STARTS[hosts][0] if hosts in STARTS else ""
         if command and command[0].startswith("--"):
             command = [str(LAUNCHER), *command]
@@ -96,7 +95,7 @@ class Submission:
 
     @property
     def program(self) -> Path:
-        """The Python file, on this machine; a relative one is looked for in the code directory."""
+        """The Python file on this machine; relative paths are relative to the code directory."""
         return self.code / self.command[0]
 
     def seen_by(self, group: str, channels: Mapping[str, T]) -> dict[str, T]:
@@ -111,13 +110,13 @@ class Submission:
 
     @property
     def ranks_per_host(self) -> int | None:
-        """Number of ranks of each dnn host, where the strategy says it; None: as in the cluster file."""
+        """Number of ranks of each dnn host, if the strategy determines it; None: as in the cluster file."""
         name = self.settings.strategy
         return None if name == strategies.AUTO else strategies.get(name).ranks_per_host
 
     @property
     def plane(self) -> DataPlane:
-        """The data plane that the launchers will choose; the first candidate where they will refuse the job."""
+        """The data plane that the launchers will choose; the first candidate if they will refuse the job."""
         settings = self.settings
         by_role = {
             self.role(name).name: Group(name, tuple(f"{name}-{n}" for n in range(group.hosts)), None)
@@ -133,13 +132,13 @@ class Submission:
         return self.cluster.training_group(self.settings.dnn_group)
 
     def role(self, group: str) -> Role:
-        """The role that the launchers will give a group."""
+        """The role that the launchers will assign to a group."""
         further = (role for role in known_roles(self.settings) if role not in ROLES and role.group == group)
         return DNN if group == self.dnn_group else next(further, DATA)
 
 
 def hyperparameters(command: Sequence[str], job: str) -> dict[str, str]:
-    """The hyperparameters, each a JSON value as text, of a job that runs `command`: a file and `--NAME VALUE` words."""
+    """Hyperparameters, each a JSON value as text, for a command: a file and `--NAME VALUE` words."""
     words = [*command[1:], ""]
     given = {name[2:]: value for name, value in zip(words, words[1:], strict=False) if name.startswith("--")}
     parameters = {"sagemaker_program": command[0], "sagemaker_job_name": job, **given}
@@ -154,14 +153,23 @@ def _is_json(text: str) -> bool:
 
 
 def named_now(cluster: ClusterFile) -> str:
-    """Name of a run: NAME-TIME, to the millisecond, so that runs which are started together have names of their own."""
+    """Name of a run: NAME-TIME, to the millisecond, so that runs started together have different names."""
     return f"{cluster.name}-{datetime.fromtimestamp(SYSTEM.wall()):%Y%m%d-%H%M%S-%f}"[:-3]
 
 
 def of_job(job: Job, more: Sequence[str] = ()) -> tuple[ClusterFile, list[str], dict[str, Any]]:
-    """Cluster, command and options of `Submission.of` for a job file. more: `--NAME VALUE` words that win over the
-    file's hyperparameters. Raises UsageError for code that would not start, and for a channel that is a pipe, which no
-    simulated host has."""
+    """Converts a job file for the simulation.
+
+    Args:
+        job: The job file.
+        more: `--NAME VALUE` words that win over the file's hyperparameters.
+
+    Returns:
+        The cluster, the command, and options of `Submission.of`.
+
+    Raises:
+        UsageError: The code would not start, or a channel is a pipe, which simulated hosts do not support.
+    """
     check_code(job)
     for channel in job.channels.values():
         if channel.mode == PIPE:

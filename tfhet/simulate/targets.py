@@ -1,4 +1,4 @@
-"""Targets of faults: hosts by their names in a fault, and the processes of a host by their kind."""
+"""Targets of faults: hosts by their names, and the processes of a host by their kind."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Targets:
         return sum(host.ranks for host in self.hosts if host.group == self.dnn_group)
 
     def ports(self, host: SimulatedHost) -> list[int]:
-        """At which the launchers and servers of a host listen."""
+        """Ports at which the launchers and servers of a host listen."""
         is_leader = host is self.leader
         own = [ports for name, ports in host.ports.plane.items() if is_leader or name not in host.shared]
         return [*[host.ports.control] * is_leader, *(port for ports in own for port in ports)]
@@ -66,16 +66,16 @@ class Targets:
 
 @dataclass(frozen=True)
 class Population:
-    """A process that the simulator started, with all below it, at one moment."""
+    """A process that the simulator started, with all its descendants, at one moment."""
 
     everything: tuple[psutil.Process, ...]
-    """All of them, first the one that the simulator started."""
+    """All processes; the first one was started by the simulator."""
     launchers: dict[int | None, psutil.Process] = field(default_factory=dict)
     """By rank; None on a data host."""
 
     @classmethod
     def below(cls, pid: int, *, is_launcher: bool = False) -> Population:
-        """Empty when the process is gone. is_launcher: whether it is a launcher, also before it has its name."""
+        """Empty if the process is gone. is_launcher: whether `pid` is a launcher, even before it has its name."""
         try:
             first = psutil.Process(pid)
             everything = (first, *first.children(recursive=True))
@@ -87,7 +87,7 @@ class Population:
         return cls(everything, launchers or ({rank_of(first): first} if is_launcher else {}))
 
     def servers(self, kind: str) -> list[psutil.Process]:
-        """Processes of the data plane, of one of `planes.kinds()`."""
+        """Processes of the data plane of a kind in `planes.kinds()`."""
         return [process for process in self.everything if planes.kind_of(_ask(process.cmdline, [])) == kind]
 
     def scripts(self, rank: int | None = None) -> list[psutil.Process]:
@@ -99,7 +99,7 @@ class Population:
 
 
 async def kill_all(child: Child) -> None:
-    """Ends a frozen launcher with all below it, which has sessions of its own."""
+    """Kills a frozen launcher and its descendants, which are in other sessions."""
     for process in Population.below(child.pid).everything[1:]:
         with contextlib.suppress(psutil.Error):
             process.kill()
@@ -115,7 +115,7 @@ def rank_of(process: psutil.Process) -> int | None:
 
 
 def _ask(question: Callable[..., Value], otherwise: Value) -> Value:
-    """The answer of a process; `otherwise` where it is gone."""
+    """The answer of a process; `otherwise` if it is gone."""
     try:
         return question()
     except psutil.Error:

@@ -1,4 +1,4 @@
-"""The status and the failure reason that SageMaker would give to a training job."""
+"""The status and the failure reason that SageMaker would report for a training job."""
 
 from __future__ import annotations
 
@@ -22,12 +22,19 @@ def completed(
     cause: str | None,
     never_began: str | None,
 ) -> RunSummary:
-    """The leader's summary with exit codes, cause, status and failure reason. codes: by `host` or `host/rank`. cause:
-    why the simulator stopped the job. never_began: why a host was not made."""
+    """The leader's summary with exit codes, cause, status and failure reason.
+
+    Args:
+        hosts: All hosts of the job.
+        codes: Exit codes by `host` or `host/rank`.
+        leader: Record of the leader.
+        cause: Why the simulator stopped the job, or None.
+        never_began: Why a host could not be made, or None.
+    """
     try:
         summary = leader.read_summary()
     except TfhetError:
-        # A launcher that is not ours leaves none; one of ours always does.
+        # A launcher that is not tfhet's writes no record; tfhet's always does.
         ended_well = bool(codes) and not any(codes.values()) and not leader.path.exists()
         summary = RunSummary(exit_code=0 if ended_well else None)
     state = status(codes, is_stopped=cause is not None)
@@ -57,19 +64,19 @@ def _exits(codes: Mapping[str, int], between: str = "; ") -> str:
 
 
 def status(codes: Mapping[str, int], is_stopped: bool) -> str:
-    """COMPLETED, FAILED or STOPPED, from all exit codes: a single bad one fails the job."""
+    """COMPLETED, FAILED or STOPPED: a single non-zero exit code fails the job."""
     if is_stopped:
         return STOPPED
     return FAILED if any(codes.values()) or not codes else COMPLETED
 
 
 def failure_reason(hosts: Sequence[SimulatedHost], codes: Mapping[str, int]) -> str:
-    """The oldest failure file of the hosts that ended badly; without one, how each ended. codes: as in `completed`."""
+    """The oldest failure file of the hosts that failed; without one, how each ended. codes: as in `completed`."""
     bad = {label.split("/")[0]: code for label, code in codes.items() if code}
     files = [(host.paths.failure, bad[host.name]) for host in hosts if host.name in bad]
     written = sorted((path.stat().st_mtime, path, code) for path, code in files if path.is_file())
     if written:
         _, path, code = written[0]
-        text = path.read_text(encoding="utf-8", errors="replace")[:1024]  # as the platform does
+        text = path.read_text(encoding="utf-8", errors="replace")[:1024]  # like SageMaker
         return f"AlgorithmError: {text}, exit code: {code}"
     return f"AlgorithmError: , {_exits(bad, ', ')}"

@@ -1,10 +1,10 @@
-"""How ranks train together: strategies behind one protocol, and where a rank finds its place in the job.
+"""How ranks train together: strategies with one interface, and the place of a rank in its job.
 
 import tfhet.strategies as strategies
 
 strategies.names()                       # ('solo', 'horovod', ...)
 strategies.get("horovod")                # a Strategy
-JobContext.from_env(environment())       # the place that the launcher gave this process
+JobContext.from_env(environment())       # the place of this process, from its launcher
 """
 
 from tfhet.strategies.job import LOCAL_PLANE, JobContext
@@ -15,6 +15,5 @@ from tfhet.strategies.strategy import Claim, Collective, Meeting, Strategy
 # fmt: off
 __all__ = [
     "AUTO", "LOCAL_PLANE", "OWN", "Claim", "Collective", "JobContext", "Meeting", "RankSource", "Strategy", "chosen",
-    "get", "names", "rank_of", "roles", "source_of", "sources",
-    "translated",
+    "get", "names", "rank_of", "roles", "source_of", "sources", "translated",
 ]

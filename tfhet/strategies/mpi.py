@@ -1,10 +1,11 @@
-"""Ranks that mpirun has started. Every strategy can have them.
+"""Ranks that mpirun has started, for every strategy.
 
-Under the SageMaker toolkit a launcher does two things more. The toolkit's `train` dies of SIGTERM and leaves mpirun and
-our ranks running, since the kernel informs a process only of the death of its parent; so the launcher watches the
-processes above mpirun (on Linux). And on every dnn host but the first, `train` waits for a file that the first host's
-`train` writes by ssh once mpirun has succeeded, and looks for it every 30 s, on a machine that is paid for
-(sagemaker_training/mpi.py, 5.1.4). When the job has failed that file is never written; so the launcher writes it.
+Under the SageMaker toolkit a launcher has two more tasks:
+- The toolkit's `train` dies of SIGTERM and leaves mpirun and the ranks running. So the launcher watches the processes
+  above mpirun (on Linux).
+- On every dnn host except the first, `train` waits for a file that the first host's `train` writes by SSH after mpirun
+  has succeeded (sagemaker_training/mpi.py, 5.1.4). If the job fails, that file is never written. So the launcher writes
+  it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ DONE = "/tmp/done"
 _MPI = {"mpirun", "mpiexec", "orterun", "prterun", "prte", "mpirun.openmpi", "mpiexec.openmpi"}
 _SHELLS = {"sh", "dash", "bash"}
 _REMOTE = {"sshd", "sshd-session", "orted", "prted"}
-"""The parents of these are on another host, or did not start the job."""
+"""Processes whose parents are on another host, or did not start the job."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,8 @@ class MpiSource(RankSource):
         return f"{ancestors[process]}, process {process.pid}, by which it was started, is gone"
 
     def release(self, place: Place, folder: Path = Path(DONE).parent) -> None:
-        """Writes the file for which the toolkit waits, in a job that mpirun started, on each dnn host but the first."""
+        """Writes the file for which the toolkit waits, on each dnn host except the first of a job that mpirun
+        started."""
         first = place.roles.dnn_hosts[0]
         waits = place.rank is not None and place.rank.source == "mpi" and place.leads_host and place.host != first
         if waits and job_name(place.env):
@@ -59,8 +61,8 @@ MPI = MpiSource(
 
 
 def above_mpirun(pid: int) -> dict[psutil.Process, str]:
-    """The ancestors of a process, `pid` being its parent, with their names: mpirun, shells, and the first that is
-    neither. Empty where that is on another host, or where mpirun has no such parent."""
+    """`pid` and its ancestors with their names: mpirun, shells, and the first other program. Empty if that program is
+    on another host, or does not exist."""
     line: dict[psutil.Process, str] = {}
     with contextlib.suppress(psutil.Error):
         process: psutil.Process | None = psutil.Process(pid)
@@ -77,14 +79,14 @@ def above_mpirun(pid: int) -> dict[psutil.Process, str]:
 
 
 def watched(env: Mapping[str, str], rank: Rank | None) -> dict[psutil.Process, str]:
-    """The processes whose death the launcher with this rank takes for a request to stop: in a job, once a host."""
+    """The processes whose end is a request to stop for the launcher of this rank: in a job, one launcher per host."""
     if rank is None or rank.local_rank or not job_name(env):
         return {}
     return above_mpirun(os.getppid())
 
 
 async def first_gone(line: Iterable[psutil.Process], poll_s: float = POLL_S) -> psutil.Process:
-    """Returns the first of them, from the last one on, that has ended, once one has."""
+    """Waits until a process has ended, and returns it; the last one of `line` is checked first."""
     downwards = [*line][::-1]
     while (gone := next((each for each in downwards if not lives(each)), None)) is None:
         await asyncio.sleep(poll_s)

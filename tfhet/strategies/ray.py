@@ -1,7 +1,7 @@
-"""The strategy `ray`: one script, on the leader's host, which has the whole Ray cluster of the job.
+"""The strategy `ray`: one script on the leader's host, which uses the whole Ray cluster of the job.
 
-The script starts what it needs there by Ray itself: Ray Train's workers, Ray Data's tasks. The other hosts of the dnn
-group have no rank; their launchers keep a node of the cluster, which is the data plane `ray`.
+The script starts Ray Train's workers and Ray Data's tasks itself. The other hosts of the dnn group have no rank; their
+launchers run nodes of the cluster, which is the data plane `ray`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tfhet.strategies.solo import SoloCollective
 from tfhet.strategies.strategy import Collective, Strategy
 
 NODE = Role("node")
-"""The hosts of the dnn group but the first."""
+"""The hosts of the dnn group except the first."""
 HEAD_GROUP = "--head_instance_group"
 OF_AWS = {
     "-e": "--train_script",
@@ -28,7 +28,7 @@ OF_AWS = {
 }
 """Arguments of AWS's launcher for Ray on SageMaker (aws-samples-for-ray, July 2026), and tfhet's own."""
 WITHOUT_MEANING = ("--launch_prometheus", "--prometheus_path", "--wait_shutdown")
-"""Arguments of that launcher that have no counterpart: `--metrics_port` serves Prometheus on every host."""
+"""Arguments of that launcher that tfhet ignores: `--metrics_port` serves Prometheus on every host."""
 
 
 class RayStrategy(Strategy):
@@ -38,8 +38,8 @@ class RayStrategy(Strategy):
     role_of_others = NODE
 
     def translated(self, argv: Sequence[str]) -> list[str]:
-        """See `Strategy.translated`. AWS's arguments are those of a job that names this strategy, or its head group and
-        no strategy; a script's own `-e` is left to a job that names its script otherwise."""
+        """See `Strategy.translated`. AWS's arguments count in a job that names this strategy, or its head group and no
+        strategy. If the job names its script by `--train_script`, `-e` is the script's own argument."""
         named = [_named(word) for word in argv]
         names = [name for name, _ in named]
         strategy = next((_value(argv, index) for index, name in enumerate(names) if name == "--strategy"), None)
@@ -69,13 +69,13 @@ class RayStrategy(Strategy):
 
 
 def _named(word: str) -> tuple[str, str | None]:
-    """The name of an argument in tfhet's spelling, and its value where one is joined to it by `=`."""
+    """The name of an argument in tfhet's spelling, and its value if it is joined by `=`."""
     name, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
     return underscored([name])[0], value if equals else None
 
 
 def _value(argv: Sequence[str], index: int) -> str:
-    """The value of the argument at `index`, joined to it or after it; "" where there is none."""
+    """The value of the argument at `index`, joined to it or after it, or ""."""
     joined = _named(argv[index])[1]
     return joined if joined is not None else next(iter(argv[index + 1 : index + 2]), "")
 

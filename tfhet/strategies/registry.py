@@ -1,4 +1,4 @@
-"""The strategies by name, and the sources that may have given a process its rank.
+"""The strategies by name, and the sources of ranks.
 
 Third parties add a strategy by an entry point of the group `tfhet.strategies`.
 """
@@ -29,15 +29,15 @@ names, get = STRATEGIES.names, STRATEGIES.get
 
 
 def chosen(name: str, size: int, source: RankSource | None = None) -> Strategy:
-    """The strategy for `size` ranks: of that name, or, for `auto`, that of the source of the ranks, if it has one, else
-    solo for one rank and Horovod for several."""
+    """The strategy for `size` ranks: with that name, or for `auto` the strategy of the source of the ranks, else solo
+    for one rank and Horovod for several."""
     if name == AUTO:
         name = (source.strategy if source else "") or ("solo" if size <= 1 else "horovod")
     return get(name)
 
 
 def translated(argv: Sequence[str]) -> list[str]:
-    """`argv` with the arguments of other launchers in tfhet's words, by the strategies that tfhet ships."""
+    """`argv` with the arguments of other launchers translated to tfhet's, by the strategies that tfhet ships."""
     for name in SHIPPED:
         argv = get(name).translated(argv)
     return list(argv)
@@ -49,15 +49,15 @@ def roles() -> tuple[Role, ...]:
 
 
 def sources(strategy: str = AUTO) -> Mapping[str, RankSource]:
-    """All sources of ranks by name, in the order in which they are tried. A strategy of a third party is loaded only
-    where it is the job's, `strategy`."""
+    """All sources of ranks by name, in the order in which they are tried. A strategy of a third party is imported only
+    if it is the job's `strategy`."""
     loaded = (get(name) for name in names() if name in (*SHIPPED, strategy))
     return {one.name: one for one in (MPI, *(source for each in loaded for source in each.sources), OWN)}
 
 
 def rank_of(env: Mapping[str, str], strategy: str = AUTO) -> Rank | None:
-    """The rank that some source gave this process; None when none did. strategy: the job's. Raises ClusterError for
-    variables that are no numbers, incomplete or contradictory, and where two sources differ."""
+    """The rank of this process, or None. strategy: the job's. Raises ClusterError for wrong, incomplete or
+    contradictory variables, and if two sources differ."""
     every = sources(strategy)
     found = [rank for source in every.values() if (rank := source.read(env)) is not None]
     for other in found[1:]:
@@ -71,5 +71,5 @@ def rank_of(env: Mapping[str, str], strategy: str = AUTO) -> Rank | None:
 
 
 def source_of(rank: Rank, strategy: str = AUTO) -> RankSource:
-    """The source of a rank; tfhet's own where none of the known sources gave it."""
+    """The source of a rank; by default tfhet's own."""
     return sources(strategy).get(rank.source, OWN)

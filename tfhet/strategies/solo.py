@@ -1,4 +1,4 @@
-"""The strategy `solo`: one rank, which has no other to meet."""
+"""The strategy `solo`: one rank."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Solo(Strategy):
 
 
 class SoloCollective:
-    """See `Collective`; every sum is the rank's own."""
+    """See `Collective`; every sum is the rank's own value."""
 
     rank, size = 0, 1
 

@@ -1,4 +1,4 @@
-"""The metrics endpoint of a launcher: answers `GET /metrics` for Prometheus while the launcher lives."""
+"""The metrics endpoint of a launcher, which answers `GET /metrics` for Prometheus."""
 
 from __future__ import annotations
 
@@ -20,9 +20,16 @@ async def serve_metrics(
     labels: Mapping[str, str],
     say: Callable[[str], None],
 ) -> None:
-    """Serves the values of one launcher at `host`:`port` (0: a free port) until it is cancelled. Returns early, with a
-    line for the log, where the port cannot be had: the job goes on without metrics. values: called on the launcher's
-    event loop, once per request. labels: of all values. say: takes lines for the log."""
+    """Serves the values of one launcher until it is cancelled. Returns early, with a line for the log, if the port
+    cannot be used.
+
+    Args:
+        host: Address at which it listens.
+        port: Port; 0: a free port.
+        values: Called on the running event loop, once per request.
+        labels: Labels of all values.
+        say: Receives lines for the log.
+    """
     # Imported when needed: prometheus_client takes as long to import as the rest of a launcher.
     from tfhet.telemetry.metrics_server import MetricsServer
 
@@ -32,7 +39,7 @@ async def serve_metrics(
         return values()
 
     def read() -> Mapping[Metric, float]:
-        # On the event loop, so that nothing changes while it is read. Raises where the loop is blocked or closed.
+        # On the event loop, so that nothing changes during the call. Raises if the loop is blocked or closed.
         return asyncio.run_coroutine_threadsafe(current(), loop).result(READ_S)
 
     try:

@@ -1,4 +1,4 @@
-"""The GPUs of a host: how many, and what they use, read by NVIDIA's management library (NVML, package nvidia-ml-py)."""
+"""The number of GPUs of a host, and their usage, read with NVIDIA's management library (NVML, package nvidia-ml-py)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 
 GPU_PERIOD_S = 1.0
 GPU_DRIVER = Path("/proc/driver/nvidia/gpus")
-"""Folder of the driver with one entry per GPU; in a container, per GPU that the container may use."""
+"""Folder of the driver with one entry per GPU; in a container, per GPU of the container."""
 
 
 def gpu_count(env: Mapping[str, str], driver: Path = GPU_DRIVER) -> int:
-    """Number of GPUs that a process with these variables may use. The first source that is present decides:
-    `CUDA_VISIBLE_DEVICES`, `SM_NUM_GPUS`, the driver."""
+    """Number of GPUs that a process with these variables may use, from the first of `CUDA_VISIBLE_DEVICES`,
+    `SM_NUM_GPUS` and the driver that is present."""
     if (visible := env.get("CUDA_VISIBLE_DEVICES")) is not None:
         names = [name.strip() for name in visible.split(",")]
         # CUDA ignores everything from the first invalid name on, such as -1 (CUDA programming guide).
@@ -31,12 +31,12 @@ def gpu_count(env: Mapping[str, str], driver: Path = GPU_DRIVER) -> int:
 
 
 class GpuMonitor:
-    """Reads all GPUs once a second in a thread of its own, because the driver may answer slowly or hang."""
+    """Reads all GPUs once a second in its own thread, because the driver may answer slowly or hang."""
 
     def __init__(self, load: Callable[[], Any] = lambda: importlib.import_module("pynvml")):
         """load: returns the module of nvidia-ml-py, or raises ImportError."""
         self.missing = ""
-        """Why there are no readings; "" while there are, or may be."""
+        """Why there are no readings; "" if there are, or may be, some."""
         self.latest: tuple[tuple[float, int], ...] = ()
         """The last reading of each GPU, in the driver's order: share of the driver's last sampling period in which a
         kernel ran, 0 to 100 (nvmlDeviceGetUtilizationRates), and bytes of memory in use."""
@@ -47,7 +47,7 @@ class GpuMonitor:
             self.missing = "nvidia-ml-py is not installed (pip install nvidia-ml-py)"
 
     def start(self) -> GpuMonitor:
-        """Starts the thread, if the library is there. The thread does not keep the process alive."""
+        """Starts the thread, a daemon, if the library is installed."""
         if not self.missing:
             threading.Thread(target=self.run, name="tfhet-nvml", daemon=True).start()
         return self
@@ -76,8 +76,8 @@ class GpuMonitor:
 
 
 def _used(nvml: Any, handle: Any) -> int:
-    """Bytes of memory in use, as nvidia-smi counts them: without what the driver keeps for itself, unless the library
-    or the driver is too old to tell that apart (before 510). Raises NVMLError."""
+    """Bytes of memory in use, without the driver's own memory, like nvidia-smi; libraries and drivers before 510
+    include it. Raises NVMLError."""
     with contextlib.suppress(AttributeError, TypeError, nvml.NVMLError):
         return int(nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2).used)
     return int(nvml.nvmlDeviceGetMemoryInfo(handle).used)

@@ -1,4 +1,4 @@
-"""Counters of CPU, memory and network: of the whole machine, or of the container that this process is in."""
+"""Counters of CPU, memory and network: of the whole machine, or of the container of this process."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class MachineCounters:
 
 
 class CgroupCounters:
-    """Counters of the cgroup that this process is in, version 1 or 2 (kernel: admin-guide/cgroup-v1 and cgroup-v2)."""
+    """Counters of the cgroup of this process, version 1 or 2 (kernel: admin-guide/cgroup-v1 and cgroup-v2)."""
 
     counted = "cgroup"
 
@@ -51,7 +51,7 @@ class CgroupCounters:
 
     @classmethod
     def find(cls, own: Path = OWN_CGROUP, top: Path = CGROUPS) -> CgroupCounters | None:
-        """Returns the counters; None where this process is in the root cgroup or cannot see its cgroup's files."""
+        """Finds the counters; None if this process is in the root cgroup or cannot see its cgroup's files."""
         try:
             lines = [line.split(":", 2) for line in own.read_text(encoding="utf-8").splitlines()]
         except (OSError, UnicodeDecodeError):
@@ -78,17 +78,17 @@ class CgroupCounters:
 
 
 HostCounters = MachineCounters | CgroupCounters
-"""Reading raises OSError or psutil.Error where the system does not provide the counters."""
+"""Reading raises OSError or psutil.Error if the system does not provide the counters."""
 
 
 def host_counters() -> HostCounters:
-    """The counters of this host: those of its container where it sees one, else those of the machine."""
+    """The counters of this host: of its container if it is in one, else of the machine."""
     return CgroupCounters.find() or MachineCounters()
 
 
 def _file(tree: Path, place: str | None, name: str) -> Path | None:
-    """The file `name` of the group at `place` in a tree, or of the tree's root; None where neither has it. The root is
-    right in a container that reads its group's place on the machine but is shown that group as the root."""
+    """The file `name` of the group at `place` in a tree, or of the tree's root; None if neither has it. The root is
+    right in a container that reads its group's place on the machine but sees the group as the root."""
     places = [] if place is None else [tree / place.lstrip("/") / name, tree / name]
     return next((path for path in places if path.is_file()), None)
 

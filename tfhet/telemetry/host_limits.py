@@ -22,7 +22,7 @@ def _lowest(root: Path, controller: str, read: Callable[[Path], list[float]]) ->
 
 
 def _groups(root: Path, controller: str) -> Iterator[Path]:
-    """The folders of the groups that this process is in, and of those above, where they may be shown."""
+    """The possible folders of this process's groups, and of the groups above them."""
     for line in _text(root / "proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers and controller not in controllers.split(","):
@@ -43,7 +43,7 @@ def _quota(folder: Path) -> list[float]:
 
 
 _NO_LIMIT = 1 << 60
-"""Version 1 of control groups says the highest number that it has where there is no limit."""
+"""Version 1 has its highest number if there is no limit."""
 
 
 def _limit(folder: Path) -> list[float]:

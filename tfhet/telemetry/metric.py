@@ -1,7 +1,6 @@
-"""Metrics of a launcher: the named numbers that Prometheus reads, and metric lines for CloudWatch.
+"""Metrics of a launcher: named numbers for Prometheus, and metric lines for CloudWatch.
 
-A launcher hands the endpoint a mapping from `Metric` to value. What it runs besides the training adds metrics of its
-own to that mapping; this room knows none of them.
+A launcher passes a mapping from `Metric` to value to the endpoint. Its data plane adds other metrics to that mapping.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ _TOTALS = {"steps": STEPS, "examples": EXAMPLES, "step_s": STEP_S, "wait_s": WAI
 
 
 def training_metrics(totals: Mapping[str, float], line: MetricLine | None) -> dict[Metric, float]:
-    """Metrics of a training script, as far as they are known. totals: sums since the script began, with the names of
-    `steps.Meter.totals`. line: the last metric line; None before the first one, and on ranks that print none."""
+    """The known metrics of a training script. totals: sums since the script began, with the names of
+    `steps.Meter.totals`. line: the last metric line, or None."""
     values = {metric: totals[name] for name, metric in _TOTALS.items() if name in totals}
     if line is not None:
         values[EPOCH] = line.epoch
@@ -50,9 +49,15 @@ def training_metrics(totals: Mapping[str, float], line: MetricLine | None) -> di
 
 
 def emf_line(namespace: str, dimensions: Mapping[str, str], line: MetricLine, at_s: float) -> str:
-    """A metric line in CloudWatch's embedded metric format (EMF): one JSON object, without a line break. dimensions:
-    values by name, at most 30, all in one set. at_s: seconds since 1970. A loss that is not finite is left out, because
-    neither JSON nor CloudWatch can represent it. Source: "Embedded metric format", CloudWatch User Guide."""
+    """A metric line in CloudWatch's embedded metric format (EMF): one JSON object in one line. A loss that is not
+    finite is omitted. Source: "Embedded metric format", CloudWatch User Guide.
+
+    Args:
+        namespace: CloudWatch namespace.
+        dimensions: Values by name, at most 30, in one set.
+        line: The metric line.
+        at_s: Time in seconds since 1970.
+    """
     numbers = {name: value for name, value in line.numbers().items() if math.isfinite(value)}
     directive = {
         "Namespace": namespace,

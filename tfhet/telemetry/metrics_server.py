@@ -1,4 +1,4 @@
-"""An HTTP server for metrics: prometheus_client's, which handles each connection in a daemon thread of its own."""
+"""The HTTP server of prometheus_client, which handles each connection in a daemon thread."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from prometheus_client.registry import Collector
 from tfhet.telemetry.metric import Metric
 
 SILENCE_S = 5.0
-"""A connection is closed once its client has sent nothing for this many seconds."""
+"""Seconds without data from its client after which a connection is closed."""
 POLL_S = 0.2
-"""Interval at which the server looks for the request to end."""
+"""Interval at which the server checks whether it should end."""
 
 
 class MetricsServer(ThreadingWSGIServer):
-    """Answers `GET /metrics` from a thread of its own, from the beginning until `end`."""
+    """Answers `GET /metrics` in its own thread until `end`."""
 
     def __init__(self, host: str, port: int, values: Callable[[], Mapping[Metric, float]], labels: Mapping[str, str]):
-        """Listens at `host`:`port` (0: a free port). Raises OSError or OverflowError where the port cannot be had.
-        values: called once per request, on its connection's thread. labels: of all values."""
+        """Listens at `host`:`port` (0: a free port). values: called once per request, in its connection's thread.
+        labels: labels of all values. Raises OSError or OverflowError if the port cannot be used."""
         self.address_family = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][0]
         super().__init__((host, port), _Handler)
         registry = CollectorRegistry()
@@ -35,7 +35,7 @@ class MetricsServer(ThreadingWSGIServer):
         threading.Thread(target=self.serve_forever, args=(POLL_S,), name="tfhet-metrics", daemon=True).start()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignores what a client did."""
+        """Ignores errors of a client."""
 
     def end(self) -> None:
         """Stops listening; returns within about `POLL_S`."""
@@ -44,7 +44,7 @@ class MetricsServer(ThreadingWSGIServer):
 
 
 class _Values(Collector):
-    """Reads the values whenever the registry is asked for them."""
+    """Reads the values for each request."""
 
     def __init__(self, values: Callable[[], Mapping[Metric, float]], labels: Mapping[str, str]):
         self._values, self._labels = values, labels

@@ -1,4 +1,4 @@
-"""The sampler of a launcher: measures once a second what its processes and its host use, for the run's timeline."""
+"""The sampler of a launcher: records the usage of its processes and its host once a second in the run's timeline."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LAST_WRITE_S = 1.0
 
 @dataclass
 class Sampler:
-    """Measures for one launcher, and appends to one file."""
+    """Measures for one launcher, and appends to its file."""
 
     host: str
     member: str
@@ -30,12 +30,11 @@ class Sampler:
     processes: Callable[[], Mapping[str, int]]
     """Returns the process ids of the launcher's running processes, by name."""
     offset: Callable[[], tuple[float, float] | None] = lambda: None
-    """Returns the seconds to add to this host's clock to get the leader's, and the largest error of that number; None
-    while they are not known."""
+    """Returns the seconds to add to this host's clock to get the leader's, and their maximum error; None if unknown."""
     counters: HostCounters | None = None
     """Counters of the host; None on a launcher that does not lead its host."""
     gpus: GpuMonitor | None = None
-    """GPUs of the host, started; None where there are none, or on a launcher that does not lead its host."""
+    """GPUs of the host, started; None without GPUs, or on a launcher that does not lead its host."""
     say: Callable[[str], None] = lambda line: None
     clock: Clock = SYSTEM
     cpu_of: Callable[[int], float] = cpu_of
@@ -48,7 +47,7 @@ class Sampler:
     _failure: Exception | None = None
 
     async def run(self) -> None:
-        """Samples until it is cancelled. Ends early, with a line for the log, when the disk or the counters fail."""
+        """Samples until it is cancelled. Ends early, with a line for the log, if the disk or the counters fail."""
         writer = Writer("timeline", self._append)  # a disk that stalls must not delay a lease
         try:
             self.sample()
@@ -77,7 +76,7 @@ class Sampler:
             self._failure = error
 
     def sample(self) -> None:
-        """Measures what was used since the previous call; the first only begins. Raises OSError or psutil.Error."""
+        """Measures the usage since the previous call. Raises OSError or psutil.Error."""
         now_s, spent_s = self.clock.monotonic(), {}
         cpus: dict[str, float] = {}
         took_s = 0.0 if self._at_s is None else now_s - self._at_s
@@ -86,7 +85,7 @@ class Sampler:
                 spent_s[pid] = self.cpu_of(pid)
             except OSError:
                 continue
-            if took_s > 0:  # a process that is new since the previous call began with 0
+            if took_s > 0:  # a new process began with 0
                 cpus[name] = max(0.0, spent_s[pid] - self._spent_s.get(pid, 0.0)) / took_s
         counts = None if self.counters is None else self.counters.read()
         if took_s > 0:
@@ -95,7 +94,7 @@ class Sampler:
         self._at_s, self._spent_s, self._counts = now_s, spent_s, counts
 
     def _taken(self) -> list[Entry]:
-        """The samples since the last call, and the clock's offset if it has changed."""
+        """The samples since the last call, and the offset of the clock if it has changed."""
         held, self._held = self._held, []
         offset = self.offset()
         if offset is not None and offset != self._offset:

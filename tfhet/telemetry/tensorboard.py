@@ -1,4 +1,4 @@
-"""Scalars for TensorBoard: a file of them, and a timeline as one TensorBoard run per rank and per host."""
+"""Scalars for TensorBoard: an event file, and a timeline as one TensorBoard run per rank and host."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tfhet.units import MIB
 
 
 class ScalarFile:
-    """An event file that TensorBoard can read while it is being written. Needs the package tensorboard alone."""
+    """An event file that TensorBoard can read while it is written. Needs only the package tensorboard."""
 
     def __init__(self, folder: Path, began_s: float, name: str):
-        """Creates `folder`/events.out.tfevents.SECONDS.`name`, or replaces it. began_s: seconds since 1970. Raises
-        UsageError when tensorboard is not installed, and OSError."""
+        """Creates or replaces `folder`/events.out.tfevents.SECONDS.`name`. began_s: seconds since 1970. Raises OSError,
+        and UsageError if tensorboard is not installed."""
         try:
             self._event: Any = importlib.import_module("tensorboard.compat.proto.event_pb2").Event
             self._summary: Any = importlib.import_module("tensorboard.compat.proto.summary_pb2").Summary
@@ -44,9 +44,8 @@ class ScalarFile:
 
 
 def write_scalars(timeline: Timeline, folder: Path) -> list[Path]:
-    """Writes one event file per rank (by step) and per host (by seconds since the run's first entry). Returns their
-    paths. They lie in the folders `rank-N` and `host-NAME` below `folder`; files of the same names are replaced. Raises
-    UsageError when tensorboard is not installed."""
+    """Writes one event file per rank (by step) and per host (by seconds since the run's first entry), in the folders
+    `rank-N` and `host-NAME` below `folder`. Returns their paths. Raises UsageError if tensorboard is not installed."""
     began_s = timeline.began_s
     points: dict[str, list[tuple[float, int, dict[str, float]]]] = defaultdict(list)
     for step in timeline.steps:

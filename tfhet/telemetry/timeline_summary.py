@@ -1,4 +1,4 @@
-"""A timeline in short: the components of each rank's steps, and how busy each process and each host was."""
+"""Summaries of a timeline: the components of each rank's steps, and the usage of each process and host."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RankSummary:
     copy_pct: float
     compute_pct: float
     allreduce_pct: float | None
-    """None where a step has no time for it; `compute_pct` includes it then."""
+    """None if a step has no time for it; `compute_pct` includes it then."""
     checkpoint_s: float
 
 
@@ -45,7 +45,7 @@ class ProcessSummary:
 
 @dataclass(frozen=True)
 class HostSummary:
-    """Usage of all processes on one host together, as in `HostUsage`: means over its samples, and the most memory."""
+    """Usage of all processes of one host, as in `HostUsage`: means over its samples, and maximum memory."""
 
     host: str
     counted: str
@@ -114,7 +114,7 @@ def host_cpus(timeline: Timeline) -> dict[str, list[tuple[int, float]]]:
     zero_s = timeline.steps[0].at_s if timeline.steps else timeline.began_s
     used = {host: Counter[int]() for host in timeline.hosts}
     for use in timeline.usage:
-        if abs(use.at_s - zero_s) < _LONGEST_S and use.dur_s < HOUR_S:  # else it is none: one takes about a second
+        if abs(use.at_s - zero_s) < _LONGEST_S and use.dur_s < HOUR_S:  # else it is no sample of about a second
             seconds = range(math.ceil(use.at_s - zero_s), math.ceil(use.at_s - zero_s + use.dur_s))
             used[use.host].update(dict.fromkeys(seconds, sum(use.processes.values())))
     return {host: sorted(own.items()) for host, own in used.items() if own}

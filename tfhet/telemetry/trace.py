@@ -53,7 +53,7 @@ def _named(what: str, process: int, thread: int, name: str) -> TraceEvent:
 
 
 def _thread(on_thread: list[StepTime | Pause], process: int, thread: int, began_s: float) -> Iterator[TraceEvent]:
-    """Steps with their components nested in them in the order of a step: all computing before the allreduce."""
+    """Steps, and in them their components in the order of a step: all computing before the allreduce."""
     starts = [_ns(each.at_s, began_s) for each in on_thread]
     ends = [start + round(each.dur_s * 1e9) for start, each in zip(starts, on_thread, strict=True)]
     limits = [*starts[1:], ends[-1] if ends else 0]

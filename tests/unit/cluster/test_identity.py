@@ -37,32 +37,34 @@ def _read(tmp_path: Path, document: object) -> Identity:
     return identify(_host(tmp_path))
 
 
-def test_a_real_file_is_read(tmp_path: Path) -> None:
-    identity = _read(tmp_path, REAL)
-    assert (identity.current_host, identity.current_group) == ("algo-1", "data_group")
-    assert identity.cluster.is_heterogeneous
-    assert identity.cluster.groups[0].hosts == ("algo-1",)
-    assert identity.cluster.groups[0].instance_type == "ml.c5.xlarge"
-    assert identity.cluster.network_interface == "eth0"
+WITHOUT_GROUP = {key: value for key, value in REAL.items() if key != "current_group_name"}
+OLD = {"current_host": "algo-2", "hosts": ["algo-1", "algo-2"], "network_interface_name": "ethwe"}
 
 
-def test_the_toolkits_own_key_for_the_group_is_read(tmp_path: Path) -> None:
-    document = {k: v for k, v in REAL.items() if k != "current_group_name"} | {"current_instance_group": "data_group"}
-    assert _read(tmp_path, document).current_group == "data_group"
-
-
-def test_without_a_key_for_the_group_the_host_tells_it(tmp_path: Path) -> None:
-    document = {k: v for k, v in REAL.items() if k != "current_group_name"} | {"current_host": "algo-2"}
-    assert _read(tmp_path, document).current_group == "dnn_group"
-
-
-def test_the_old_form_without_groups_is_one_homogeneous_group(tmp_path: Path) -> None:
-    document = {"current_host": "algo-2", "hosts": ["algo-1", "algo-2"], "network_interface_name": "ethwe"}
+@pytest.mark.parametrize(
+    ("document", "host", "group", "groups", "interface"),
+    [
+        (REAL, "algo-1", "data_group", [("algo-1",), ("algo-2",)], "eth0"),
+        (
+            WITHOUT_GROUP | {"current_instance_group": "data_group"},
+            "algo-1",
+            "data_group",
+            [("algo-1",), ("algo-2",)],
+            "eth0",
+        ),
+        (WITHOUT_GROUP | {"current_host": "algo-2"}, "algo-2", "dnn_group", [("algo-1",), ("algo-2",)], "eth0"),
+        (OLD, "algo-2", "homogeneousCluster", [("algo-1", "algo-2")], "ethwe"),
+    ],
+    ids=["file", "key of the toolkit", "no current group", "old form"],
+)
+def test_description_is_read(tmp_path: Path, document, host, group, groups, interface) -> None:
     identity = _read(tmp_path, document)
-    assert identity.current_group == "homogeneousCluster"
-    assert identity.cluster.groups[0].hosts == ("algo-1", "algo-2")
-    assert identity.cluster.network_interface == "ethwe"
-    assert not identity.cluster.is_heterogeneous
+    assert (identity.current_host, identity.current_group) == (host, group)
+    assert [one.hosts for one in identity.cluster.groups] == groups
+    assert identity.cluster.network_interface == interface
+    assert identity == identify({"SAGEMAKER_BASE_DIR": "/nowhere", "SM_RESOURCE_CONFIG": json.dumps(document)})
+    types = [one.instance_type for one in identity.cluster.groups]
+    assert types == ([None] if document is OLD else ["ml.c5.xlarge", "ml.m4.xlarge"])
 
 
 GROUP = {"hosts": ["algo-1"], "instance_group_name": "data_group"}
@@ -103,49 +105,27 @@ def test_what_is_not_a_json_object_is_refused(tmp_path: Path, text: str) -> None
         _read(tmp_path, text)
 
 
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    (tmp_path / "input" / "config" / "resourceconfig.json").mkdir(parents=True)
-    with pytest.raises(ClusterError, match=f"{tmp_path}.*cannot be read"):
-        identify(_host(tmp_path))
-
-
-def test_the_file_is_preferred_to_the_variables(tmp_path: Path) -> None:
-    # mpirun hands the first host's SM_* variables to the ranks of all hosts.
-    _write(tmp_path, REAL)
-    env = {"SAGEMAKER_BASE_DIR": str(tmp_path), "SM_CURRENT_HOST": "algo-2", "SM_RESOURCE_CONFIG": json.dumps(REAL)}
-    assert identify(env).current_host == "algo-1"
-
-
-def test_a_broken_file_is_an_error_even_with_good_variables(tmp_path: Path) -> None:
+def test_file_wins_over_variables(tmp_path: Path) -> None:
+    # mpirun passes the first host's SM_* variables to the ranks of all hosts.
+    env = {**_host(tmp_path), "SM_CURRENT_HOST": "algo-2", "SM_RESOURCE_CONFIG": json.dumps(REAL)}
+    _write(tmp_path, REAL | {"current_host": "algo-2", "current_group_name": "dnn_group"})
+    assert identify(env).current_host == "algo-2"
     _write(tmp_path, "{")
     with pytest.raises(ClusterError, match="not JSON"):
-        identify({"SAGEMAKER_BASE_DIR": str(tmp_path), "SM_RESOURCE_CONFIG": json.dumps(REAL)})
-
-
-def test_without_a_file_the_variables_are_read(tmp_path: Path) -> None:
-    from_variables = identify({**_host(tmp_path), "SM_RESOURCE_CONFIG": json.dumps(REAL)})
-    assert from_variables == _read(tmp_path, REAL)
+        identify(env)
+    (path := _write(tmp_path, REAL)).unlink()
+    path.mkdir()
+    with pytest.raises(ClusterError, match=str(path)):
+        identify(env)
 
 
 @pytest.mark.parametrize(
-    "env",
-    [
-        {"SM_CURRENT_HOST": "algo-1"},
-        {"SM_RESOURCE_CONFIG": "[]"},
-        {"SM_RESOURCE_CONFIG": "{}"},
-        {},
-    ],
+    "env", [{}, {"SM_CURRENT_HOST": "algo-1"}, {"SM_RESOURCE_CONFIG": "[]"}, {"SM_RESOURCE_CONFIG": "{}"}]
 )
-def test_variables_that_say_too_little_are_refused(tmp_path: Path, env: dict[str, str]) -> None:
-    with pytest.raises(ClusterError):
+def test_insufficient_variables_are_refused(tmp_path: Path, env: dict[str, str]) -> None:
+    with pytest.raises(
+        ClusterError, match="SM_RESOURCE_CONFIG" if "SM_RESOURCE_CONFIG" in env else "SAGEMAKER_BASE_DIR"
+    ):
         identify({**_host(tmp_path), **env})
-
-
-def test_nothing_to_read_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(ClusterError, match="SAGEMAKER_BASE_DIR"):
-        identify({"SAGEMAKER_BASE_DIR": str(tmp_path)})
-
-
-def test_a_base_directory_that_cannot_be_is_a_cluster_error() -> None:
-    with pytest.raises(ClusterError, match=r"resourceconfig\.json: cannot be read \(File name too long\)"):
+    with pytest.raises(ClusterError, match="File name too long"):
         identify({"SAGEMAKER_BASE_DIR": "x" * 5000})

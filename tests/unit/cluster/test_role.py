@@ -5,92 +5,58 @@ import pytest
 from tfhet.cluster import DATA, DNN, ROLES, Cluster, Group, Identity, Role, roles
 from tfhet.errors import ClusterError
 
-
-def _identity(current: str, **groups: tuple[str, ...]) -> Identity:
-    cluster = Cluster(tuple(Group(name, hosts, None) for name, hosts in groups.items()), "eth0")
-    return Identity(cluster.groups[[g.name for g in cluster.groups].index(current)].hosts[0], current, cluster)
+PS = Role("ps")
 
 
-def test_groups_are_found_by_their_usual_names() -> None:
-    found = roles(_identity("data_group", dnn_group=("a", "b"), data_group=("c",)))
-    assert found.current is DATA
-    assert found.data_hosts == ("c",)
-    assert found.dnn_hosts == ("a", "b")
-    assert roles(_identity("dnn_group", dnn_group=("a",), data_group=("c",))).current is DNN
-
-
-def test_groups_are_found_by_the_names_told() -> None:
-    found = roles(_identity("cpu", gpu=("a",), cpu=("b",)), {"data": "cpu", "dnn": "gpu"})
-    assert (found.current, found.dnn.name) == (DATA, "gpu")
-
-
-def test_one_name_told_is_enough_where_the_other_is_usual() -> None:
-    found = roles(_identity("cpu", dnn_group=("a",), cpu=("b",)), {"data": "cpu", "dnn": ""})
-    assert found.groups["data"].name == "cpu"
-
-
-@pytest.mark.parametrize("name", ["homogeneousCluster", "dnn_group", "whatever"])
-def test_the_one_group_of_a_homogeneous_job_trains(name: str) -> None:
-    found = roles(_identity(name, **{name: ("a", "b")}))
-    assert "data" not in found.groups
-    assert found.data_hosts == ()
-    assert found.dnn.name == name
-    assert found.current is DNN
-
-
-def test_only_a_data_group_is_a_job_without_a_dnn_group_unless_meant() -> None:
-    identity = _identity("data_group", data_group=("a",))
-    with pytest.raises(ClusterError, match=r"no dnn group.*data_group \(a\)"):
-        roles(identity)
-    assert roles(identity, {"dnn": "data_group"}).dnn.name == "data_group"
+def identity(current: str, **groups: str) -> Identity:
+    """The identity of the first host of a group. groups: one letter for each host."""
+    cluster = Cluster(tuple(Group(name, tuple(hosts), None) for name, hosts in groups.items()), "eth0")
+    assert cluster.is_heterogeneous == (len(groups) > 1) and cluster.names == tuple(groups)
+    return Identity(groups[current][0], current, cluster)
 
 
 @pytest.mark.parametrize(
-    ("told", "says"),
+    ("here", "names", "current", "dnn", "data"),
     [
-        ({}, "no group 'data_group'.*--data_group NAME.*cpu .*gpu"),
-        ({"data_group": "cpu"}, "no group 'dnn_group'.*--dnn_group NAME"),
-        ({"data_group": "cpus", "dnn_group": "gpu"}, "--data_group says 'cpus', which this job does not have"),
-        ({"data_group": "cpu", "dnn_group": "cpu"}, "'cpu' cannot be both data and dnn"),
+        (identity("data_group", dnn_group="ab", data_group="c"), {}, DATA, "ab", "c"),
+        (identity("dnn_group", dnn_group="a", data_group="c"), {}, DNN, "a", "c"),
+        (identity("cpu", gpu="a", cpu="b"), {"data": "cpu", "dnn": "gpu"}, DATA, "a", "b"),
+        (identity("cpu", dnn_group="a", cpu="b"), {"data": "cpu", "dnn": ""}, DATA, "a", "b"),
+        (identity("cpu", gpu="a", cpu="b"), {"dnn": "gpu"}, DATA, "a", "b"),
+        *((identity(name, **{name: "ab"}), {}, DNN, "ab", "") for name in ("homogeneousCluster", "dnn_group", "any")),
+        (identity("data_group", data_group="a"), {"dnn": "data_group"}, DNN, "a", ""),
     ],
 )
-def test_unknown_names_are_explained(told: dict[str, str], says: str) -> None:
-    with pytest.raises(ClusterError, match=says):
-        roles(
-            _identity("cpu", cpu=("a",), gpu=("b",)),
-            {name.removesuffix("_group"): group for name, group in told.items()},
-        )
+def test_groups_have_roles(here, names, current, dnn, data) -> None:
+    found = roles(here, names)
+    assert (found.current, found.dnn_hosts, found.data_hosts) == (current, tuple(dnn), tuple(data))
 
 
-def test_the_same_group_by_name_and_by_default_is_refused() -> None:
-    with pytest.raises(ClusterError, match="cannot be both"):
-        roles(_identity("dnn_group", dnn_group=("a",), other=("b",)), {"data": "dnn_group"})
+@pytest.mark.parametrize(
+    ("here", "names", "words"),
+    [
+        (identity("data_group", data_group="a"), {}, r"--dnn_group .*"),
+        (identity("cpu", cpu="a", gpu="b"), {}, "--data_group NAME.*cpu .*gpu"),
+        (identity("cpu", cpu="a", gpu="b"), {"data": "cpu"}, "--dnn_group NAME"),
+        (identity("cpu", cpu="a", gpu="b"), {"data": "cpus", "dnn": "gpu"}, "--data_group .*'cpus'"),
+        (identity("cpu", cpu="a", gpu="b"), {"data": "cpu", "dnn": "cpu"}, "'cpu' .*data and dnn"),
+        (identity("dnn_group", dnn_group="a", other="b"), {"data": "dnn_group"}, "'dnn_group'"),
+        (identity("homogeneousCluster", homogeneousCluster="a"), {"data": "cpu"}, "omit --data_group"),
+        (identity("homogeneousCluster", homogeneousCluster="a"), {"dnn": "gpu"}, "--dnn_group .*'gpu'"),
+        (identity("dnn_group", dnn_group="a", data_group=""), {}, "'data_group'"),
+        (identity("dnn_group", dnn_group="a", data_group="b", extra="c"), {}, "'extra'"),
+    ],
+)
+def test_wrong_groups_are_refused(here, names, words) -> None:
+    with pytest.raises(ClusterError, match=words):
+        roles(here, names)
 
 
-def test_a_name_told_in_a_homogeneous_job_must_be_there() -> None:
-    identity = _identity("homogeneousCluster", homogeneousCluster=("a",))
-    with pytest.raises(ClusterError, match="homogeneous: omit --data_group"):
-        roles(identity, {"data": "cpu"})
-    with pytest.raises(ClusterError, match="--dnn_group says 'gpu'"):
-        roles(identity, {"dnn": "gpu"})
-
-
-def test_a_group_without_hosts_is_named() -> None:
-    with pytest.raises(ClusterError, match="'data_group' has no hosts"):
-        roles(_identity("dnn_group", dnn_group=("a",), data_group=()))
-
-
-def test_a_third_group_is_named_on_every_host() -> None:
-    with pytest.raises(ClusterError, match="'extra' has no role"):
-        roles(_identity("dnn_group", dnn_group=("a",), data_group=("b",), extra=("c",)))
-
-
-def test_a_strategy_may_add_a_role_with_a_group_of_its_own() -> None:
-    ps = Role("ps")
-    found = roles(_identity("ps_group", dnn_group=("a",), data_group=("b",), ps_group=("c",)), known=(*ROLES, ps))
-    assert found.current == ps
+def test_strategy_adds_a_role() -> None:
+    found = roles(identity("ps_group", dnn_group="a", data_group="b", ps_group="c"), known=(*ROLES, PS))
+    assert found.current == PS
     assert (found.hosts("ps"), found.data_hosts, found.other_hosts) == (("c",), ("b",), ("b", "c"))
-    found = roles(_identity("dnn_group", dnn_group=("a",), ps_group=("c",)), known=(*ROLES, ps))
+    found = roles(identity("dnn_group", dnn_group="a", ps_group="c"), known=(*ROLES, PS))
     assert (found.current, found.data_hosts, found.other_hosts) == (DNN, (), ("c",))
-    with pytest.raises(ClusterError, match="'extra' has no role"):
-        roles(_identity("dnn_group", dnn_group=("a",), ps_group=("b",), extra=("c",)), known=(*ROLES, ps))
+    with pytest.raises(ClusterError, match="'extra'"):
+        roles(identity("dnn_group", dnn_group="a", ps_group="b", extra="c"), known=(*ROLES, PS))

@@ -1,4 +1,4 @@
-"""The remains of a simulator that died are found and removed; what belongs to a living one is left alone."""
+"""Remains of simulators that died are removed; things of running simulators are left alone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -40,56 +40,55 @@ print(*words, flush=True)
 input()
 """
 
-needs_cgroups = pytest.mark.skipif(
-    sys.platform != "linux" or os.getuid() != 0 or not hierarchies(), reason="needs root, and cgroups mounted"
-)
+is_root = sys.platform == "linux" and os.getuid() == 0
+needs_cgroups = pytest.mark.skipif(not is_root or not hierarchies(), reason="needs root, and cgroups mounted")
 
 
 @pytest.fixture
 def locks(tmp_path: Path) -> Path:
-    folder = tmp_path / "locks"
-    folder.mkdir()
+    (folder := tmp_path / "locks").mkdir()
     return folder
 
 
 class Other:
-    """Another simulator, in a process of its own."""
+    """Another simulator, in its own process."""
 
     def __init__(self, locks: Path, folder: Path, *has: str):
         folder.mkdir()
         self.folder = folder
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", OWNER, str(locks), str(folder), *has], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
+        words = [sys.executable, "-c", OWNER, str(locks), str(folder), *has]
+        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert self.process.stdout is not None
         self.tag, *pids = self.process.stdout.readline().decode().split()
         self.pids = [int(pid) for pid in pids]
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait(LIMIT_S)
-        for pipe in (self.process.stdin, self.process.stdout):
-            assert pipe is not None
-            pipe.close()
+        self.process.communicate(timeout=LIMIT_S)
+
+    def lives(self) -> bool:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            return psutil.Process(self.pids[0]).status() != psutil.STATUS_ZOMBIE
+        return False
 
 
 @pytest.fixture
-def others(locks: Path) -> Iterator[list[Other]]:
+def start(locks: Path, tmp_path: Path) -> Iterator[Callable[..., Other]]:
+    """`start(name, *has)`: another simulator, which registers the folder `name`."""
     made: list[Other] = []
-    yield made
+
+    def begin(name: str, *has: str) -> Other:
+        made.append(Other(locks, tmp_path / name, *has))
+        return made[-1]
+
+    yield begin
     for other in made:
         if other.process.poll() is None:
             other.kill()
     sweeper.sweep(locks)
 
 
-def is_alive(pid: int) -> bool:
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    return False
-
-
-def test_tags_are_short_words_of_their_own(locks: Path):
+def test_tags_differ_and_are_released(locks: Path):
     owners = [sweeper.claim(locks) for _ in range(20)]
     assert len({owner.tag for owner in owners}) == 20
     assert all(re.fullmatch("[a-z0-9]{4}", owner.tag) for owner in owners)
@@ -98,57 +97,53 @@ def test_tags_are_short_words_of_their_own(locks: Path):
     assert list(locks.iterdir()) == []
 
 
-def test_folders_of_the_dead_are_removed_with_their_lock(locks: Path, others: list[Other], tmp_path: Path):
-    others.append(dead := Other(locks, tmp_path / "dead"))
-    dead.kill()
-    assert sweeper.sweep(locks) == [f"left by a simulator that died ({dead.tag}): folder {tmp_path}/dead: removed"]
-    assert not dead.folder.exists()
-    assert list(locks.iterdir()) == []
-    assert sweeper.sweep(locks) == []
-
-
-def test_what_belongs_to_the_living_is_left_alone(locks: Path, others: list[Other], tmp_path: Path):
-    others.append(living := Other(locks, tmp_path / "living"))
+def test_folder_of_a_dead_simulator_is_removed(locks, start, tmp_path):
+    dead, living = start("dead"), start("living")
+    os.kill(dead.process.pid, signal.SIGSTOP)
     with sweeper.claim(locks) as mine:
-        mine.register(locks.parent / "living")
-        assert sweeper.sweep(locks) == []
-        assert (living.folder / "upper").is_dir()
+        mine.register(living.folder)
+        assert sweeper.sweep(locks) == [], "of running simulators, one of them stopped"
+        with open(locks / f"{dead.tag}.lock", "a") as lock:
+            lock.write('{"folder": "/et')  # the line that it was writing
+        dead.kill()
+        (line,) = sweeper.sweep(locks)
+        assert dead.tag in line and str(dead.folder) in line
+        assert not dead.folder.exists() and (living.folder / "upper").is_dir()
         assert {path.stem for path in locks.iterdir()} == {living.tag, mine.tag}
+        assert sweeper.sweep(locks) == []
 
 
 @needs_cgroups
-def test_cgroups_of_the_dead_are_removed_with_their_processes(locks: Path, others: list[Other], tmp_path: Path):
-    others += [dead := Other(locks, tmp_path / "dead", "cgroup"), living := Other(locks, tmp_path / "living", "cgroup")]
+def test_cgroup_of_a_dead_simulator_is_removed(locks, start, monkeypatch):
+    dead, living = start("dead", "cgroup"), start("living", "cgroup")
     dead.kill()
-    assert is_alive(dead.pids[0])
-    lines = sweeper.sweep(locks)
-    assert any(f"cgroup tfhet-{dead.tag}-algo-1: removed, 1 processes killed" in line for line in lines)
-    assert not is_alive(dead.pids[0]) and is_alive(living.pids[0])
+    assert dead.lives()
+    with monkeypatch.context() as patch:
+        patch.setattr(Cgroup, "remove", lambda self: [4711])
+        assert any("4711" in line for line in sweeper.sweep(locks))
+    assert (locks / f"{dead.tag}.lock").exists(), "the next sweep tries again"
+    assert any(f"tfhet-{dead.tag}-algo-1" in line for line in sweeper.sweep(locks))
+    assert not dead.lives() and living.lives()
     names = {path.name for tree in hierarchies() for path in tree.top.glob("tfhet-*-algo-1")}
     assert f"tfhet-{living.tag}-algo-1" in names and f"tfhet-{dead.tag}-algo-1" not in names
-    living.kill()
-    assert sweeper.sweep(locks)
-    assert not is_alive(living.pids[0])
+    assert [path.stem for path in locks.iterdir()] == [living.tag]
 
 
-@pytest.mark.skipif(sys.platform != "linux" or os.getuid() != 0, reason="mounting needs root")
-def test_what_is_mounted_in_a_folder_of_the_dead_is_not_removed_with_it(
-    locks: Path, others: list[Other], tmp_path: Path
-):
-    others.append(dead := Other(locks, tmp_path / "dead"))
+@pytest.mark.skipif(not is_root, reason="mounting needs root")
+def test_mounted_folder_keeps_its_files(locks, start, tmp_path):
+    dead = start("dead")
     (precious := tmp_path / "precious").mkdir()
     (precious / "file").write_text("x")
     (dead.folder / "in").mkdir()
     subprocess.run(["mount", "--bind", str(precious), str(dead.folder / "in")], check=True, timeout=LIMIT_S)
     dead.kill()
     sweeper.sweep(locks)
-    assert not dead.folder.exists()
-    assert (precious / "file").read_text() == "x"
+    assert not dead.folder.exists() and (precious / "file").read_text() == "x"
     assert str(dead.folder) not in Path("/proc/self/mountinfo").read_text()
 
 
-def test_a_folder_that_is_another_by_now_is_left_alone(locks: Path, others: list[Other], tmp_path: Path):
-    others.append(dead := Other(locks, tmp_path / "dead"))
+def test_replaced_folder_is_left_alone(locks, start, tmp_path):
+    dead = start("dead")
     dead.folder.rename(tmp_path / "elsewhere")
     dead.folder.mkdir()
     dead.kill()
@@ -156,48 +151,19 @@ def test_a_folder_that_is_another_by_now_is_left_alone(locks: Path, others: list
     assert dead.folder.is_dir() and (tmp_path / "elsewhere").is_dir()
 
 
-def test_a_lock_with_half_a_line_is_read_as_far_as_it_goes(locks: Path, others: list[Other], tmp_path: Path):
-    others.append(dead := Other(locks, tmp_path / "dead"))
-    with open(locks / f"{dead.tag}.lock", "a") as lock:
-        lock.write('{"folder": "/et')
-    dead.kill()
-    assert len(sweeper.sweep(locks)) == 1
-    assert not dead.folder.exists()
-
-
 @pytest.mark.parametrize("path", ["/", "/tmp", "nowhere/at/all"])
-def test_only_a_folder_of_ones_own_can_be_registered(locks: Path, path: str):
-    with sweeper.claim(locks) as owner, pytest.raises(UsageError, match="can be registered"):
+def test_only_own_folders_can_be_registered(locks: Path, path: str):
+    with sweeper.claim(locks) as owner, pytest.raises(UsageError):
         owner.register(Path(path))
 
 
-@needs_cgroups
-def test_what_cannot_be_removed_is_said_and_tried_again(locks: Path, others: list[Other], tmp_path: Path, monkeypatch):
-    others.append(dead := Other(locks, tmp_path / "dead", "cgroup"))
-    dead.kill()
-    with monkeypatch.context() as patch:
-        patch.setattr(Cgroup, "remove", lambda self: [4711])
-        assert any("processes 4711 do not die" in line for line in sweeper.sweep(locks))
-    assert [path.stem for path in locks.iterdir()] == [dead.tag]
-    assert any("removed, 1 processes killed" in line for line in sweeper.sweep(locks))
-    assert list(locks.iterdir()) == []
-
-
-def test_the_machines_folder_is_ones_own(monkeypatch, tmp_path: Path):
+def test_folder_of_locks_is_private(monkeypatch, tmp_path: Path):
     monkeypatch.setattr(sweeper, "SYSTEM_FOLDER", tmp_path / "run" / "tfhet")
     (tmp_path / "run").mkdir()
     with sweeper.claim() as owner:
         assert owner.lock.parent == tmp_path / "run" / "tfhet"
         assert owner.lock.parent.stat().st_mode & 0o777 == 0o700
-    (tmp_path / "run" / "tfhet").chmod(0o777)  # anybody could put a lock there that names a folder of ours
+    (tmp_path / "run" / "tfhet").chmod(0o777)  # anyone could put a lock there that names a folder of ours
     monkeypatch.setattr(sweeper.tempfile, "gettempdir", lambda: str(tmp_path))
     with sweeper.claim() as owner:
         assert owner.lock.parent != tmp_path / "run" / "tfhet"
-
-
-def test_a_killed_process_gives_its_lock_back_by_itself(locks: Path, others: list[Other], tmp_path: Path):
-    others.append(dead := Other(locks, tmp_path / "dead"))
-    os.kill(dead.process.pid, signal.SIGSTOP)
-    assert sweeper.sweep(locks) == []  # as long as it is there at all
-    dead.kill()
-    assert sweeper.sweep(locks) != []

@@ -33,7 +33,7 @@ def counts(summary: RunSummary, epoch: int = 0) -> tuple:
     return tuple(found[name] for name in ("seen", "once", "repeated", "missing", "left", "by_rank"))
 
 
-def test_each_id_is_counted_over_all_ranks():
+def test_ids_are_counted_over_all_ranks():
     account = Account(2)
     deliver(account, 0, 0, [0, 1, 2, 3])
     deliver(account, 1, 0, [4, 5, 6])
@@ -46,7 +46,7 @@ def test_each_id_is_counted_over_all_ranks():
     assert done.wait_pct == 20.0 and [each["step_ms"] for each in done.by_rank] == [20.0, 21.0]
 
 
-def test_what_did_not_come_is_missing_only_once_every_rank_is_over_the_epoch():
+def test_examples_are_missing_after_the_last_rank():
     account = Account(2)
     deliver(account, 0, 0, range(7), over=1)
     deliver(account, 0, 1, [9], over=1)
@@ -60,7 +60,7 @@ def test_what_did_not_come_is_missing_only_once_every_rank_is_over_the_epoch():
     assert [each["epoch"] for each in done.epochs] == [0, 1, 2] and counts(done, 1)[3:5] == (0, 7)
 
 
-def test_ids_that_were_lost_on_the_way_make_nothing_missing():
+def test_lost_reports_make_nothing_missing():
     account = Account(1)
     deliver(account, 0, 0, range(6), over=1)
     stand(account, 0, 8)
@@ -68,7 +68,7 @@ def test_ids_that_were_lost_on_the_way_make_nothing_missing():
     assert counts(done)[3:5] == (0, 2) and "2 examples did not reach" in str(done.not_counted)
 
 
-def test_a_rank_that_did_not_report_makes_nothing_missing():
+def test_silent_rank_makes_nothing_missing():
     account = Account(2)
     deliver(account, 0, 0, range(6), over=1)
     stand(account, 0, 6)
@@ -76,7 +76,7 @@ def test_a_rank_that_did_not_report_makes_nothing_missing():
     assert counts(done)[3:5] == (0, 2) and done.not_counted == "1 of 2 ranks did not report"
 
 
-def test_the_summary_of_the_built_in_trainer_and_of_a_script_that_writes_its_own_stay():
+def test_summaries_of_others_are_unchanged():
     assert Account(1).completed(SUMMARY) is SUMMARY
     account = Account(1)
     stand(account, 0, 0, wait_pct=30.0)

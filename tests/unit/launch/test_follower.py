@@ -20,7 +20,7 @@ RING = {"address": "algo-1", "port": 4000, "interface": "eth0"}
         {**START, "something": "of a later version"},
     ],
 )
-def test_the_order_to_start_is_understood(assignment_of, message):
+def test_order_to_start_is_parsed(assignment_of, message):
     order = checked_order(message, assignment_of("t1", 1, ranks=2))
     assert order == link.Start("job-1", message["plane"], message["strategy"])
 
@@ -39,7 +39,7 @@ def test_a_wrong_order_to_start_is_named(assignment_of, message, field):
         checked_order(message, assignment_of("t1", 1, ranks=2))
 
 
-def test_an_order_of_a_later_version_is_of_an_unknown_kind(assignment_of):
+def test_later_version_has_unknown_orders(assignment_of):
     assert checked_order({"type": "stop", "something": "new"}, assignment_of("t1", 1, ranks=2)) == link.Stop()
     with pytest.raises(UnknownKind):
         checked_order({"type": "pause"}, assignment_of("t1", 1, ranks=2))

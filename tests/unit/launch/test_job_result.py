@@ -1,61 +1,52 @@
+"""The job result, its cause, and the failure file."""
+
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
 from tfhet import strategies
 from tfhet.errors import JobFailed, UsageError
-from tfhet.launch.job_result import LOG_LIMIT, JobResult, last_word
+from tfhet.launch.job_result import FAILURE_LIMIT, LOG_LIMIT, STARTS_WITHIN_S, JobResult, last_word, write_failure
 
 
-def test_the_cause_is_one_line_and_the_log_follows():
-    verdict = JobResult.of(3, "train.py ended on a:\nexit code 3", ["Traceback", "  line", "ValueError: x"])
-    assert verdict.headline == "train.py ended on a: exit code 3"
-    assert verdict.log == ["Traceback", "  line", "ValueError: x"]
-    assert JobResult(3, verdict.cause) == verdict  # what goes over the link
+def test_cause_is_one_line_before_the_log():
+    result = JobResult.of(3, "train.py ended on a:\nexit code 3", ["Traceback", "  line", "ValueError: x"])
+    assert result.headline == "train.py ended on a: exit code 3"
+    assert result.log == ["Traceback", "  line", "ValueError: x"]
+    assert JobResult(3, result.cause) == result, "as it is sent over the link"
+    assert JobResult.of(0, "complete") == JobResult(0, "complete") and JobResult.of(1, "x", ["", ""]).log == []
+    long = JobResult.of(1, "x", [f"line {i}" for i in range(2000)])
+    assert long.log[-1] == "line 1999" and len(long.cause) <= LOG_LIMIT + 2
 
 
-def test_a_verdict_without_a_log_is_its_headline():
-    assert JobResult.of(0, "training is complete") == JobResult(0, "training is complete")
-    assert JobResult.of(1, "x", ["", ""]).log == []
-
-
-def test_the_end_of_a_long_log_is_kept():
-    verdict = JobResult.of(1, "x", [f"line {i}" for i in range(2000)])
-    assert verdict.log[-1] == "line 1999"
-    assert len(verdict.cause) <= LOG_LIMIT + 2
-
-
-def test_noise_stays_out_of_the_log():
-    noise = "E0000 Unable to register cuDNN factory: Attempting to register"
-    error = JobFailed("x", log_tail=["one", noise, "two"])
-    assert JobResult.of_error(error, "algo-1", lambda line: line == noise).log == ["one", "two"]
-
-
-def test_the_end_of_a_script_is_told_by_its_last_word():
-    verdict = JobResult.of_script(3, "train.py ended on algo-1, rank 0", ["Traceback", "ValueError: no image"])
-    assert verdict.code == 3 and verdict.log == ["Traceback", "ValueError: no image"]
-    assert verdict.headline == "train.py ended on algo-1, rank 0: exit code 3: ValueError: no image"
+def test_script_result_ends_with_its_last_line():
+    result = JobResult.of_script(3, "train.py ended on algo-1, rank 0", ["Traceback", "ValueError: no image"])
+    assert result.code == 3 and result.log == ["Traceback", "ValueError: no image"]
+    assert result.headline == "train.py ended on algo-1, rank 0: exit code 3: ValueError: no image"
     assert JobResult.of_script(-9, "train.py ended on algo-1, rank 0", []).code == 137
-
-
-def test_before_a_stack_of_cpp_stands_the_last_word():
-    what = "  what():  [Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=4, OpType=BROADCAST)"
-    stack = ["Exception raised from checkTimeout at /c10d/ProcessGroupNCCL.cpp:632 (most recent call first):"]
-    stack += [f"frame #{number}: c10d::ProcessGroupNCCL::watchdog() + 0x890" for number in range(12)]
-    result = JobResult.of_script(-6, "train.py ended", ["terminate called", what, *stack, ""])
-    assert result.headline == f"train.py ended: SIGABRT: {what.strip()}"
-    assert strategies.get("torch").is_consequence(result.headline)
+    last = f"OpError: {'/opt/ml' * 100} No space left on device"
+    headline = JobResult.of_script(1, "train.py ended", [last]).headline
+    assert headline.startswith("train.py ended: exit code 1 (disk full): OpError: /opt/ml")
+    assert headline.endswith("No space left on device") and len(headline) < 400
 
 
 NOT_DESTROYED = (
     "[rank0]:[W1127 19:02:18.527555661 ProcessGroupNCCL.cpp:1575] Warning: WARNING: destroy_process_group() was not "
     "called before program exit, which can leak resources. (function operator())"
 )
+WATCHDOG = "  what():  [Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=4, OpType=BROADCAST)"
+STACK = [
+    "Exception raised from checkTimeout at /c10d/ProcessGroupNCCL.cpp:632 (most recent call first):",
+    *(f"frame #{number}: c10d::ProcessGroupNCCL::watchdog() + 0x890" for number in range(12)),
+]
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"),
+    ("lines", "word"),
     [
+        (["terminate called", WATCHDOG, *STACK, ""], WATCHDOG.strip()),
         (
             [
                 "[rank0]: torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3690",
@@ -75,29 +66,16 @@ NOT_DESTROYED = (
             ],
             "[rank1]: torch.AcceleratorError: CUDA error: an illegal memory access was encountered",
         ),
-        (
-            ["[rank1]: RuntimeError: the loss is not a number", "terminate called without an active exception"],
-            "[rank1]: RuntimeError: the loss is not a number",
-        ),
+        (["RuntimeError: x", "terminate called without an active exception"], "RuntimeError: x"),
+        ([], ""),
     ],
-    ids=["NCCL", "CUDA", "threads"],
+    ids=["stack", "NCCL", "CUDA", "threads", "nothing"],
 )
-def test_warnings_and_advice_of_pytorch_after_an_error_are_not_the_cause(lines, said):
-    assert (
-        JobResult.of_script(1, "train.py ended", [*lines, NOT_DESTROYED]).headline
-        == f"train.py ended: exit code 1: {said}"
-    )
-    assert last_word([NOT_DESTROYED]) == "" and last_word([]) == ""
+def test_last_word_ignores_warnings_and_advice(lines, word):
+    assert last_word(lines) == last_word([*lines, NOT_DESTROYED]) == word
 
 
-def test_of_a_long_last_word_the_beginning_and_the_end_are_told():
-    last = f"OpError: {'/opt/ml' * 100} No space left on device"
-    headline = JobResult.of_script(1, "train.py ended", [last]).headline
-    assert headline.startswith("train.py ended: exit code 1 (disk full): OpError: /opt/ml")
-    assert headline.endswith("No space left on device") and len(headline) < 400
-
-
-def test_a_long_error_that_another_rank_caused_is_still_known_for_one():
+def test_long_consequence_is_recognised():
     text = (
         "tensorflow.python.framework.errors_impl.UnknownError: {{function_node __wrapped__HorovodAllreduce_device_"
         "/job:localhost/replica:0/task:0/device:CPU:0}} Horovod has been shut down. This was caused by an exception on "
@@ -106,16 +84,58 @@ def test_a_long_error_that_another_rank_caused_is_still_known_for_one():
         "first shutdown message. [Op:HorovodAllreduce] name: progress"
     )
     assert strategies.get("horovod").is_consequence(JobResult.of_script(1, "train.py ended", [text]).headline)
+    assert strategies.get("torch").is_consequence(
+        JobResult.of_script(-6, "train.py ended", [WATCHDOG, *STACK]).headline
+    )
 
 
 @pytest.mark.parametrize(
-    ("error", "code", "headline"),
+    ("error", "expected"),
     [
-        (JobFailed("rank 0 hangs", code=-9, log_tail=["last"]), 137, "rank 0 hangs"),
-        (UsageError("no such file"), 2, "algo-1: no such file"),
-        (ValueError("odd"), 1, "algo-1: ValueError: odd"),
+        (
+            JobFailed("rank 0 hangs", code=-9, log_tail=["one", "noise", "two"]),
+            JobResult(137, "rank 0 hangs\none\ntwo"),
+        ),
+        (UsageError("no such file"), JobResult(2, "algo-1: no such file")),
+        (ValueError("odd"), JobResult(1, "algo-1: ValueError: odd")),
     ],
 )
-def test_an_error_of_a_launcher_has_a_code_and_says_where(error, code, headline):
-    verdict = JobResult.of_error(error, "algo-1", lambda line: False)
-    assert (verdict.code, verdict.headline) == (code, headline)
+def test_launcher_error_has_code_and_host(error, expected):
+    assert JobResult.of_error(error, "algo-1", lambda line: line == "noise") == expected
+
+
+# The failure file
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "output" / "failure"
+
+
+def test_first_failure_is_kept(file):
+    assert write_failure(file, "bad \udcff name", "t1/0", 1, ["one", "two"])
+    assert not write_failure(file, "the second", "t1/1", 1)
+    assert file.read_text() == "bad ? name\n(exit code 1, seen by t1/0)\none\ntwo"
+
+
+def test_failure_of_an_earlier_job_is_replaced(file):
+    assert write_failure(file, "of the earlier job", "t1/0", 3)
+    began_s = file.stat().st_mtime
+    assert not write_failure(file, "of another launcher", "t1/1", 1, began_s=began_s + STARTS_WITHIN_S - 1)
+    assert write_failure(file, "of this job", "t1/0", 1, began_s=began_s + STARTS_WITHIN_S + 1)
+    assert file.read_text().startswith("of this job\n")
+
+
+@pytest.mark.parametrize(("cause", "end"), [("cause", "line 999"), ("x" * 5000, "x")])
+def test_failure_fits_sagemakers_limit(file, cause, end):
+    write_failure(file, cause, "t1/0", 1, [f"line {i}" for i in range(1000)])
+    text = file.read_text()
+    assert len(text) == FAILURE_LIMIT == 1024
+    assert text.startswith(cause[:1024]) and text.endswith(end)
+
+
+def test_failure_that_cannot_be_written_raises_nothing(tmp_path: Path, file):
+    assert not write_failure(tmp_path / "nowhere" / "output" / "failure", "cause", "t1/0", 1)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "output").touch()
+    assert not write_failure(file, "cause", "t1/0", 1)

@@ -1,16 +1,91 @@
-"""The process of a rank's script, with scripts of a few lines."""
+"""The output of a rank's script, and its process, with scripts of a few lines."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import sys
+from collections.abc import Callable
 
 import pytest
+from event_loop import in_event_loop
+from fake_clock import FakeClock
+from hypothesis import given, strategies as st
 
 from tfhet.errors import JobFailed
 from tfhet.launch import script
-from tfhet.launch.script import Hearing, Script, Standstill
+from tfhet.launch.script import Script, ScriptOutput, Standstill
+from tfhet.messages import MetricLine, rank
+from tfhet.record import StepTime
+from tfhet.steps.meter import Meter
+
+pytestmark = pytest.mark.timeout(60)
+
+
+class Received:
+    """The calls of a ScriptOutput: lines, metrics, and whether the script reads."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.metrics: list[MetricLine] = []
+        self.reading: list[bool] = []
+        self.output = ScriptOutput(self.lines.append, self.metrics.append, self.reading.append)
+
+    def take(self, report: rank.Report | MetricLine) -> None:
+        self.output.take(rank.Metrics(report.exact()) if isinstance(report, MetricLine) else report)
+
+
+def metric(step: int) -> MetricLine:
+    return MetricLine(step, 0, 86.1, 1280.0, 3.1, 2.3)
+
+
+def test_lines_are_logged_and_messages_are_not():
+    received = Received()
+    received.output.on_line("hello")
+    received.take(rank.Reading(endless=True))
+    assert (received.lines, received.reading, received.metrics) == (["hello"], [True], [])
+
+
+def test_metric_lines_are_counted_once():
+    received = Received()
+    received.output.on_line(str(metric(5)))
+    received.take(metric(10))
+    received.output.on_line(str(metric(15)))  # of a script that sends them as messages
+    received.take(metric(20))
+    assert [line.step for line in received.metrics] == [5, 10, 20]
+    assert received.output.metrics == received.metrics[-1]
+    assert [line.split()[1] for line in received.lines] == ["step=5", "step=10", "step=15", "step=20"]
+
+
+def test_totals_of_the_trainer_are_kept():
+    meter, received = Meter(), Received()
+    for _ in range(2):
+        meter.add(StepTime(0.5, 0.125, 64))
+    received.take(meter.totals())
+    received.take(rank.Progress(wait_s=0.5))
+    assert received.output.totals == {"steps": 2, "examples": 128.0, "step_s": 1.0, "wait_s": 0.5}
+
+
+@given(st.text())
+def test_any_line_is_accepted(line: str):
+    received = Received()
+    received.output.on_line(line)
+    assert received.lines == [line]
+
+
+def test_silence_counts_from_the_last_progress():
+    clock, received = FakeClock(100.0), Received()
+    output = received.output = ScriptOutput(lambda line: None, clock=clock)
+    clock.sleep(1000.0)
+    assert output.silent_s() == 0.0, "of a script that never reports"
+    for restart in (lambda: received.take(rank.Progress()), output.expect_progress):
+        restart()
+        clock.sleep(9.0)
+        assert output.silent_s() == 9.0
+    with pytest.raises(TimeoutError):
+        asyncio.run(asyncio.wait_for(output.stalls(0.0), 0.05))
+    asyncio.run(asyncio.wait_for(output.stalls(9.0), 5))
+
 
 HEAD = "Current thread 0x00007f1d5c0b4740 (most recent call first):"
 OWN = ['  File "/opt/ml/code/train.py", line 30 in step', '  File "/opt/ml/code/train.py", line 44 in <module>']
@@ -23,29 +98,27 @@ NEXT = '  File "/v/lib/python3.11/site-packages/tensorflow/python/data/ops/itera
 
 
 @pytest.mark.parametrize(
-    ("tail", "says", "patience"),
+    ("tail", "patience", "has_place", "is_over"),
     [
-        (["a line", HEAD, *OWN], "it hangs at train.py:30 in step", 0),
-        ([HEAD, STANDARD, *OWN, "a line"], "it hangs at train.py:30 in step", 0),
-        ([HEAD, EXECUTE, NEXT, *OWN], "it waits for data at train.py:30 in step", 1),
-        ([HEAD, EXECUTE, *OWN], "it waits for data, or for another rank, or hangs at train.py:30 in step", 2),
-        ([HEAD, LOADED, HOROVOD, *OWN], "it waits for data, or for another rank, or hangs at train.py:30 in step", 2),
-        (OWN, "it waits for data, or for another rank, or hangs at train.py:30 in step", 2),
-        ([HEAD, EXECUTE, *OWN, HEAD, *OWN], "it hangs at train.py:30 in step", 0),
-        ([HEAD, *OWN, HEAD, END], "its code is over, but a thread goes on: it hangs at train.py:30 in step", 0),
-        (
-            [HEAD, EXECUTE, NEXT, *OWN, HEAD, STANDARD, END, HEAD, STANDARD, END],
-            "its code is over, but a thread goes on: it waits for data at train.py:30 in step",
-            1,
-        ),
-        ([HEAD, END], "its code is over, but a thread goes on: it waits for data, or for another rank, or hangs", 2),
-        ([HEAD, *OWN, HEAD, "  <no Python frame>"], "its code is over, and a library hangs at the end of Python", 1),
-        (["a line"], "it waits for data, or for another rank, or hangs", 2),
-        ([], "it waits for data, or for another rank, or hangs", 2),
+        (["a line", HEAD, *OWN], 0, True, False),
+        ([HEAD, STANDARD, *OWN, "a line"], 0, True, False),
+        ([HEAD, EXECUTE, NEXT, *OWN], 1, True, False),
+        ([HEAD, EXECUTE, *OWN], 2, True, False),
+        ([HEAD, LOADED, HOROVOD, *OWN], 2, True, False),
+        (OWN, 2, True, False),
+        ([HEAD, EXECUTE, *OWN, HEAD, *OWN], 0, True, False),
+        ([HEAD, *OWN, HEAD, END], 0, True, True),
+        ([HEAD, EXECUTE, NEXT, *OWN, HEAD, STANDARD, END, HEAD, STANDARD, END], 1, True, True),
+        ([HEAD, END], 2, False, True),
+        ([HEAD, *OWN, HEAD, "  <no Python frame>"], 1, False, True),
+        (["a line"], 2, False, False),
+        ([], 2, False, False),
     ],
 )
-def test_the_stack_says_whether_a_script_hangs_itself_or_may_wait_for_another_rank(tail, says, patience):
-    assert Standstill.of(tail) == Standstill(says, patience)
+def test_stack_tells_whose_fault_a_standstill_is(tail, patience, has_place, is_over):
+    found = Standstill.of(tail)
+    assert found.patience == patience
+    assert ("train.py:30 in step" in found.description, "code is over" in found.description) == (has_place, is_over)
 
 
 STALLS = """
@@ -54,106 +127,88 @@ from tfhet.cluster import environment
 from tfhet.messages import inherited, rank
 from tfhet.process import answer_with_stack
 answer_with_stack()
-send = lambda: inherited_.send(rank.Progress(steps=1))
-inherited_ = inherited(environment())
+channel = inherited(environment())
+send = lambda: channel.send(rank.Progress(steps=1))
 send()
 """
 
 
-@pytest.mark.parametrize(("of_package", "ranks", "least_s"), [(False, 2, 0.0), (True, 1, 0.0), (True, 2, 1.0)])
-def test_only_a_rank_that_may_wait_for_another_one_is_kept_back(
-    assignment_of, monkeypatch, tmp_path, of_package, ranks, least_s
-):
+@pytest.fixture
+def start(assignment_of, tmp_path) -> Callable:
+    """`await start(code, *arguments, on_line=..., ranks=1)`: the running script `mine.py` of rank 0."""
+
+    async def begin(code: str, *arguments: object, on_line=lambda line: None, ranks: int = 1) -> Script:
+        (tmp_path / "mine.py").write_text(code)
+        assignment = assignment_of("t1", 0, "--train_script", "mine.py", *arguments, ranks=ranks)
+        one = Script(assignment, ScriptOutput(on_line), lambda line: None)
+        await one.start([sys.executable, str(tmp_path / "mine.py")], dict(os.environ))
+        return one
+
+    return begin
+
+
+@pytest.mark.parametrize(
+    ("in_package", "ranks", "least_s"), [(False, 2, 0.0), (True, 1, 0.0), (True, 2, 1.0)], ids=["own", "alone", "waits"]
+)
+@in_event_loop
+async def test_possible_wait_for_a_rank_is_reported_late(start, monkeypatch, tmp_path, in_package, ranks, least_s):
     monkeypatch.setattr(script, "_PATIENCE_S", 0.5)
-    package = tmp_path / "site-packages" if of_package else tmp_path
+    monkeypatch.setattr(script, "_STACK_S", 0.1)
+    package = tmp_path / "site-packages" if in_package else tmp_path
     package.mkdir(exist_ok=True)
     (package / "waiting.py").write_text("import time\ndef wait(): time.sleep(50)\n")
-    (tmp_path / "mine.py").write_text(f"{STALLS}sys.path.append({str(package)!r})\nimport waiting\nwaiting.wait()\n")
-    times: list[float] = []
-
-    async def scenario() -> str:
-        assignment = assignment_of("t1", 0, "--train_script", "mine.py", "--stall_timeout_s", 0.5, ranks=ranks)
-        one = Script(assignment, Hearing(lambda line: times.append(asyncio.get_running_loop().time())), print)
-        await one.start([sys.executable, str(tmp_path / "mine.py")], dict(os.environ))
-        with pytest.raises(JobFailed) as failed:
-            await one.ended()
-        times.append(asyncio.get_running_loop().time())
-        return str(failed.value)
-
-    cause = asyncio.run(asyncio.wait_for(scenario(), 60))
-    words = (
-        "it waits for data, or for another rank, or hangs at mine.py:12" if of_package else "it hangs at waiting.py:2"
-    )
-    assert cause.startswith(f"rank 0 on t1 took no step for 0.5 s; {words}")
-    assert least_s <= times[-1] - times[0] <= least_s + 10.0
+    code = f"{STALLS}sys.path.append({str(package)!r})\nimport waiting\nwaiting.wait()\n"
+    now, times = asyncio.get_running_loop().time, list[float]()
+    one = await start(code, "--stall_timeout_s", 0.5, on_line=lambda line: times.append(now()), ranks=ranks)
+    with pytest.raises(JobFailed, match="rank 0 on t1 .*" + ("mine.py:12" if in_package else "waiting.py:2")):
+        await one.ended()
+    assert least_s <= now() - times[0]
 
 
-def test_a_script_that_takes_a_step_while_it_is_kept_back_goes_on(assignment_of, monkeypatch, tmp_path):
+@in_event_loop
+async def test_script_that_takes_a_late_step_continues(start, monkeypatch, tmp_path):
     monkeypatch.setattr(script, "_PATIENCE_S", 2.0)
+    monkeypatch.setattr(script, "_STACK_S", 0.1)
     (tmp_path / "site-packages").mkdir()
-    (tmp_path / "site-packages" / "waiting.py").write_text("import time\ndef wait(): time.sleep(4)\n")
+    (tmp_path / "site-packages" / "waiting.py").write_text("import time\ndef wait(): time.sleep(2)\n")
     code = f"{STALLS}sys.path.append({str(tmp_path / 'site-packages')!r})\nimport waiting\nwaiting.wait()\nsend()\n"
-    (tmp_path / "mine.py").write_text(code)
-
-    async def scenario() -> int:
-        assignment = assignment_of("t1", 0, "--train_script", "mine.py", "--stall_timeout_s", 2.0, ranks=2)
-        one = Script(assignment, Hearing(lambda line: None), print)
-        await one.start([sys.executable, str(tmp_path / "mine.py")], dict(os.environ))
-        return (await one.ended()).code
-
-    assert asyncio.run(asyncio.wait_for(scenario(), 60)) == 0
+    assert (await (await start(code, "--stall_timeout_s", 1.0, ranks=2)).ended()).code == 0
 
 
-def test_a_script_that_begins_to_read_after_it_was_asked_to_stop_is_asked_again(assignment_of):
-    """As one whose library holds the signal until then."""
+@in_event_loop
+async def test_stop_that_a_library_blocks_is_repeated(start):
     code = "from signal import *; import time; signal(SIGTERM, SIG_IGN); print('deaf', flush=True); time.sleep(0.5)\n"
     code += "signal(SIGTERM, SIG_DFL); print('reads', flush=True); time.sleep(60)"
-
-    async def scenario() -> int:
-        said = {"deaf": asyncio.Event(), "reads": asyncio.Event()}
-        one = Script(assignment_of("t1", 0), Hearing(lambda line: said[line].set()), lambda line: None)
-        await one.start([sys.executable, "-c", code], dict(os.environ))
-        await said["deaf"].wait()
-        one.request_stop()
-        await said["reads"].wait()
-        one.has_begun_to_read()
-        return (await one.ended()).code
-
-    assert asyncio.run(asyncio.wait_for(scenario(), 15)) == 143
+    printed = {"deaf": asyncio.Event(), "reads": asyncio.Event()}
+    one = await start(code, on_line=lambda line: printed[line].set())
+    await printed["deaf"].wait()
+    one.request_stop()
+    await printed["reads"].wait()
+    one.has_begun_to_read()
+    assert (await one.ended()).code == 143
 
 
 @pytest.mark.parametrize(("is_asked", "code"), [(True, 143), (False, 15)])
-def test_the_handler_that_ray_installs_ends_a_script_in_order_that_was_asked_to_stop(assignment_of, is_asked, code):
-    """It exits with the number of the signal; unasked, that is a code like any other."""
+@in_event_loop
+async def test_exit_with_the_signals_number(start, is_asked, code):
+    """As Ray's signal handler does; without a request to stop it is a code like any other."""
     text = "import signal, sys, time; signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(number))\n"
     text += "print('waits', flush=True); time.sleep(60)" if is_asked else "print('waits', flush=True); sys.exit(15)"
-
-    async def scenario() -> int:
-        waits = asyncio.Event()
-        one = Script(assignment_of("t1", 0), Hearing(lambda line: waits.set()), lambda line: None)
-        await one.start([sys.executable, "-c", text], dict(os.environ))
-        await waits.wait()
-        if is_asked:
-            one.request_stop()
-        return (await one.ended()).code
-
-    assert asyncio.run(asyncio.wait_for(scenario(), 30)) == code
-
-
-def test_a_script_that_is_killed_because_it_does_not_stop_is_said_to_have_had_its_time(assignment_of, monkeypatch):
-    monkeypatch.setattr(script, "SCRIPT_GRACE_S", 0.2)
-    code = "from signal import *; import time; signal(SIGTERM, SIG_IGN); print('deaf', flush=True); time.sleep(9)"
-
-    async def scenario() -> str:
-        deaf = asyncio.Event()
-        said = Hearing(lambda line: deaf.set(), lambda line: None, lambda endlessly: None)
-        one = Script(assignment_of("t1", 0, "--train_script", "mine.py"), said, lambda line: None)
-        await one.start([sys.executable, "-c", code], dict(os.environ))
-        await deaf.wait()
+    waits = asyncio.Event()
+    one = await start(text, on_line=lambda line: waits.set())
+    await waits.wait()
+    if is_asked:
         one.request_stop()
-        result = await one.ended()
-        assert result.code == 137
-        return result.headline
+    assert (await one.ended()).code == code
 
-    headline = asyncio.run(asyncio.wait_for(scenario(), 30))
-    assert headline.startswith("mine.py ended on t1, rank 0, which had 0.2 s to stop: SIGKILL")
+
+@in_event_loop
+async def test_script_that_ignores_a_stop_is_killed(start, monkeypatch):
+    monkeypatch.setattr(script, "SCRIPT_GRACE_S", 0.2)
+    code = "from signal import *; import time; signal(SIGTERM, SIG_IGN); print('x', flush=True); time.sleep(9)"
+    deaf = asyncio.Event()
+    one = await start(code, on_line=lambda line: deaf.set())
+    await deaf.wait()
+    one.request_stop()
+    result = await one.ended()
+    assert result.code == 137 and result.headline.startswith("mine.py ended on t1, rank 0") and "0.2 s" in result.cause

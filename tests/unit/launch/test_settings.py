@@ -6,59 +6,32 @@ from tfhet.errors import UsageError
 from tfhet.launch import LaunchSettings
 from tfhet.planes.tf_service import ServiceSettings
 
-
-def test_names_are_taken_with_dashes_and_with_underscores():
-    words = ["--lease-s", "4", "--ready_timeout_s=7.5", "--dnn-host-workers", "2", "--data_group", "cpu"]
-    settings, rest = LaunchSettings.parse(words)
-    service = ServiceSettings(dnn_host_workers=2)
-    expected = LaunchSettings(lease_s=4.0, ready_timeout_s=7.5, data_group="cpu", planes={"tf_service": service})
-    assert settings == expected
-    assert rest == []
+SERVICE = {"tf_service": ServiceSettings(dnn_host_workers=2)}
 
 
-def test_what_the_launcher_does_not_know_goes_to_the_script_in_order_and_as_it_is():
-    script = [
-        "--model",
-        "resnet50",
-        "-x",
-        "--cut",
-        "-1",
-        "word",
-        "--chain=rescale()",
-        "--flag",
-        "--lr",
-        "1e-3",
-        "--l",
-        "9",
-    ]
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (
+            ["--lease-s", "4", "--ready_timeout_s=7.5", "--dnn-host-workers", "2", "--data_group", "cpu"],
+            LaunchSettings(lease_s=4.0, planes=SERVICE, data_group="cpu", ready_timeout_s=7.5),
+        ),
+        (["--lease_s", "4", "--lease_s", "5"], LaunchSettings(lease_s=5)),
+        (["--on-data-loss", "local", "--timeline", "steps"], LaunchSettings(on_data_loss="local", timeline="steps")),
+        (["--train_script", "", "--data_group", ""], LaunchSettings()),
+        (["--tfhet-secret", "s" * 65], LaunchSettings()),  # read from the environment, and not passed on
+        (["--tfhet_secret", "s" * 65], LaunchSettings()),
+    ],
+)
+def test_arguments_are_parsed(words, expected):
+    assert LaunchSettings.parse(words) == (expected, [])
+
+
+def test_other_arguments_reach_the_script():
+    script = ["--model", "resnet50", "-x", "--cut", "-1", "word", "--chain=rescale()", "--flag", "--lr", "1e-3"]
+    script += ["--lease", "4", "--train", "x.py"]  # no name is guessed from its beginning
     settings, rest = LaunchSettings.parse([*script[:5], "--job_seed", "7", *script[5:]])
-    assert settings.job_seed == 7
-    assert rest == script
-
-
-def test_no_name_is_guessed_from_its_beginning():
-    settings, rest = LaunchSettings.parse(["--lease", "4", "--train", "x.py"])
-    assert settings == LaunchSettings()
-    assert rest == ["--lease", "4", "--train", "x.py"]
-
-
-@pytest.mark.parametrize("name", ["--tfhet_secret", "--tfhet-secret"])
-def test_the_secret_goes_no_further(name):
-    _, rest = LaunchSettings.parse(["--epochs", "1", name, "s" * 65, "--model", "m"])
-    assert rest == ["--epochs", "1", "--model", "m"]
-
-
-def test_the_last_of_two_values_counts():
-    assert LaunchSettings.parse(["--lease_s", "4", "--lease_s", "5"])[0].lease_s == 5
-
-
-def test_losing_all_data_hosts_stops_the_job_unless_told_otherwise():
-    assert LaunchSettings().on_data_loss == "stop"
-    assert LaunchSettings.parse(["--on-data-loss", "local"]) == (LaunchSettings(on_data_loss="local"), [])
-
-
-def test_an_empty_value_is_not_told():
-    assert LaunchSettings.parse(["--train_script", "", "--data_group", ""])[0] == LaunchSettings()
+    assert settings == LaunchSettings(job_seed=7) and rest == script
 
 
 @pytest.mark.parametrize(
@@ -91,7 +64,3 @@ def test_a_wrong_value_is_named(words):
     with pytest.raises(UsageError) as caught:
         LaunchSettings.parse(words)
     assert words[0].replace("-", "_") in str(caught.value).replace("-", "_")
-
-
-def test_the_timeline_is_one_of_three():
-    assert LaunchSettings.parse(["--timeline", "steps"])[0].timeline == "steps"

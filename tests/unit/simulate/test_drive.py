@@ -1,4 +1,4 @@
-"""simulate/drive.py: SIGTERM and Ctrl-C ask what runs to stop, and afterwards do what they did before."""
+"""SIGTERM and Ctrl-C ask running work to stop; afterwards they have their earlier handlers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tfhet.simulate.drive import STOPS, drive
 
 
 @pytest.fixture
-def heard() -> Iterator[list[int]]:
-    """Signals that came while nothing ran."""
+def received() -> Iterator[list[int]]:
+    """Signals that the test's own handlers received."""
     found: list[int] = []
     before = {number: signal.signal(number, lambda number, frame: found.append(number)) for number in STOPS}
     yield found
@@ -23,34 +23,31 @@ def heard() -> Iterator[list[int]]:
 
 
 @pytest.mark.parametrize("number", STOPS)
-def test_a_signal_asks_what_runs_to_stop_and_is_its_callers_again_afterwards(number: int, heard: list[int]) -> None:
-    async def until_stopped(stop: asyncio.Event) -> str:
+@pytest.mark.parametrize("fails", [False, True])
+def test_signal_stops_work_and_keeps_its_handler(number: int, fails: bool, received: list[int]) -> None:
+    async def work(stop: asyncio.Event) -> None:
         os.kill(os.getpid(), number)
         await asyncio.wait_for(stop.wait(), 10)
-        return "stopped"
+        if fails:
+            raise ValueError
 
-    assert drive(until_stopped) == "stopped" and heard == []
+    try:
+        drive(work)
+        assert not fails
+    except ValueError:
+        assert fails
+    assert received == []
     os.kill(os.getpid(), number)
-    assert heard == [number]
+    assert received == [number]
 
 
-def test_signals_are_the_callers_again_after_what_failed(heard: list[int]) -> None:
-    async def fails(stop: asyncio.Event) -> None:
-        raise ValueError("no host")
-
-    with pytest.raises(ValueError, match="no host"):
-        drive(fails)
-    os.kill(os.getpid(), signal.SIGTERM)
-    assert heard == [signal.SIGTERM]
-
-
-def test_in_a_running_loop_it_works_beside_it(heard: list[int]) -> None:
+def test_work_runs_inside_a_running_loop(received: list[int]) -> None:
     async def work(stop: asyncio.Event) -> bool:
         return stop.is_set()
 
     async def cell() -> bool:
         return drive(work)
 
-    assert asyncio.run(cell()) is False and heard == []
+    assert asyncio.run(cell()) is False
     os.kill(os.getpid(), signal.SIGTERM)
-    assert heard == [signal.SIGTERM]
+    assert received == [signal.SIGTERM]

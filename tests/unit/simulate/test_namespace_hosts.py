@@ -1,4 +1,4 @@
-"""simulate/namespace_hosts.py where something fails. What it does on a kernel is in tests/integration."""
+"""Failures of namespace hosts, with a fake kernel; tests/integration and tests/faults run them on a real one."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,7 @@ import pytest
 
 from tfhet import container
 from tfhet.container import Limits
-from tfhet.container.bridge import Bridge
 from tfhet.container.cgroup import Cgroup
-from tfhet.container.container import Container, Mount
 from tfhet.errors import JobFailed, TfhetError, UsageError
 from tfhet.messages import ContainerFailureLine
 from tfhet.process import Child
@@ -27,93 +26,45 @@ from tfhet.simulate.submission import Submission
 NAME = "algo-1"
 
 
-class Played:
-    """The kernel. What is in `fails` raises, by method."""
+class FakePart:
+    """Records the calls of its methods, like `cgroup.limit`. A method raises or returns its entry in `results`."""
 
-    def __init__(self, folder: Path):
-        self.folder = folder
-        self.fails: dict[str, Exception] = {}
+    tag = "abcd"
+
+    def __init__(self, kernel: FakeKernel, name: str):
+        self._kernel, self._name = kernel, name
+
+    def __getattr__(self, method: str) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            name = f"{self._name}.{method}"
+            self._kernel.calls.append((name, *arguments, *options.values()))
+            result = self._kernel.results.get(name)
+            if isinstance(result, Exception):
+                raise result
+            return result
+
+        return call
+
+
+class FakeKernel:
+    def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
+        self.results: dict[str, Any] = {
+            "cgroup.limit": ("CPU set",),
+            "cgroup.remove": [],
+            "cgroup.memory_peak_bytes": 7,
+            "cgroup.out_of_memory_kills": 0,
+            "bridge.bytes": TfhetError("no counter"),
+        }
         self.required: list[str] = []
-        self.said: list[str] = []
-        self.stays: list[int] = []
-        """Processes that no signal ends."""
-        self.killed_for_memory = 0
-        self.mounts: list[Mount] = []
-        """Mounts of the container that was started last."""
-
-    def call(self, *what: Any) -> None:
-        self.calls.append(what)
-        if error := self.fails.get(what[0]):
-            raise error
+        self.output: list[str] = []
 
     def called(self, *names: str) -> list[tuple[Any, ...]]:
         return [call for call in self.calls if call[0] in names]
 
 
-class PlayedCgroup(Cgroup):
-    def __init__(self, played: Played):
-        self.played = played
-
-    def add(self, pid: int) -> None:
-        self.played.call("add", pid)
-
-    def limit(self, limits: Limits) -> tuple[str, ...]:
-        self.played.call("cgroup", limits)
-        return ("CPU set",)
-
-    def remove(self, *_: Any) -> list[int]:
-        self.played.call("remove")
-        return self.played.stays
-
-    def memory_peak_bytes(self) -> int:
-        return 7
-
-    def out_of_memory_kills(self) -> int:
-        return self.played.killed_for_memory
-
-
-class PlayedBridge(Bridge):
-    def __init__(self, played: Played):
-        self.played = played
-
-    def attach(self, host: str, pid: int, address: str) -> None:
-        self.played.call("attach", host)
-
-    def limit(self, host: str, bits_per_s: float | None) -> None:
-        self.played.call("limit", host, bits_per_s)
-
-    def prepare_delay(self) -> None:
-        self.played.call("prepare")
-
-    def delay(self, host: str, delay_s: float | None) -> None:
-        self.played.call("delay", host, delay_s)
-
-    def lose(self, host: str, share: float | None) -> None:
-        self.played.call("lose", host, share)
-
-    def bytes(self, host: str) -> Any:
-        raise TfhetError("no counter")
-
-    def close(self) -> None:
-        self.played.call("close")
-
-
-class PlayedOwner:
-    tag = "abcd"
-
-    def __init__(self, played: Played):
-        self.played = played
-
-    def register(self, path: Path) -> None:
-        self.played.call("register", path)
-
-    def release(self, *, is_clean: bool) -> None:
-        self.played.call("release", is_clean)
-
-
-class PlayedChild:
-    """A container: this process, as far as anybody asks. It ends when it is told to."""
+class FakeChild:
+    """A container: this process, which ends when it is stopped."""
 
     def __init__(self, name: str, code: int | None = None, tail: tuple[str, ...] = ()):
         self.name, self.code, self.tail, self.pid = name, code, list(tail), os.getpid()
@@ -128,51 +79,48 @@ class PlayedChild:
 
 
 @pytest.fixture
-def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Played:
-    made = Played(tmp_path)
+def kernel(monkeypatch: pytest.MonkeyPatch) -> FakeKernel:
+    made = FakeKernel()
+    bridge, cgroup, owner = (FakePart(made, name) for name in ("bridge", "cgroup", "owner"))
 
-    async def start(label: str, command: list[str], **_: Any) -> PlayedChild:
-        made.mounts = list(Container.read(Path(command[-1])).mounts)
-        return PlayedChild(label)
+    async def start(label: str, command: list[str], **_: Any) -> FakeChild:
+        return FakeChild(label)
 
     async def isolated(child: Any) -> None:
-        made.call("isolated")
+        return None
 
     def sweep() -> list[str]:
-        made.call("sweep", threading.current_thread())
-        return ["left by a simulator that died (wxyz): folder /x: removed"]
+        made.calls.append(("sweep", threading.current_thread()))
+        return ["swept"]
 
     monkeypatch.setattr(container, "require", lambda what, *_: made.required.append(what))
     monkeypatch.setattr(container, "sweep", sweep)
-    monkeypatch.setattr(container, "claim", lambda: PlayedOwner(made))
-    monkeypatch.setattr(namespace_hosts, "Bridge", lambda tag: PlayedBridge(made))
-    monkeypatch.setattr(Cgroup, "create", lambda *_: PlayedCgroup(made))
+    monkeypatch.setattr(container, "claim", lambda: owner)
+    monkeypatch.setattr(namespace_hosts, "Bridge", lambda tag: bridge)
+    monkeypatch.setattr(Cgroup, "create", lambda *_: cgroup)
     monkeypatch.setattr(Child, "start", start)
     monkeypatch.setattr(namespace_hosts, "_isolated", isolated)
     return made
 
 
-def backend(played: Played, start: str = "alone", limits_from: str = "start", **limits: Any) -> NamespaceHosts:
-    """A backend with one host."""
-    launcher = played.folder / "launcher.py"
-    launcher.touch()
-    cluster = ClusterFile("c", {"only": GroupFile(1, **limits)})
-    job = Submission.of(
-        cluster,
-        [str(launcher)],
-        hosts="namespace",
-        start=start,
-        code=played.folder,
-        limits_from=limits_from,
-    )
-    hosts = hosts_of(job, played.folder / "run", 0)
-    return NamespaceHosts(job, hosts, {}, lambda host: played.said.append)
+@pytest.fixture
+def backend(kernel: FakeKernel, tmp_path: Path) -> Callable[..., NamespaceHosts]:
+    """`backend(start=..., limits_from=..., **limits)`: a backend with one host."""
+
+    def make(start: str = "alone", limits_from: str = "start", **limits: Any) -> NamespaceHosts:
+        (tmp_path / "launcher.py").touch()
+        cluster = ClusterFile("c", {"only": GroupFile(1, **limits)})
+        how = {"hosts": "namespace", "start": start, "code": tmp_path, "limits_from": limits_from}
+        job = Submission.of(cluster, [str(tmp_path / "launcher.py")], **how)
+        return NamespaceHosts(job, hosts_of(job, tmp_path / "run", 0), {}, lambda host: kernel.output.append)
+
+    return make
 
 
-def life(one: NamespaceHosts) -> dict[str, Any]:
-    """Opens it, starts its host, limits it, closes it: what it says for the record."""
+def live(one: NamespaceHosts) -> dict[str, Any]:
+    """Opens it, starts its host, limits it, closes it. Returns its facts for the record."""
 
-    async def live() -> None:
+    async def run() -> None:
         try:
             await one.open({})
             await one.start(one.hosts[0], {})
@@ -180,7 +128,7 @@ def life(one: NamespaceHosts) -> dict[str, Any]:
         finally:
             await one.close()
 
-    asyncio.run(live())
+    asyncio.run(run())
     return one.facts()
 
 
@@ -193,133 +141,114 @@ def life(one: NamespaceHosts) -> dict[str, Any]:
         ("alone", {"latency_ms": 5, "loss_pct": 1}, ["namespace", "delay", "lose"]),
     ],
 )
-def test_what_the_machine_must_have_is_asked_for_before_anything_is_made(played, start, limits, required) -> None:
-    backend(played, start, **limits)
-    assert played.required == required
-    assert played.calls == []
+def test_machine_is_checked_first(backend, kernel, start, limits, required) -> None:
+    backend(start, **limits)
+    assert kernel.required == required and kernel.calls == []
 
 
-def test_what_a_dead_simulator_left_is_swept_away_without_holding_up_the_event_loop(played) -> None:
-    life(backend(played))
-    ((_, thread),) = played.called("sweep")
-    assert thread is not threading.main_thread()
-    assert played.said[0].startswith("left by a simulator that died")
+def test_remains_are_swept_in_a_thread(backend, kernel) -> None:
+    live(backend())
+    assert kernel.calls[0][0] == "sweep" and kernel.calls[0][1] is not threading.main_thread()
+    assert kernel.output[0] == "swept"
 
 
-def test_every_limit_of_the_network_is_set_and_a_limit_that_is_not_there_is_named(played) -> None:
-    facts = life(backend(played, mbit_per_s=10, latency_ms=5, loss_pct=2, limits_from="reading"))
-    assert played.called("limit", "delay", "lose") == [
-        ("limit", NAME, 10e6),
-        ("delay", NAME, 0.005),
-        ("lose", NAME, 0.02),
+def test_network_limits_are_set(backend, kernel) -> None:
+    facts = live(backend(mbit_per_s=10, latency_ms=5, loss_pct=2, limits_from="reading"))
+    assert kernel.called("bridge.limit", "bridge.delay", "bridge.lose") == [
+        ("bridge.limit", NAME, 10e6),
+        ("bridge.delay", NAME, 0.005),
+        ("bridge.lose", NAME, 0.02),
     ]
-    assert played.called("prepare") and facts["not_limited"] == ["CPU set"]
+    assert facts["not_limited"] == ["CPU set"]
+    kernel.calls.clear()
+    live(backend(cpus=0.5))
+    assert not kernel.called("bridge.delay", "bridge.lose"), "tools that this host does not need"
 
 
-@pytest.mark.parametrize("kind", ["rate", "delay", "loss"])
+@pytest.mark.parametrize(
+    ("kind", "method", "usual"), [("rate", "limit", 10e6), ("delay", "delay", 0.005), ("loss", "lose", 0.02)]
+)
 @pytest.mark.parametrize("is_limited", [True, False])
-def test_after_a_fault_of_the_network_a_host_has_again_what_its_group_is_limited_to(played, kind, is_limited) -> None:
-    limits = {"mbit_per_s": 10, "latency_ms": 5, "loss_pct": 2} if is_limited else {}
-    one, call = backend(played, **limits), {"rate": "limit", "delay": "delay", "loss": "lose"}[kind]
+def test_usual_limit_returns_after_a_fault(backend, kernel, kind, method, usual, is_limited) -> None:
+    one = backend(**{"mbit_per_s": 10, "latency_ms": 5, "loss_pct": 2} if is_limited else {})
 
-    async def live() -> None:
+    async def run() -> None:
         await one.open({})
         await one.start(one.hosts[0], {})
-        played.calls.clear()
+        kernel.calls.clear()
         await one.impair(kind, NAME, 0.5)
         one.restore(kind, NAME)
         await one.close()
 
-    asyncio.run(live())
-    usual = {"rate": 10e6, "delay": 0.005, "loss": 0.02}[kind] if is_limited else None
-    assert played.called(call) == [(call, NAME, 0.5), (call, NAME, usual)]
-    assert bool(played.called("prepare")) == (kind == "delay")
+    asyncio.run(run())
+    call = f"bridge.{method}"
+    assert kernel.called(call) == [(call, NAME, 0.5), (call, NAME, usual if is_limited else None)]
 
 
-def test_a_host_has_its_cpus_from_the_start_when_its_limits_begin_later(played) -> None:
-    life(backend(played, cpus=0.5, limits_from="reading"))
-    (_, early), (_, late) = played.called("cgroup")
+def test_cpu_set_applies_before_later_limits(backend, kernel) -> None:
+    live(backend(cpus=0.5, limits_from="reading"))
+    (_, early), (_, late) = kernel.called("cgroup.limit")
     assert early == Limits(cpu_set=late.cpu_set) and late.cpu_set and late.cpus == 0.5
-    assert [call[0] for call in played.called("cgroup", "attach")][0] == "cgroup"
+    assert kernel.called("cgroup.limit", "bridge.attach")[0][0] == "cgroup.limit"
 
 
-def test_a_host_without_latency_and_loss_needs_none_of_their_tools(played) -> None:
-    life(backend(played, cpus=0.5))
-    assert not played.called("delay", "lose", "prepare")
+@pytest.mark.parametrize("step", ["cgroup.add", "bridge.attach"])
+def test_incomplete_container_fails_the_job(backend, kernel, step) -> None:
+    kernel.results[step] = UsageError("the kernel refuses")
+    with pytest.raises(JobFailed, match=rf"{NAME}.*the kernel refuses"):
+        live(backend())
+    assert kernel.called("cgroup.remove") and kernel.called("bridge.close")
+    assert kernel.called("owner.release") == [("owner.release", True)]
 
 
-@pytest.mark.parametrize("step", ["add", "attach"])
-def test_a_container_that_cannot_be_completed_is_ended_and_the_job_fails_with_the_reason(played, step) -> None:
-    played.fails[step] = UsageError("the kernel refuses")
-    with pytest.raises(JobFailed, match=rf"the container {NAME} could not be made: .*\(the kernel refuses\)"):
-        life(backend(played))
-    assert played.called("remove") and played.called("close") and played.called("release") == [("release", True)]
-
-
-def test_a_limit_that_the_kernel_refuses_is_said_and_in_the_record_and_the_job_goes_on(played) -> None:
-    played.fails["cgroup"] = UsageError("memory cannot be set")
-    facts = life(backend(played, memory_mib=100))
-    assert facts["not_limited"] == [f"{NAME}: memory cannot be set"]
-    assert f"[simulate] {NAME} is not limited: memory cannot be set" in played.said
+def test_refused_limit_is_recorded(backend, kernel) -> None:
+    kernel.results["cgroup.limit"] = UsageError("refused")
+    assert live(backend(memory_mib=100))["not_limited"] == [f"{NAME}: refused"]
+    assert any("refused" in line for line in kernel.output)
 
 
 @pytest.mark.parametrize(
-    ("stays", "fails", "said"),
+    ("call", "result", "text", "is_clean"),
     [
-        ([41, 42], {}, "[simulate] algo-1: process 42 does not end"),
-        ([], {"remove": TfhetError("cgroup x: cannot be removed")}, "[simulate] algo-1: cgroup x: cannot be removed"),
+        ("cgroup.remove", [41, 42], "42", False),
+        ("cgroup.remove", TfhetError("stuck"), "stuck", False),
+        ("bridge.close", TfhetError("stuck"), "stuck", True),  # the kernel removes it with this process
     ],
 )
-def test_what_cannot_be_removed_is_said_and_left_to_the_next_sweep(played, stays, fails, said) -> None:
-    played.stays, played.fails = stays, fails
-    life(backend(played))
-    assert said in played.said
-    assert played.called("release") == [("release", False)]
-    assert not list(played.folder.rglob(".scratch-*")), "the rest is removed all the same"
+def test_failed_removal_is_reported(backend, kernel, tmp_path, call, result, text, is_clean) -> None:
+    kernel.results[call] = result
+    live(backend())
+    assert any(text in line for line in kernel.output)
+    assert kernel.called("owner.release") == [("owner.release", is_clean)]
+    assert not list(tmp_path.rglob(".scratch-*")), "the other parts are removed all the same"
 
 
-def test_a_network_that_does_not_close_does_not_keep_the_rest_from_being_removed(played) -> None:
-    played.fails["close"] = TfhetError("`ip` did not end within 1 s")
-    life(backend(played))
-    assert any(line.startswith("[simulate] the network: ") for line in played.said)
-    assert played.called("release") == [("release", True)]
-    assert not list(played.folder.rglob(".scratch-*"))
-
-
-@pytest.mark.parametrize(
-    ("limit", "why"), [({"memory_mib": 512}, "its memory limit of 512 MiB"), ({}, "want of memory")]
-)
-def test_what_the_kernel_killed_for_memory_is_said_and_counted(played, limit, why) -> None:
-    played.killed_for_memory = 2
-    facts = life(backend(played, **limit))
-    assert f"[simulate] {NAME}: the kernel killed 2 of its processes for {why}" in played.said
+@pytest.mark.parametrize(("limit", "word"), [({"memory_mib": 512}, "512 MiB"), ({}, "memory")])
+def test_kills_for_memory_are_recorded(backend, kernel, limit, word) -> None:
+    kernel.results["cgroup.out_of_memory_kills"] = 2
     use = {"memory_peak_bytes": 7, "out_of_memory_kills": 2, "sent_bytes": None, "received_bytes": None}
-    assert facts["host_use"] == {NAME: use}
+    assert live(backend(**limit))["host_use"] == {NAME: use}
+    assert any(NAME in line and word in line for line in kernel.output)
 
 
-def test_a_container_that_ends_while_it_is_made_says_why() -> None:
-    child = PlayedChild(NAME, 1, ("x", f"[{NAME}] {ContainerFailureLine('mount overlay: no space')}", "y"))
-    with pytest.raises(JobFailed, match=f"^the container {NAME} could not be made: mount overlay: no space$"):
-        asyncio.run(namespace_hosts._isolated(child))  # type: ignore[arg-type]
-
-
-def test_a_container_without_a_network_of_its_own_is_not_waited_for_for_ever(monkeypatch) -> None:
+def test_container_that_ends_early_says_why(backend, monkeypatch) -> None:
+    failure = f"[b] {ContainerFailureLine('mount overlay: no space')}"
+    ended, failed = FakeChild("a", 1, ("a launcher's last line",)), FakeChild("b", 1, ("before", failure, "after"))
+    one = backend()
+    assert one.not_made([ended]) is None
+    assert "mount overlay: no space" in (one.not_made([ended, failed]) or "")
+    monkeypatch.undo()
+    with pytest.raises(JobFailed, match="mount overlay: no space"):
+        asyncio.run(namespace_hosts._isolated(failed))  # type: ignore[arg-type]
     monkeypatch.setattr(namespace_hosts, "_NAMESPACE_S", 0.05)
-    with pytest.raises(JobFailed, match="has no network of its own after 0.05 s"):
-        asyncio.run(namespace_hosts._isolated(PlayedChild(NAME)))  # type: ignore[arg-type]
+    with pytest.raises(JobFailed, match="0.05 s"):
+        asyncio.run(namespace_hosts._isolated(FakeChild(NAME)))  # type: ignore[arg-type]
 
 
-def test_keys_that_cannot_be_made_are_wrong_use_with_what_ssh_keygen_says(tmp_path, monkeypatch) -> None:
+def test_failure_of_ssh_keygen_is_reported(tmp_path, monkeypatch) -> None:
     program = tmp_path / "ssh-keygen"
     program.write_text(f"#!{sys.executable}\nimport sys\nsys.exit('no entropy')\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UsageError, match="ssh-keygen .*: no entropy"):
         host_container.ssh_files(tmp_path)
-
-
-def test_a_container_that_fails_after_it_seemed_to_run_says_why_it_could_not_be_made(played) -> None:
-    one, failure = backend(played), f"[b] {ContainerFailureLine('no such mount')}"
-    ended, failed = PlayedChild("a", 1, ("a launcher's last line",)), PlayedChild("b", 1, ("before", failure))
-    assert one.not_made([ended]) is None
-    assert one.not_made([ended, failed]) == "the container b could not be made: no such mount"

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from tfhet.cluster import Rank
 from tfhet.errors import ClusterError
 from tfhet.strategies import JobContext
 
@@ -27,72 +28,48 @@ JOB = JobContext(
 )
 
 
-def test_a_job_goes_into_one_variable_and_back() -> None:
+def test_job_is_passed_in_one_variable() -> None:
     assert list(JOB.to_env()) == ["TFHET_JOB"]
     assert JobContext.from_env(JOB.to_env()) == JOB
     assert JOB.is_served
 
 
-def test_without_a_launcher_a_process_is_alone() -> None:
+def test_process_without_a_launcher() -> None:
     job = JobContext.from_env({"SM_CURRENT_HOST": "algo-1", "TRAINING_JOB_NAME": "mine"})
     assert (job.mode, job.rank, job.size, job.host, job.job_id) == ("local", 0, 1, "algo-1", "mine")
-    assert not job.is_served
-    assert JobContext.from_env({}).host
-
-
-def test_without_a_launcher_horovods_ranks_make_a_homogeneous_job() -> None:
-    env = {"HOROVOD_RANK": "1", "HOROVOD_SIZE": "4", "HOROVOD_LOCAL_RANK": "1", "HOROVOD_LOCAL_SIZE": "2"}
+    assert not job.is_served and JobContext.from_env({}).host
+    env = {name.replace("TFHET", "HOROVOD"): value for name, value in Rank(1, 4, 1, 2, "").to_env().items()}
     job = JobContext.from_env(env)
     assert (job.mode, job.rank, job.size, job.local_rank, job.local_size) == ("homogeneous", 1, 4, 1, 2)
 
 
-def test_an_inherited_job_that_contradicts_the_rank_is_refused() -> None:
-    mpi = {
-        "OMPI_COMM_WORLD_RANK": "0",
-        "OMPI_COMM_WORLD_SIZE": "2",
-        "OMPI_COMM_WORLD_LOCAL_RANK": "0",
-        "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
-    }
-    with pytest.raises(ClusterError, match="mpi started this process as rank 0 of 2"):
-        JobContext.from_env(JOB.to_env() | mpi)
-    mpi |= {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_LOCAL_RANK": "1"}
-    assert JobContext.from_env(JOB.to_env() | mpi) == JOB
+def test_inherited_job_of_another_rank_is_refused() -> None:
+    def mpi(rank: int) -> dict[str, str]:
+        numbers = Rank(rank, 2, rank, 2, "").to_env()
+        return {name.replace("TFHET", "OMPI_COMM_WORLD"): value for name, value in numbers.items()}
+
+    with pytest.raises(ClusterError, match="mpi .*rank 0 of 2"):
+        JobContext.from_env(JOB.to_env() | mpi(0))
+    assert JobContext.from_env(JOB.to_env() | mpi(1)) == JOB
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"mode": "other"},
-        {"mode": 7},
-        {"job_id": ""},
-        {"rank": 2},
-        {"rank": -1},
-        {"rank": True},
-        {"size": "2"},
-        {"seed": 1.5},
-        {"plane": ""},
-        {"plane": None},
-        {"strategy": 7},
-        {"order": None},
-        {"order": [1]},
-        {"output_dir": 7},
-    ],
-)
-def test_a_wrong_job_is_refused(change: dict[str, object]) -> None:
-    value = json.loads(JOB.to_env()["TFHET_JOB"]) | change
+WRONG: list[dict[str, object]] = [
+    *({"mode": value} for value in ("other", 7)),
+    *({"rank": value} for value in (2, -1, True)),
+    *({"plane": value} for value in ("", None)),
+    *({"order": value} for value in (None, [1])),
+    *({"job_id": ""}, {"size": "2"}, {"seed": 1.5}, {"strategy": 7}, {"output_dir": 7}),
+]
+
+
+@pytest.mark.parametrize("change", [*WRONG, "{", "[]", "7", "{}", "7 8"], ids=str)
+def test_wrong_job_is_refused(change: dict[str, object] | str) -> None:
+    text = change if isinstance(change, str) else json.dumps(json.loads(JOB.to_env()["TFHET_JOB"]) | change)
     with pytest.raises(ClusterError):
-        JobContext.from_env({"TFHET_JOB": json.dumps(value)})
-
-
-@pytest.mark.parametrize("text", ["{", "[]", "7", "{}", "7 8"])
-def test_what_is_not_a_job_is_refused(text: str) -> None:
-    with pytest.raises(ClusterError, match="TFHET_JOB"):
         JobContext.from_env({"TFHET_JOB": text})
 
 
-def test_the_ranks_of_a_host_share_its_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_of_a_host_share_its_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tfhet.strategies.job.os.cpu_count", lambda: 8)
-    job = JobContext("job", "homogeneous", size=4, local_size=4)
-    assert job.threads == 2
-    assert replace(job, size=20, local_size=20).threads == 1
-    assert JobContext("job", "local").threads == 8
+    jobs = [replace(JOB, rank=0, local_rank=0, size=size, local_size=size) for size in (1, 4, 20)]
+    assert [job.threads for job in jobs] == [8, 2, 1]

@@ -1,13 +1,13 @@
+"""The rendezvous of Horovod's ranks without MPI."""
+
 from __future__ import annotations
 
-import json
 import socket
 import subprocess
 import sys
 import threading
 import urllib.error
 import urllib.request
-from dataclasses import asdict
 from types import SimpleNamespace
 
 import pytest
@@ -20,7 +20,7 @@ from tfhet.strategies.horovod.strategy import Ring
 pytestmark = pytest.mark.timeout(60)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def ring():
     pytest.importorskip("horovod.runner")
     ring = Ring(["algo-3", "algo-1"], 2)
@@ -29,67 +29,20 @@ def ring():
     ring.close()
 
 
-def test_ranks_are_numbered_host_by_host(ring):
+@pytest.fixture
+def port(ring) -> int:
+    return int(ring.variables("algo-1", 0)["HOROVOD_GLOO_RENDEZVOUS_PORT"])
+
+
+def test_ranks_are_numbered_host_by_host(ring, port):
     places = [("algo-3", 0), ("algo-3", 1), ("algo-1", 0), ("algo-1", 1)]
     for rank, (host, local) in enumerate(places):
         env = ring.variables(host, local)
-        numbers = {name: env[f"HOROVOD_{name}"] for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE")}
-        assert numbers == {"RANK": str(rank), "SIZE": "4", "LOCAL_RANK": str(local), "LOCAL_SIZE": "2"}
-        assert (env["HOROVOD_CROSS_RANK"], env["HOROVOD_CROSS_SIZE"]) == (str(rank // 2), "2")
-        assert env["HOROVOD_HOSTNAME"] == host
-
-
-def test_all_ranks_are_told_where_the_rendezvous_is_and_to_use_gloo(ring):
-    env = ring.variables("algo-1", 1)
-    assert env["HOROVOD_CONTROLLER"] == env["HOROVOD_CPU_OPERATIONS"] == "gloo"
-    assert env["HOROVOD_GLOO_RENDEZVOUS_ADDR"] == "127.0.0.1"
-    assert env["HOROVOD_GLOO_IFACE"] == "lo"
-    with socket.create_connection(("127.0.0.1", int(env["HOROVOD_GLOO_RENDEZVOUS_PORT"])), 5):
-        pass
-
-
-def test_nothing_is_left_of_a_ring_that_was_stopped_whoever_still_holds_a_connection(ring):
-    port = int(ring.variables("algo-1", 0)["HOROVOD_GLOO_RENDEZVOUS_PORT"])
-    before = {thread for thread in threading.enumerate() if not thread.daemon}
-    with socket.create_connection(("127.0.0.1", port), 5):  # and says nothing
-        ring.close()
-        ring.close()
-        assert {thread for thread in threading.enumerate() if not thread.daemon} <= before
-    with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", port), 5)
-
-
-def test_the_rendezvous_listens_at_one_address_and_answers_the_hosts_of_the_job_alone(ring, caplog):
-    port = int(ring.variables("algo-1", 0)["HOROVOD_GLOO_RENDEZVOUS_PORT"])
-    with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.2", port), 5)
-    server = ring._server
-    server._peers = {"10.0.0.3"}
-
-    def may(peer: str, own: str = "10.0.0.2") -> bool:
-        return server.verify_request(SimpleNamespace(getsockname=lambda: (own, port)), (peer, 1))
-
-    assert may("10.0.0.3") and may("10.0.0.2") and may("127.0.0.1") and may("::1", "::1")
-    assert not may("10.0.0.4") and not may("10.0.0.4") and not may("::ffff:10.0.0.3")
-    assert [record.args for record in caplog.records] == [("10.0.0.4",), ("::ffff:10.0.0.3",)]
-
-
-def test_what_a_stranger_puts_reaches_no_rank(ring, monkeypatch):
-    address = f"http://127.0.0.1:{ring.variables('algo-1', 0)['HOROVOD_GLOO_RENDEZVOUS_PORT']}"
-    put = urllib.request.Request(f"{address}/global/0", b"mine", method="PUT")
-    with urllib.request.urlopen(put, timeout=5):
-        assert ring._server.cache == {"global": {"0": b"mine"}}
-    with pytest.raises(urllib.error.HTTPError, match="501"):
-        urllib.request.urlopen(urllib.request.Request(f"{address}/README.md", method="HEAD"), timeout=5)
-    monkeypatch.setattr("tfhet.strategies.horovod.server.is_loopback", lambda address: False)
-    monkeypatch.setattr(socket.socket, "getsockname", lambda self: ("10.0.0.2", 1))
-    with pytest.raises(OSError):
-        urllib.request.urlopen(urllib.request.Request(f"{address}/global/0", b"theirs", method="PUT"), timeout=5)
-    assert ring._server.cache == {"global": {"0": b"mine"}}
+        assert env == Rendezvous("127.0.0.1", port, "lo").variables(host, Rank(rank, 4, local, 2, "tfhet"))
 
 
 @pytest.mark.parametrize(("hosts", "per_host"), [(3, 2), (1, 4), (4, 1)])
-def test_the_variables_are_those_of_horovodrun(hosts, per_host):
+def test_variables_equal_horovodruns(hosts, per_host):
     pytest.importorskip("horovod.runner")
     from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
     from horovod.runner.gloo_run import create_run_env_vars, create_slot_env_vars
@@ -104,41 +57,56 @@ def test_the_variables_are_those_of_horovodrun(hosts, per_host):
         assert rendezvous.variables(slot.hostname, rank) == theirs
 
 
-def test_the_launcher_has_the_rendezvous_without_tensorflow():
+def test_closed_ring_leaves_no_thread_or_port():
     pytest.importorskip("horovod.runner")
-    code = "import sys; from tfhet.strategies.horovod.strategy import Ring; Ring(['a'], 2).load()"
-    code += "; print('tensorflow' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=True)
-    assert done.stdout == "False\n"
+    before = {thread for thread in threading.enumerate() if not thread.daemon}
+    ring = Ring(["a"], 2)
+    port = ring.open("127.0.0.1", "lo", "127.0.0.1", ())["port"]
+    with socket.create_connection(("127.0.0.1", port), 5):  # a client that sends nothing
+        ring.close()
+        ring.close()
+        assert {thread for thread in threading.enumerate() if not thread.daemon} <= before
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), 5)
 
 
-def test_a_rendezvous_arrives_as_it_was():
-    rendezvous = Rendezvous("10.0.0.2", 4321, "eth0")
-    assert Rendezvous.parse(json.loads(json.dumps(asdict(rendezvous)))) == rendezvous
+def test_only_hosts_of_the_job_are_answered(ring, port, monkeypatch, caplog):
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.2", port), 5)
+    monkeypatch.setattr(ring._server, "_peers", {"10.0.0.3"})
+    monkeypatch.setattr(ring._server, "_refused", set())
+
+    def may(peer: str, own: str = "10.0.0.2") -> bool:
+        return ring._server.verify_request(SimpleNamespace(getsockname=lambda: (own, port)), (peer, 1))
+
+    assert may("10.0.0.3") and may("10.0.0.2") and may("127.0.0.1") and may("::1", "::1")
+    assert not may("10.0.0.4") and not may("10.0.0.4") and not may("::ffff:10.0.0.3")
+    assert [record.args for record in caplog.records] == [("10.0.0.4",), ("::ffff:10.0.0.3",)]
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        None,
-        [],
-        {},
-        {"address": "", "port": 1, "interface": "lo"},
-        {"address": "a b", "port": 1, "interface": "lo"},
-        {"address": "a", "port": 0, "interface": "lo"},
-        {"address": "a", "port": 65536, "interface": "lo"},
-        {"address": "a", "port": True, "interface": "lo"},
-        {"address": "a", "port": "1", "interface": "lo"},
-        {"address": "a", "port": 1, "interface": "lo\n"},
-        {"address": "a", "port": 1},
-    ],
-)
-def test_what_is_no_rendezvous_is_refused(value):
-    with pytest.raises(ClusterError, match="horovod"):
-        Rendezvous.parse(value)
+def test_foreign_values_reach_no_rank(ring, port, monkeypatch):
+    def put(value: bytes) -> None:
+        urllib.request.urlopen(urllib.request.Request(f"{address}/global/0", value, method="PUT"), timeout=5).close()
+
+    address = f"http://127.0.0.1:{port}"
+    put(b"mine")
+    assert ring._server.cache == {"global": {"0": b"mine"}}
+    with pytest.raises(urllib.error.HTTPError, match="501"):
+        urllib.request.urlopen(urllib.request.Request(f"{address}/README.md", method="HEAD"), timeout=5)
+    monkeypatch.setattr("tfhet.strategies.horovod.server.is_loopback", lambda address: False)
+    monkeypatch.setattr(socket.socket, "getsockname", lambda self: ("10.0.0.2", 1))
+    with pytest.raises(OSError):
+        put(b"theirs")
+    assert ring._server.cache == {"global": {"0": b"mine"}}
 
 
-def test_a_rank_has_the_hosts_variables_and_the_rings_and_what_the_user_chose():
+@pytest.mark.parametrize("change", [{"address": ""}, {"address": "a b"}, {"interface": "lo\n"}])
+def test_wrong_words_are_refused(change):
+    with pytest.raises(ClusterError):
+        Rendezvous.parse({"address": "a", "port": 1, "interface": "lo", **change})
+
+
+def test_users_variables_win():
     rank, rendezvous = Rank(1, 2, 0, 1, "tfhet"), Rendezvous("127.0.0.1", 1, "lo")
     plain = rendezvous.environment("algo-1", rank, {"PATH": "/bin", "HOROVOD_CONTROLLER": "mpi"})
     assert plain == {"PATH": "/bin", "HOROVOD_GLOO_TIMEOUT_SECONDS": "120", **rendezvous.variables("algo-1", rank)}
@@ -147,29 +115,43 @@ def test_a_rank_has_the_hosts_variables_and_the_rings_and_what_the_user_chose():
     assert {name: other[name] for name in chosen} == chosen
 
 
-def test_an_interface_that_a_host_lacks_is_named_with_those_that_it_has():
-    with pytest.raises(ClusterError, match=r"algo-1 has no network interface 'eth99'.*it has .*lo.*resourceconfig"):
-        Rendezvous("127.0.0.1", 1, "eth99").environment("algo-1", Rank(0, 2, 0, 2, "tfhet"), {})
+@pytest.mark.parametrize("name", ["horovod", "torch"])
+def test_missing_interface_is_named(name):
+    from tfhet import strategies
+
+    order = {"address": "127.0.0.1", "port": 1, "interface": "eth99"}
+    with pytest.raises(ClusterError, match="algo-1 .*'eth99'.* lo"):
+        strategies.get(name).environment(order, "algo-1", Rank(0, 2, 0, 2, "tfhet"), {})
 
 
 @pytest.mark.parametrize(("hosts", "ranks"), [([], 1), (["a"], 0)])
-def test_a_ring_of_nobody_is_an_error(hosts, ranks):
-    with pytest.raises(UsageError, match="a ring needs hosts"):
+def test_empty_ring_is_refused(hosts, ranks):
+    with pytest.raises(UsageError):
         Ring(hosts, ranks)
 
 
-def test_without_horovod_the_error_says_what_to_install():
-    code = """
+LAUNCHER = """
 import sys
-sys.modules["horovod"] = None
-from tfhet.cluster import Rank
-from tfhet.errors import ClusterError, UsageError
-from tfhet.strategies.horovod.rendezvous import Rendezvous
-from tfhet.strategies.horovod.strategy import Ring
-try:
-    Ring(["a"], 2).open("127.0.0.1", "lo", "127.0.0.1", ())
-except UsageError as error:
-    print(error)
+from tfhet import strategies
+from tfhet.errors import UsageError
+sys.modules.update(dict.fromkeys(sys.argv[1:]))
+for name in ("horovod", "torch"):
+    meeting = strategies.get(name).meeting(["a"], 2, strategies.OWN)
+    try:
+        meeting.load()
+        meeting.open("127.0.0.1", "lo", "127.0.0.1", ())
+        meeting.close()
+    except UsageError as error:
+        print(error)
+print([name for name in ("tensorflow", "torch") if name in sys.modules])
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=True)
-    assert "2 ranks need Horovod: pip install tfhet[horovod]" in done.stdout
+
+
+@pytest.mark.parametrize("has_horovod", [True, False])
+def test_launcher_needs_no_framework(has_horovod):
+    if has_horovod:
+        pytest.importorskip("horovod.runner")
+    words = [sys.executable, "-c", LAUNCHER, *["horovod"] * (not has_horovod)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=50, check=True)
+    *errors, frameworks = done.stdout.splitlines()
+    assert frameworks == "[]" and ("pip install tfhet[horovod]" in "".join(errors)) is not has_horovod

@@ -1,4 +1,4 @@
-"""TF_CONFIG: what a rank is given, and the rank that it says."""
+"""TF_CONFIG of a rank, and the rank of a TF_CONFIG."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def config(cluster: object, kind: str, index: int) -> dict[str, str]:
     return {"TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": kind, "index": index}})}
 
 
-def test_a_rank_finds_its_task_and_its_gpu_among_several_of_its_host():
-    env = Tasks(WORKERS).of_rank(Rank(3, 4, 1, 2, "tfhet"), {"MINE": "1"})
+def test_rank_has_its_task_and_its_gpu():
+    env = Tasks(WORKERS).environment("", Rank(3, 4, 1, 2, "tfhet"), {"MINE": "1"})
     assert json.loads(env["TF_CONFIG"]) == {"cluster": WORKERS, "task": {"type": "worker", "index": 3}}
     assert (env["MINE"], env["CUDA_VISIBLE_DEVICES"], env["TF_GRPC_REUSE_PORT"]) == ("1", "1", "true")
 
@@ -30,14 +30,16 @@ def test_a_rank_finds_its_task_and_its_gpu_among_several_of_its_host():
 @pytest.mark.parametrize(
     ("given", "local_size", "seen"), [("4,6", 2, "6"), ("4", 2, "4"), ("", 2, "1"), ("4,6", 1, "4,6")]
 )
-def test_devices_that_the_user_has_chosen_are_shared_out_where_there_are_enough(given, local_size, seen):
+def test_chosen_gpus_are_shared_by_ranks(given, local_size, seen):
     rank = Rank(3, 4, local_size - 1, local_size, "tfhet")
-    env = Tasks(WORKERS).of_rank(rank, {"CUDA_VISIBLE_DEVICES": given} if given else {})
+    env = Tasks(WORKERS).environment("", rank, {"CUDA_VISIBLE_DEVICES": given} if given else {})
     assert env["CUDA_VISIBLE_DEVICES"] == seen
 
 
-def test_the_chief_is_rank_0_and_the_workers_follow():
-    found = [json.loads(Tasks(WITH_PS).of_rank(Rank(r, 3, 0, 1, ""), {})["TF_CONFIG"])["task"] for r in range(3)]
+def test_chief_is_rank_0():
+    found = [
+        json.loads(Tasks(WITH_PS).environment("", Rank(r, 3, 0, 1, ""), {})["TF_CONFIG"])["task"] for r in range(3)
+    ]
     assert [(task["type"], task["index"]) for task in found] == [("chief", 0), ("worker", 0), ("worker", 1)]
 
 
@@ -51,7 +53,7 @@ def test_the_chief_is_rank_0_and_the_workers_follow():
         ({"TF_CONFIG": ""}, None, ""),
     ],
 )
-def test_what_set_tf_config_gives_a_rank_and_chooses_the_strategy(env, rank, strategy):
+def test_tf_config_has_rank_and_strategy(env, rank, strategy):
     assert strategies.rank_of(env) == rank
     if rank is not None:
         assert strategies.chosen("auto", rank.size, strategies.source_of(rank)).name == strategy
@@ -62,12 +64,12 @@ def test_what_set_tf_config_gives_a_rank_and_chooses_the_strategy(env, rank, str
 @pytest.mark.parametrize(
     "text", ["{", "[]", '{"cluster": 3}', '{"cluster": {"worker": ["a", "b"]}, "task": {"type": "worker"}}']
 )
-def test_a_tf_config_that_is_none_is_refused(text):
+def test_wrong_tf_config_is_refused(text):
     with pytest.raises(ClusterError):
         strategies.rank_of({"TF_CONFIG": text, "X": ""})
 
 
-def test_a_port_that_is_kept_is_no_one_elses_until_it_is_given_up():
+def test_kept_port_is_shared_by_reuse_only():
     with keep_free() as held:
         port = held.getsockname()[1]
         with pytest.raises(UsageError):
@@ -81,7 +83,7 @@ def test_a_port_that_is_kept_is_no_one_elses_until_it_is_given_up():
 
 
 @pytest.mark.parametrize("facts", [{}, {"host": 3}, {"host": "a", "ports": 3}, {"host": "a", "ports": [0]}])
-def test_a_launcher_that_joins_with_rubbish_is_refused(facts):
+def test_wrong_claim_is_refused(facts):
     good = {"rank-0": {"host": "a", "ranks": 2}}
     assert Claim.of_all(good) == {"rank-0": Claim("a", ())}
     with pytest.raises(ClusterError, match="rank-1"):

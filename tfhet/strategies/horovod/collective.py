@@ -1,4 +1,4 @@
-"""Horovod as the collective: Gloo on one machine, MPI under mpirun, NCCL for GPU tensors where it was built in."""
+"""Horovod as the collective: Gloo on one machine, MPI under mpirun, NCCL for GPU tensors if it was built in."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tfhet.errors import UsageError
 
 
 class HorovodCollective:
-    """The ranks that mpirun, horovodrun or the tfhet launcher started. Raises UsageError when they are not `size`."""
+    """The ranks that mpirun, horovodrun or the tfhet launcher started. Raises UsageError if they are not `size`."""
 
     def __init__(self, size: int):
         try:

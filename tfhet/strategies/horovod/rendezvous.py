@@ -1,7 +1,7 @@
-"""The variables by which Horovod's ranks find each other without MPI.
+"""The variables with which Horovod's ranks find each other without MPI.
 
-The same as horovodrun sets for Gloo: horovod/runner/gloo_run.py, `create_slot_env_vars` and `create_run_env_vars`.
-Tensors on GPUs go by NCCL where Horovod was built with it, which is its own default.
+They equal horovodrun's variables for Gloo: horovod/runner/gloo_run.py, `create_slot_env_vars` and
+`create_run_env_vars`. Horovod uses NCCL for tensors on GPUs if it was built with it.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from tfhet.strategies import rendezvous
 
 @dataclass(frozen=True)
 class Rendezvous(rendezvous.Rendezvous):
-    """Where the server of the ranks' rendezvous is: the order of this strategy."""
+    """The address of the server of the ranks' rendezvous: the order of this strategy."""
 
     chosen: ClassVar[tuple[str, ...]] = ("HOROVOD_GLOO_IFACE", "NCCL_SOCKET_IFNAME")
 
     def usual(self, rank: Rank) -> dict[str, str]:
-        """The seconds that the first rank waits for the others; Horovod's own 30 s are little for a busy host."""
+        """Seconds that the first rank waits for the others; Horovod's default, 30 s, is too short on a busy host."""
         return {"HOROVOD_GLOO_TIMEOUT_SECONDS": "120"}
 
     def variables(self, host: str, rank: Rank) -> dict[str, str]:
-        """The same variables as horovodrun sets."""
+        """The variables that horovodrun sets."""
         return {
             "HOROVOD_HOSTNAME": host,
             "HOROVOD_RANK": str(rank.rank),

@@ -1,4 +1,4 @@
-"""The server of the ranks' rendezvous: Horovod's, but at one address, and for the hosts of the job only."""
+"""Horovod's server of the ranks' rendezvous, at one address, for the hosts of the job only."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ logger = logging.getLogger(__name__)
 
 class _Handler(RendezvousHandler):
     def do_HEAD(self) -> None:
-        """Refuses it: the class below Horovod's would answer for the files of the working directory."""
+        """Refuses the request: Horovod's base class would answer it from the working directory."""
         self.send_error(HTTPStatus.NOT_IMPLEMENTED)
 
 
 class RendezvousServer(RendezvousHTTPServer):
     """Listens at a free port of the IP address `listen`, and answers this machine and the IP addresses `peers`.
 
-    Horovod's protocol has no authentication and no encryption (0.28.1). So any process on a host of the job may read
-    and change what the ranks say here, as may who sends from a host's address: behind the same NAT, or on the path."""
+    Horovod's protocol has no authentication and no encryption (0.28.1). So any process on a host of the job, and any
+    machine that can send from a host's address (behind the same NAT, or on the path), can read and change its values.
+    """
 
-    daemon_threads = True  # else a peer that connects and sends nothing keeps this process from ending
+    daemon_threads = True  # a silent peer must not keep this process from ending
 
     def __init__(self, listen: str, peers: Collection[str]):
         self.address_family = socket.AF_INET6 if ":" in listen else socket.AF_INET
@@ -35,7 +36,7 @@ class RendezvousServer(RendezvousHTTPServer):
         super().__init__((listen, 0), _Handler, 0)
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        """Whether the peer may ask; a connection from elsewhere is closed without an answer."""
+        """Whether the peer gets an answer; other connections are closed."""
         peer = str(client_address[0])
         if peer in self._peers or is_loopback(peer) or peer == request.getsockname()[0]:
             return True

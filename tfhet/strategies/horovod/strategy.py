@@ -27,7 +27,7 @@ RUN = RankSource(
 
 
 class Ring:
-    """The meeting of ranks on hosts, numbered host by host. Serves their rendezvous from `open` to `close`."""
+    """The meeting of ranks numbered host by host. It serves their rendezvous from `open` to `close`."""
 
     def __init__(self, hosts: Sequence[str], ranks_per_host: int):
         if ranks_per_host < 1 or not hosts:
@@ -38,14 +38,14 @@ class Ring:
         self._rendezvous: Rendezvous | None = None
 
     def load(self) -> None:
-        """Loads Horovod's server, which takes a moment. Raises UsageError where Horovod is not installed."""
+        """Imports Horovod's server. Raises UsageError if Horovod is not installed."""
         try:
             import tfhet.strategies.horovod.server  # noqa: F401
         except ImportError as error:
             raise UsageError(f"{self.size} ranks need Horovod: pip install tfhet[horovod] ({error})") from None
 
     def open(self, address: str, interface: str, listen: str, peers: Collection[str]) -> Mapping[str, Any]:
-        """Starts the server, see `Meeting`; Gloo uses the network `interface`. Raises as `load`."""
+        """Starts the server, see `Meeting`; Gloo uses the network `interface`. Raises UsageError like `load`."""
         self.load()
         from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
 
@@ -64,7 +64,7 @@ class Ring:
         return self._rendezvous.variables(host, Rank(number, self.size, local_rank, self._per_host, "horovod"))
 
     def close(self) -> None:
-        """Ends the server, which takes up to half a second. Safe to call again."""
+        """Ends the server, in up to half a second. May be called again."""
         server, self._server = self._server, None
         if server is not None:
             server.shutdown()
@@ -74,19 +74,11 @@ class Ring:
 class HorovodStrategy(Strategy):
     name = "horovod"
     sources: Sequence[RankSource] = (RUN,)
+    order_type = Rendezvous
+    consequences = _CONSEQUENCE
 
     def meeting(self, hosts: Sequence[str], per_host: int, source: RankSource) -> Ring | None:
         return Ring(hosts, per_host) if source.own and len(hosts) * per_host > 1 else None
-
-    def check(self, order: Mapping[str, Any]) -> None:
-        if order:
-            Rendezvous.parse(order)
-
-    def environment(self, order: Mapping[str, Any], host: str, rank: Rank, env: Mapping[str, str]) -> dict[str, str]:
-        return Rendezvous.parse(order).environment(host, rank, env) if order else dict(env)
-
-    def is_consequence(self, line: str) -> bool:
-        return _CONSEQUENCE.search(line) is not None
 
     def collective(self, size: int) -> Collective:
         from tfhet.strategies.horovod.collective import HorovodCollective

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tfhet.cluster import Place, Rank
+from tfhet.cluster import Place
 from tfhet.strategies.rank_source import RankSource
 from tfhet.strategies.strategy import Claim, Collective, Strategy
 from tfhet.strategies.tensorflow.tf_config import VARIABLE, WORKER, Tasks, TfConfigSource, ranks_at
@@ -29,33 +29,25 @@ CONSEQUENCE = re.compile(
 class MultiWorker(Strategy):
     name = "multi_worker"
     sources: Sequence[RankSource] = (STARTED,)
+    order_type = Tasks
+    consequences = CONSEQUENCE
 
     def ports(self, place: Place) -> int:
-        return int(place.size > 1 and not is_told(place))
+        return int(place.size > 1 and not has_cluster(place))
 
     def order(self, opened: Mapping[str, Any], claims: Mapping[str, Claim], place: Place) -> Mapping[str, Any]:
         return {"cluster": {WORKER: ranks_at(claims, place)}} if self.ports(place) else {}
 
-    def check(self, order: Mapping[str, Any]) -> None:
-        if order:
-            Tasks.parse(order)
-
-    def environment(self, order: Mapping[str, Any], host: str, rank: Rank, env: Mapping[str, str]) -> dict[str, str]:
-        return Tasks.parse(order).of_rank(rank, env) if order else dict(env)
-
-    def is_consequence(self, line: str) -> bool:
-        return CONSEQUENCE.search(line) is not None
-
     def prepare_rank(self) -> None:
-        """Gives SIGTERM back to the handler that Python knows, which is the script's own or ends the process:
-        TensorFlow's workers take the signal as a notice of preemption, and go on (preemption_notifier.cc, 2.15.1)."""
+        """Restores Python's handler of SIGTERM, which is the script's own or ends the process: TensorFlow's workers
+        treat the signal as a notice of preemption, and continue (preemption_notifier.cc, 2.15.1)."""
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM) or signal.SIG_DFL)
 
     def undivided(self, data: tf.data.Dataset, size: int) -> tf.data.Dataset:
-        """Each of several workers splits every batch into as many as there are workers, takes one in a step, and trains
-        on all of them. But Keras' `fit` counts the batches before the split, and would end the epoch after the first
-        part of the data (Keras 2.15): so the data set does not know its number of batches."""
+        """See `Strategy`. Each worker splits every batch into one part per worker and trains on one part per step.
+        Keras' `fit` counts the batches before the split, and would end the epoch too early (Keras 2.15): so this hides
+        the data set's number of batches."""
         import tensorflow as tf
 
         options = tf.data.Options()
@@ -69,8 +61,8 @@ class MultiWorker(Strategy):
         return MultiWorkerCollective(size)
 
 
-def is_told(place: Place) -> bool:
-    """Whether the ranks know where they meet, from what started them."""
+def has_cluster(place: Place) -> bool:
+    """Whether the program that started the ranks has set where they meet."""
     return place.rank is not None and place.rank.source == STARTED.name
 
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tfhet.cluster import Place, Rank, Role, without_secrets
+from tfhet.cluster import Place, Role, without_secrets
 from tfhet.errors import JobFailed, UsageError
 from tfhet.process import Child, describe_exit
 from tfhet.strategies.rank_source import RankSource
@@ -35,13 +35,15 @@ STARTED = TfConfigSource(
 SERVER = "tfhet.strategies.tensorflow.server"
 """The module that a server of `ps_group` runs."""
 GRACE_S = 1.0
-"""Seconds that it may take to end."""
+"""Seconds that the server may take to end."""
 
 
 class ParameterServer(Strategy):
     name = "parameter_server"
     roles: Sequence[Role] = (Role(PS),)
     sources: Sequence[RankSource] = (STARTED,)
+    order_type = Tasks
+    consequences = CONSEQUENCE
 
     def meeting(self, hosts: Sequence[str], per_host: int, source: RankSource) -> None:
         if len(hosts) * per_host < 2:
@@ -58,13 +60,6 @@ class ParameterServer(Strategy):
         (chief, *workers) = ranks_at(claims, place)
         return {"cluster": {CHIEF: [chief], WORKER: workers, PS: servers}}
 
-    def check(self, order: Mapping[str, Any]) -> None:
-        if order:
-            Tasks.parse(order)
-
-    def environment(self, order: Mapping[str, Any], host: str, rank: Rank, env: Mapping[str, str]) -> dict[str, str]:
-        return Tasks.parse(order).of_rank(rank, env) if order else dict(env)
-
     async def serve(self, place: Place, order: Mapping[str, Any], say: Callable[[str], None]) -> None:
         index = place.roles.hosts(PS).index(place.host)
         env = {**without_secrets(place.env), **Tasks.parse(order).of_task(PS, index), "PYTHONUNBUFFERED": "1"}
@@ -78,11 +73,8 @@ class ParameterServer(Strategy):
             await child.stop(GRACE_S)
 
     def is_over(self, results: Mapping[int, int], size: int) -> bool:
-        """Once the chief has ended well: the workers serve it without end."""
+        """Whether the chief has succeeded: the workers serve it without end."""
         return results.get(0) == 0 or len(results) == size
-
-    def is_consequence(self, line: str) -> bool:
-        return CONSEQUENCE.search(line) is not None
 
     def reader(self, size: int) -> tuple[Any, int]:
         import tensorflow as tf

@@ -1,7 +1,7 @@
-"""TF_CONFIG: the tasks of a cluster of tf.distribute and where each listens, and which of them a process is.
+"""TF_CONFIG: the tasks of a cluster of tf.distribute with their addresses, and the task of a process.
 
-Its form is that of TensorFlow's guide "Multi-worker training with Keras": {"cluster": {"worker": ["host:port", ...]},
-"task": {"type": "worker", "index": 0}}.
+Its format is described in TensorFlow's guide "Multi-worker training with Keras": {"cluster": {"worker": ["host:port",
+...]}, "task": {"type": "worker", "index": 0}}.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class Tasks(Order):
         """Type and index of each rank, in their order."""
         return tuple((kind, index) for kind in (CHIEF, WORKER) for index in range(len(self.cluster.get(kind, ()))))
 
-    def of_rank(self, rank: Rank, env: Mapping[str, str]) -> dict[str, str]:
-        """`env` with the variables of a rank. With several ranks on a host each sees the GPU of its local rank; a value
-        of the user's wins. Raises ClusterError for a rank that has no task."""
+    def environment(self, host: str, rank: Rank, env: Mapping[str, str]) -> dict[str, str]:
+        """`env` with the variables of a rank. If a host has several ranks, each sees the GPU of its local rank; a value
+        of the user's wins. Raises ClusterError for a rank without a task."""
         if len(self.ranks) != rank.size:
             raise ClusterError(f"the order has {len(self.ranks)} tasks for {rank.size} ranks")
         visible = {}
@@ -56,7 +56,7 @@ class Tasks(Order):
 
 
 def ranks_at(claims: Mapping[str, Claim], place: Place) -> list[str]:
-    """HOST:PORT of each rank, by the ports that their launchers keep. Raises ClusterError where one keeps none."""
+    """HOST:PORT of each rank, with the port that its launcher keeps. Raises ClusterError if one keeps none."""
     return [_at(claims, f"rank-{rank}", place) for rank in range(place.size)]
 
 
@@ -77,8 +77,8 @@ def _at(claims: Mapping[str, Claim], member: str, place: Place) -> str:
 
 @dataclass(frozen=True)
 class TfConfigSource(RankSource):
-    """Ranks of a program that sets TF_CONFIG for each of its processes, like an operator of Kubernetes. Their ranks are
-    the chief and the workers; there have to be several, with parameter servers or without."""
+    """Ranks of a program that sets TF_CONFIG for each of its processes, like an operator of Kubernetes. The ranks are
+    the chief and the workers, at least two."""
 
     with_ps: bool = False
 

@@ -1,7 +1,7 @@
 """torch.distributed as the collective, over Gloo in the memory of the CPU.
 
-It serves readers and counts, for which it is quick enough, and an emulated model. tfhet's own trainer may sum its
-gradients by it, too, but each sum leaves TensorFlow's graph: a job that trains with TensorFlow is Horovod's.
+It serves readers, counts and an emulated model. tfhet's own trainer can sum its gradients with it, but each sum leaves
+TensorFlow's graph: use Horovod to train with TensorFlow.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tfhet.errors import UsageError
 
 
 class TorchCollective:
-    """The ranks that tfhet's launcher or torchrun started. Raises UsageError when they are not `size`."""
+    """The ranks that tfhet's launcher or torchrun started. Raises UsageError if they are not `size`."""
 
     def __init__(self, size: int):
         try:
@@ -73,7 +73,7 @@ class TorchCollective:
         self._dist.destroy_process_group()
 
     def _summed(self, *arrays: np.ndarray) -> list[np.ndarray]:
-        """Each array summed over the ranks, with the same bits on all."""
+        """Sums each array over the ranks, with equal bits on all."""
         sums = [self._torch.from_numpy(np.array(array)) for array in arrays]
         for each in sums:
             self._dist.all_reduce(each)

@@ -1,8 +1,8 @@
-"""The variables by which ranks of PyTorch find each other: those that torchrun sets.
+"""The variables with which ranks of PyTorch find each other, equal to torchrun's.
 
-torch/distributed/elastic/agent/server/local_elastic_agent.py, `_start_workers` (PyTorch 2.13). Lightning takes the
-ranks for torchrun's by TORCHELASTIC_RUN_ID; NODE_RANK is its own. CROSS_RANK, CROSS_SIZE and LOCAL_SIZE are those of
-DeepSpeed's launcher (deepspeed/launcher/launch.py).
+Source: torch/distributed/elastic/agent/server/local_elastic_agent.py, `_start_workers` (PyTorch 2.13). Lightning
+recognises torchrun by TORCHELASTIC_RUN_ID, and reads NODE_RANK. DeepSpeed's launcher sets CROSS_RANK, CROSS_SIZE and
+LOCAL_SIZE (deepspeed/launcher/launch.py).
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ RUN_ID = "TORCHELASTIC_RUN_ID"
 
 @dataclass(frozen=True)
 class Rendezvous(rendezvous.Rendezvous):
-    """Where rank 0 opens the store in which all ranks meet: the order of this strategy."""
+    """The address at which rank 0 opens the store of all ranks: the order of this strategy."""
 
     chosen: ClassVar[tuple[str, ...]] = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", RUN_ID)
 
     def usual(self, rank: Rank) -> dict[str, str]:
-        """One thread for each of several ranks of a host, as torchrun has it: else each takes all cores."""
+        """One thread per rank if a host has several, like torchrun: else each uses all cores."""
         return {"OMP_NUM_THREADS": "1"} if rank.local_size > 1 else {}
 
     def variables(self, host: str, rank: Rank) -> dict[str, str]:

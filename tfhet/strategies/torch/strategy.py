@@ -23,14 +23,14 @@ _CONSEQUENCE = re.compile(
     r"|DistStoreError|The client socket has (timed out|failed to connect)|ailed to (recv, got|send, sent) 0 bytes"
     r"|Watchdog caught collective operation timeout|ncclRemoteError|remote process exit|NCCL communicator was aborted"
 )
-"""Errors of the remaining ranks when another rank has ended or hangs (PyTorch 2.13): of Gloo, which also reports a wait
-that was too long; of the store, when rank 0 does not open it, or another rank does not come; and of NCCL."""
+"""Errors of the remaining ranks when another rank has ended or hangs (PyTorch 2.13): of Gloo, including its timeouts;
+of the store, if rank 0 does not open it or another rank does not connect; and of NCCL."""
 
 
 @dataclass(frozen=True)
 class TorchrunSource(RankSource):
     def read(self, env: Mapping[str, str]) -> Rank | None:
-        """See `RankSource.read`; the names are so common that they count only beside the id of torchrun's run."""
+        """See `RankSource.read`. The names are so common that they count only together with torchrun's run id."""
         return super().read(env) if RUN_ID in env else None
 
 
@@ -41,19 +41,19 @@ TORCHRUN = TorchrunSource(
     ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
     strategy="torch",
 )
-"""PyTorch's own launcher, which also tells its ranks where they meet."""
+"""PyTorch's own launcher, which also sets where its ranks meet."""
 
 
 class KeptPort:
-    """The meeting of ranks at a port of the leader's host. From `open` to `close` the port is kept: no process gets it
-    by asking for any free port, and none can listen there but with SO_REUSEADDR, as rank 0's store does (and as most
-    servers do that are given this very number)."""
+    """The meeting of ranks at a port of the leader's host, reserved from `open` to `close`: the system assigns it to no
+    process that asks for any free port, and only sockets with SO_REUSEADDR, such as rank 0's store, can listen
+    there."""
 
     def __init__(self) -> None:
         self._held: socket.socket | None = None
 
     def load(self) -> None:
-        """Nothing: the launchers do without torch."""
+        """Does nothing: launchers do not need torch."""
 
     def open(self, address: str, interface: str, listen: str, peers: Collection[str]) -> Mapping[str, Any]:
         """Chooses a port that is free at all addresses, since PyTorch's store listens at all of them; see `Meeting`."""
@@ -61,7 +61,7 @@ class KeptPort:
         return asdict(Rendezvous(address, self._held.getsockname()[1], interface))
 
     def close(self) -> None:
-        """Gives the port up. Safe to call again."""
+        """Releases the port. May be called again."""
         if self._held is not None:
             self._held.close()
 
@@ -69,20 +69,12 @@ class KeptPort:
 class TorchStrategy(Strategy):
     name = "torch"
     sources: Sequence[RankSource] = (TORCHRUN,)
+    order_type = Rendezvous
+    consequences = _CONSEQUENCE
 
     def meeting(self, hosts: Sequence[str], per_host: int, source: RankSource) -> KeptPort | None:
-        """Also one rank has a meeting: a script for torchrun asks for it. mpirun's ranks need one, too."""
+        """A single rank has a meeting, too: scripts for torchrun expect it. So do the ranks of mpirun."""
         return None if source.name == TORCHRUN.name else KeptPort()
-
-    def check(self, order: Mapping[str, Any]) -> None:
-        if order:
-            Rendezvous.parse(order)
-
-    def environment(self, order: Mapping[str, Any], host: str, rank: Rank, env: Mapping[str, str]) -> dict[str, str]:
-        return Rendezvous.parse(order).environment(host, rank, env) if order else dict(env)
-
-    def is_consequence(self, line: str) -> bool:
-        return _CONSEQUENCE.search(line) is not None
 
     def collective(self, size: int) -> Collective:
         from tfhet.strategies.torch.collective import TorchCollective
