@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 from stage_images import draws, noise, uint8
 
-from tfhet import native
 from tfhet.stages import Cutmix, Cutout, Mixup, OneHot, RandomErasing, mixup
 from tfhet.stages.painting import painted
 
@@ -158,23 +157,6 @@ def test_compiled_blend_equals_the_plain_one(plainly, shape, dtype):
     batch = tf.cast(np.random.default_rng(1).uniform(0, 256, shape), dtype)
     drawn = {"share": tf.constant(np.random.default_rng(2).uniform(0, 1, shape[0]), tf.float32)}
     np.testing.assert_array_equal(Mixup().apply(batch, drawn), plainly(Mixup().apply, batch, drawn))
-
-
-@pytest.mark.skipif(not native.available("partner"), reason="compiled ops cannot be built here")
-def test_compiled_ops_check_shapes_and_clip_rectangles():
-    batch, ops = tf.zeros([3, 4, 4, 1], tf.uint8), native.ops("partner")
-    for shares in (tf.zeros([2]), tf.zeros([3, 1])):
-        with pytest.raises(tf.errors.InvalidArgumentError, match="shares"):
-            ops.tfhet_blend(batch, shares)
-    for rectangles in (tf.zeros([3, 3], tf.int32), tf.zeros([2, 4], tf.int32), tf.zeros([4], tf.int32)):
-        with pytest.raises(tf.errors.InvalidArgumentError, match="rectangles"):
-            ops.tfhet_paste(batch, rectangles)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="images has 3 axes"):
-        ops.tfhet_blend(batch[0], tf.zeros([4]))
-    wild = tf.constant([[-9, 99, -9, 99], [3, 1, 0, 4], [2**31 - 1, 2**31 - 1, -(2**31), 2**31 - 1]])
-    pasted = ops.tfhet_paste(tf.reshape(tf.range(3, dtype=tf.float32), [3, 1, 1, 1]) + tf.zeros([3, 4, 4, 1]), wild)
-    np.testing.assert_array_equal(pasted[:, 0, 0, 0], [1, 1, 2])
-    assert np.isfinite(ops.tfhet_blend(tf.ones([1, 2, 2, 1]), tf.constant([float("nan")]))).all()
 
 
 @pytest.mark.parametrize("dtype", [tf.int32, tf.int64, tf.uint8])
