@@ -244,29 +244,23 @@ def file_of(kernel: Played | Real, group: Cgroup, controller: str, names: dict[i
     return None
 
 
-def test_a_new_group_is_empty_and_has_used_nothing(kernel, group):
-    assert group.pids() == []
-    assert group.cpu_s() == 0.0
-
-
-def test_what_is_put_in_is_in_it(kernel, group):
+def test_group_holds_processes_and_ends_them(kernel):
+    group = Cgroup.create(next(_NAMES), kernel.trees, kernel)
+    assert (group.pids(), group.cpu_s()) == ([], 0.0)
+    has_memory = any("memory" in tree.controllers for tree in kernel.trees)
+    assert group.out_of_memory_kills() == (0 if has_memory else None)
+    assert (group.memory_peak_bytes() is not None) == has_memory
     pids = sorted([kernel.start(), kernel.start()])
     for pid in pids:
         group.add(pid)
     assert group.pids() == pids
-
-
-def test_a_group_ends_what_is_in_it(kernel):
-    group = Cgroup.create(next(_NAMES), kernel.trees, kernel)
-    pid = kernel.start()
-    group.add(pid)
     assert group.remove() == []
-    assert not kernel.lives(pid)
+    assert not any(kernel.lives(pid) for pid in pids)
     assert not any(kernel.is_there(tree.top / group.name) for tree in kernel.trees)
     assert group.remove() == []  # nothing is left to do
 
 
-def test_a_group_below_it_is_removed_with_what_is_in_it(kernel):
+def test_groups_below_are_removed_too(kernel):
     group = Cgroup.create(next(_NAMES), kernel.trees, kernel)
     below = [tree.top / group.name / "below" for tree in kernel.trees]
     pid = kernel.start()
@@ -281,19 +275,19 @@ def test_a_group_below_it_is_removed_with_what_is_in_it(kernel):
     assert not kernel.lives(pid)
 
 
-def test_one_name_is_one_group(kernel, group):
-    with pytest.raises(UsageError, match="is there already"):
+def test_existing_name_is_refused(kernel, group):
+    with pytest.raises(UsageError, match=group.name):
         Cgroup.create(group.name, kernel.trees, kernel)
     assert all(kernel.is_there(tree.top / group.name) for tree in kernel.trees)
 
 
-def test_a_process_that_is_gone_cannot_be_put_in(kernel, group):
+def test_ended_process_cannot_be_added(kernel, group):
     if isinstance(kernel, Played):
         pytest.skip("played processes do not end")
     child = kernel.child()
     child.kill()
     child.wait()
-    with pytest.raises(UsageError, match=f"process {child.pid} cannot be put into it"):
+    with pytest.raises(UsageError, match=f"process {child.pid} "):
         group.add(child.pid)
 
 
@@ -325,20 +319,14 @@ def test_limits_are_set_changed_and_lifted(kernel, group):
     assert [text and text.split()[0] for text in after.values()] == [text and text.split()[0] for text in free.values()]
 
 
-def test_what_the_kernel_refuses_is_an_error_of_the_caller(kernel, group):
+def test_refusal_of_the_kernel_is_wrong_use(kernel, group):
     if not any("cpuset" in tree.controllers for tree in kernel.trees):
         pytest.skip("the kernel has no CPU sets in this version")
-    with pytest.raises(UsageError, match=f"CPU set of {group.name} cannot be set to .*(Invalid argument|Numerical)"):
+    with pytest.raises(UsageError, match=f"CPU set of {group.name} .*(Invalid argument|Numerical)"):
         group.limit(Limits(cpu_set=(900,)))
 
 
-def test_nothing_was_killed_for_memory_in_a_new_group(kernel, group):
-    has_memory = any("memory" in tree.controllers for tree in kernel.trees)
-    assert group.out_of_memory_kills() == (0 if has_memory else None)
-    assert (group.memory_peak_bytes() is not None) == has_memory
-
-
-def test_a_process_that_takes_more_memory_than_its_group_has_is_killed_and_counted():
+def test_process_beyond_its_memory_is_killed():
     machine = real(1 if {"memory": 1}.items() <= controllers().items() else 2)
     if "memory" not in controllers():
         pytest.skip("no memory controller is mounted here for writing")
@@ -358,7 +346,7 @@ def test_a_process_that_takes_more_memory_than_its_group_has_is_killed_and_count
         machine.close()
 
 
-def test_a_containers_own_processes_make_room_for_groups_beside_them():
+def test_own_processes_of_a_container_move():
     kernel = Played(2, has_own_processes=True)
     group = Cgroup.create("tfhet-abcd-algo-1", kernel.trees, kernel)
     assert kernel.inside[TOP] == []
@@ -367,8 +355,8 @@ def test_a_containers_own_processes_make_room_for_groups_beside_them():
     assert group.remove() == []
 
 
-def test_a_group_that_cannot_be_made_leaves_none_behind():
+def test_failed_creation_leaves_no_group():
     kernel = Played(1, read_only=TOP / "memory")
-    with pytest.raises(UsageError, match=r"memory/tfhet-a cannot be made \(Read-only file system\): it takes root"):
+    with pytest.raises(UsageError, match=r"memory/tfhet-a .*\(Read-only file system\)"):
         Cgroup.create("tfhet-a", kernel.trees, kernel)
     kernel.close()

@@ -1,5 +1,4 @@
-"""Contract of every rule of the doctor: there is a case in which it speaks, and says what to do, and one in which it
-does not. A rule without both fails here."""
+"""Contract of every rule of the doctor: a case in which it reports, with what to do, and a case in which it does not."""
 
 from __future__ import annotations
 
@@ -217,7 +216,7 @@ RULES = [(subject.section, rule) for subject in SUBJECTS for rule in subject.rul
 
 
 @pytest.mark.parametrize(("section", "rule"), RULES, ids=[f"{section}: {rule.name}" for section, rule in RULES])
-def test_a_rule_speaks_in_its_case_with_what_to_do_and_is_silent_in_a_sound_one(section: str, rule: Rule[Any]):
+def test_rule_reports_its_case_only(section: str, rule: Rule[Any]):
     assert rule.name in SPEAKS[section], "give the new rule a case in which it speaks"
     said = rule.look(SPEAKS[section][rule.name])
     assert said is not None and said.status in (Status.LIMITED, Status.WRONG)
@@ -226,49 +225,41 @@ def test_a_rule_speaks_in_its_case_with_what_to_do_and_is_silent_in_a_sound_one(
     assert silent is None or (silent.status is Status.OK and silent.found and not silent.what_to_do)
 
 
-def test_every_case_belongs_to_a_rule_and_no_two_rules_of_a_subject_share_a_name():
+def test_every_case_belongs_to_one_rule():
     names = [(section, rule.name) for section, rule in RULES]
     assert len(set(names)) == len(names)
     assert {(section, name) for section, cases in SPEAKS.items() for name in cases} == set(names)
-
-
-def test_every_rule_says_why_it_matters_and_names_issues_so_that_they_are_found():
     for _, rule in RULES:
-        assert rule.why and not rule.why.endswith(".")
+        assert rule.why
         assert not rule.issue or re.fullmatch(r"[\w.-]+/[\w.-]+#\d+", rule.issue), rule.issue
 
 
-def test_there_are_rules_of_every_subject_and_more_than_twenty_in_all():
-    assert {section for section, _ in RULES} == {"machine", "versions", "cluster", "pipeline", "script"}
-    assert len(RULES) >= 20
-
-
-def test_what_is_a_quarter_of_the_machine_s_memory_is_too_much_for_a_shuffle_buffer():
+def test_large_shuffle_buffer_is_reported():
     much = GraphStep("Shuffle", "Shuffle", frozenset(), 1, 150_528, 150_528, ("uint8",), buffer=20_000)
     said = {rule.name: rule for _, rule in RULES}["shuffle buffer"].look(pipeline(steps=(STEPS[3], much)))
-    assert said is not None and "GiB on each worker" in said.found
+    assert said is not None and said.what_to_do
 
 
-def test_a_declared_pipeline_is_not_told_what_tfhet_does_itself():
+def test_declared_pipeline_needs_less_advice():
     facts = pipeline(is_declared=True, steps=(*STEPS[:4], FLOATS))
     told = {rule.name for section, rule in RULES if section == "pipeline" and rule.look(facts) is not None}
     assert "files and workers" in told and not told & {"prefetch", "batches", "parallel maps", "cache", "sharding"}
     assert {rule.name: rule for _, rule in RULES}["bytes on the wire"].look(facts).status is Status.OK
 
 
-def test_a_version_is_read_as_far_as_it_is_numbers():
+def test_version_is_read_up_to_letters():
     assert software.number("2.15.1rc0") == (2, 15, 1)
     assert software.number("0.28.1+local") == (0, 28, 1)
     assert software.number("dev") == ()
 
 
-def test_no_gpus_are_well_where_there_are_none():
+def test_hosts_without_gpus_are_sound():
     assert host.gpus(hosts(gpus=(), gpus_seen={"TensorFlow": 0})).found == "none"
     either = host.gpus(hosts(gpus=("H100",), gpus_seen={"TensorFlow": 0, "PyTorch": 1}))
-    assert either.status is Status.OK and either.found == "1, of which TensorFlow sees 0 and PyTorch sees 1: H100"
+    assert either.status is Status.OK and "H100" in either.found
 
 
-def test_what_data_hosts_cannot_do_is_wrong_where_there_are_some_and_a_limit_where_there_are_none():
+def test_status_depends_on_data_hosts():
     said = {rule.name: rule for section, rule in RULES if section == "pipeline"}
     facts = pipeline(python_functions=("from_generator",), asserts_cardinality=True)
     for name in ("Python code", "assert_cardinality"):

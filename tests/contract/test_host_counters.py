@@ -49,7 +49,7 @@ def made(request, tmp_path: Path) -> HostCounters:
     return found
 
 
-def test_counters_say_what_they_count_and_never_go_back(made):
+def test_counters_never_decrease(made):
     assert made.counted in ("machine", "cgroup")
     assert made.of_cpus >= 1
     first, then = made.read(), made.read()
@@ -59,24 +59,24 @@ def test_counters_say_what_they_count_and_never_go_back(made):
 
 
 @pytest.mark.parametrize("name", [name for name in MAKERS if name.startswith("version")])
-def test_a_cgroup_tells_what_its_processes_used(tmp_path, name):
+def test_cgroup_counts_its_processes(tmp_path, name):
     found = MAKERS[name](tmp_path)
     assert found is not None and found.counted == "cgroup"
     assert (found.read().cpu_s, found.read().memory_bytes) == (2.5, 4096)
 
 
-def test_the_root_of_version_1_is_the_machine(tmp_path):
+def test_root_of_version_1_is_the_machine(tmp_path):
     assert cgroup(tmp_path, 1, "/") is None
 
 
-def test_a_root_that_counts_no_memory_is_the_machine(tmp_path):
+def test_root_without_memory_is_the_machine(tmp_path):
     (tmp_path / "self").write_text("0::/\n")
     (tmp_path / "cpu.stat").write_text("usage_usec 1\n")
     assert CgroupCounters.find(tmp_path / "self", tmp_path) is None
 
 
 @pytest.mark.parametrize("text", [None, "", "odd\n", "0::/gone\n", "4:cpuacct:/gone\n3:memory:/gone\n"])
-def test_without_files_of_a_cgroup_there_is_none(tmp_path, text):
+def test_missing_files_mean_no_cgroup(tmp_path, text):
     if text is not None:
         (tmp_path / "self").write_text(text)
     assert CgroupCounters.find(tmp_path / "self", tmp_path) is None

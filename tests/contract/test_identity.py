@@ -80,7 +80,7 @@ def _host(base: Path, document: dict[str, Any]) -> Path:
     [HETEROGENEOUS, HOMOGENEOUS, OLD, OLD_WITH_TYPE, TOOLKITS_OWN, OTHER_KEY],
     ids=["heterogeneous", "homogeneous", "old", "old-with-type", "toolkits-own", "toolkits-key"],
 )
-def test_the_file_and_the_variables_of_the_toolkit_agree(tmp_path: Path, document: dict[str, Any]) -> None:
+def test_file_and_toolkit_variables_agree(tmp_path: Path, document: dict[str, Any]) -> None:
     _host(tmp_path, document)
     from_file = identify({"SAGEMAKER_BASE_DIR": str(tmp_path)})
 
@@ -96,7 +96,7 @@ def test_the_file_and_the_variables_of_the_toolkit_agree(tmp_path: Path, documen
     assert identify(variables | {"SAGEMAKER_BASE_DIR": "/nowhere", "SM_INPUT_CONFIG_DIR": "/nowhere"}) == from_file
 
 
-def test_the_version_3_sdk_exports_the_whole_document_and_that_is_enough(tmp_path: Path) -> None:
+def test_document_of_the_version_3_sdk_suffices(tmp_path: Path) -> None:
     _host(tmp_path, HETEROGENEOUS)
     from_file = identify({"SAGEMAKER_BASE_DIR": str(tmp_path)})
     exported = {"SAGEMAKER_BASE_DIR": "/nowhere", "SM_RESOURCE_CONFIG": json.dumps(HETEROGENEOUS)}

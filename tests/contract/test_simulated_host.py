@@ -36,7 +36,7 @@ json.dump([toolkit.to_env_vars(), toolkit.to_cmd_args(), toolkit.user_entry_poin
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("groups", CLUSTERS.values(), ids=CLUSTERS)
-def test_the_toolkit_reads_what_the_simulator_says(tmp_path: Path, groups: dict[str, GroupFile]) -> None:
+def test_toolkit_reads_the_simulated_host(tmp_path: Path, groups: dict[str, GroupFile]) -> None:
     (tmp_path / "train").mkdir()
     launcher = tmp_path / "launcher.py"
     launcher.touch()
