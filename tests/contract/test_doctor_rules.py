@@ -1,4 +1,4 @@
-"""Contract of every rule of the doctor: a case in which it reports, with what to do, and a case in which it does not."""
+"""Contract of every rule of the doctor: a case in which it reports, and a case in which it does not."""
 
 from __future__ import annotations
 
