@@ -246,7 +246,7 @@ def test_plane_describes_itself_and_its_hosts(fleet):
 # The launcher's side
 
 
-def test_leader_waits_for_servers_and_its_order_is_checked(fleet):
+def test_leader_waits_for_servers(fleet):
     assert bool(fleet.missing_at_first) is bool(fleet.serving)
     assert fleet.leader.missing() is None
     order = fleet.leader.order()
