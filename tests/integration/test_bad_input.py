@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from tfhet.cluster import cache_dir, environment, free_ports
-from tfhet.errors import UsageError
 from tfhet.source.digits import digits
 
 pytestmark = [pytest.mark.horovod, pytest.mark.timeout(120)]
@@ -71,11 +70,6 @@ def test_corrupt_record_is_named_by_file_and_offset(simulated, tmp_path):
     run = simulated("--model", "small_cnn", "--chain", "none", ranks=1, channels={"training": str(tmp_path / "train")})
     assert codes(run) == {1}
     all_hosts_say(run, str(run.hosts), file.name, "byte 0:")
-
-
-def test_cluster_without_a_dnn_group_is_refused(simulated, tmp_path):
-    with pytest.raises(UsageError, match="'gpu'.*data_group"):
-        simulated("--dnn_group", "gpu")
 
 
 def launch(base: Path, repository: Path, *arguments: object, **variables: str) -> subprocess.CompletedProcess[str]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import functools
 
 import numpy as np
-import pytest
 from hypothesis import given, settings, strategies as st
 
-from tfhet.placement import Cut, Pipeline, one_epoch, remote_part
+from tfhet.placement import Cut, Pipeline, one_epoch
 from tfhet.source import SyntheticSource
 
 CHAIN = "rescale(); random_flip(vertical=True); random_rotation(0.2)"
@@ -72,13 +71,3 @@ def test_reordering_only_moves_rescales_back(calls: list[str]):
     in_order = Pipeline(SOURCE, "; ".join(calls), reorder=False)
     assert Cut.smallest(pipeline).position >= Cut.smallest(in_order).position
     assert [p.output.dtype for p in placed] == sorted((p.output.dtype for p in placed), reverse=True)
-
-
-@pytest.mark.parametrize("position", [0, 1, 3])
-def test_batches_at_the_cut_follow_its_spec(position: int):
-    pipeline, cut = declared(batch_size=4), Cut(position)
-    spec = cut.spec(pipeline)
-    for batch in remote_part(pipeline, 0, cut).take(2):
-        assert batch["image"].shape[1:] == (spec.height, spec.width, spec.channels)
-        assert batch["image"].dtype.name == spec.dtype
-        assert spec.low <= batch["image"].numpy().min() and batch["image"].numpy().max() <= spec.high

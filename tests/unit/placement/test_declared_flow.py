@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from tfhet.placement import Pipeline
 from tfhet.source import SyntheticSource, example_id
@@ -66,18 +65,3 @@ def test_kept_records_are_the_same_records(tmp_path: Path):
     assert any(tmp_path.iterdir())
     for again in images[1:]:
         assert all(np.array_equal(image, again[key]) for key, image in images[0].items())
-
-
-def test_labels_are_made_and_mixed_with_their_images():
-    pipeline = Pipeline(SOURCE, "one_hot(4); mixup(1.0); rescale()", batch_size=60, shuffle_splits=False, reorder=False)
-    (mixed,) = pipeline.dataset()
-    (plain,) = Pipeline(SOURCE, "one_hot(4); rescale()", batch_size=60, shuffle_splits=False).dataset()
-    assert mixed["label"].shape == (60, 4)
-    np.testing.assert_allclose(tf.reduce_sum(mixed["label"], axis=1), 1.0, atol=1e-6)
-    assert np.array_equal(mixed["id"], plain["id"])
-    partner = np.roll(plain["label"].numpy().argmax(1), 1), np.roll(plain["label"].numpy().argmax(1), -1)
-    own = plain["label"].numpy().argmax(1)
-    for row, label in enumerate(mixed["label"].numpy()):
-        there = set(np.flatnonzero(label > 1e-6))
-        assert there <= {own[row], partner[0][row]} or there <= {own[row], partner[1][row]}
-    assert not np.allclose(mixed["image"], plain["image"])

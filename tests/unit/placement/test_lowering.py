@@ -146,14 +146,6 @@ def test_stage_draws_by_its_declared_position():
     assert by_id(moved.dataset(), name) == by_id(declared.dataset(), name)
 
 
-def test_two_stages_of_one_name_draw_independently():
-    declared = pipeline("random_rotation(0.1); random_rotation(0.1)", record_parameters=True)
-    first, second = (by_id(declared.dataset(), f"random_rotation:{at}/angle") for at in (0, 1))
-    assert all(first[i] != second[i] for i in first)
-    other = by_id(replace(declared, seed=1).dataset(), "random_rotation:0/angle")
-    assert all(first[i] != other[i] for i in first)
-
-
 @pytest.mark.parametrize(
     ("stage", "named"),
     [

@@ -104,12 +104,6 @@ def test_truncated_file_is_found_at_its_record(file, kept):
     assert reason.startswith("the file ends inside")
 
 
-def test_file_of_another_kind_is_suspected(tmp_path):
-    other = tmp_path / "b.tfrecord"
-    other.write_bytes(b"what is this")
-    assert "is this a TFRecord file?" in fault(str(other), 0)
-
-
 def test_tensorflow_stops_at_the_same_record(file):
     damage(file, OFFSETS[2] + HEADER_BYTES + 3)
     read = 0
@@ -128,6 +122,8 @@ def test_compressed_missing_and_unreadable_files_differ(tmp_path):
         list(walk(str(tmp_path / "absent")))
     with pytest.raises(DataError, match="cannot open"):
         list(walk(str(tmp_path)))
+    packed.write_bytes(b"what is this")
+    assert "TFRecord file?" in fault(str(packed), 0)
 
 
 @pytest.mark.parametrize("compiled", [True, False])

@@ -51,18 +51,7 @@ def test_seed_decides_the_photos(written, tmp_path):
     assert first[0] == first[1] != first[2]
 
 
-def test_existing_photos_are_kept(written, tmp_path):
-    before = {file.name: file.stat().st_mtime_ns for file in written.iterdir()}
-    assert photos(written, COUNT, seed=5, shards=4) == written
-    assert {file.name: file.stat().st_mtime_ns for file in written.iterdir()} == before
-    with pytest.raises(UsageError, match="seed 5, not 6"):
-        photos(written, COUNT, seed=6, shards=4)
-    (tmp_path / "mine.txt").write_text("")
-    with pytest.raises(UsageError, match="something else"):
-        photos(tmp_path, 2)
+def test_cached_photos_are_named_by_their_arguments(tmp_path):
+    assert photos(count=2, shards=1, cache=tmp_path) == tmp_path / "tfhet" / "photos" / "2-photos-1-shards-seed-0"
     with pytest.raises(UsageError, match="1 photo and 1 shard"):
         photos(tmp_path / "none", 0)
-
-
-def test_default_directory_is_in_the_cache(tmp_path):
-    assert photos(count=2, shards=1, cache=tmp_path) == tmp_path / "tfhet" / "photos" / "2-photos-1-shards-seed-0"

@@ -90,12 +90,12 @@ def test_blur_takes_the_smallest_images_it_states(padding, least):
     ("kind", "theirs"), [(Dilate, tf.nn.dilation2d), (Erode, tf.nn.erosion2d)], ids=["dilate", "erode"]
 )
 def test_morphology_equals_tensorflow(kind, theirs, size):
-    for batch in (noise(height=17, width=12), noise("float32", 17, 12) / 16 - 8):
-        ours = kind(size).apply(batch, {})
-        assert ours.dtype == batch.dtype
-        floats = tf.cast(batch, tf.float32)
-        expected = theirs(floats, tf.zeros([size, size, 3]), [1] * 4, "SAME", "NHWC", [1] * 4)
-        np.testing.assert_array_equal(ours, expected)
+    for shape in ((17, 12, 3), (1, 1, 3), (1, 40, 1), (3, 2, 4), (60, 1, 3), (30, 90, 2)):
+        for batch in (noise("uint8", *shape, 2), noise("float32", *shape, 2) / 16 - 8):
+            ours = kind(size).apply(batch, {})
+            assert ours.dtype == batch.dtype
+            floats, flat = tf.cast(batch, tf.float32), tf.zeros([size, size, shape[2]])
+            np.testing.assert_array_equal(ours, theirs(floats, flat, [1] * 4, "SAME", "NHWC", [1] * 4))
 
 
 def test_sharpening_leaves_images_of_two_pixels():

@@ -50,21 +50,6 @@ def test_ids_are_counted():
     assert found == Visits(expected=6, before=0, seen=7, once=2, repeated=2, bad=0, missing=2, rereads=0)
 
 
-def test_missing_is_unknown_without_a_count():
-    found = visits([5, 5], 9, known=False)
-    assert (found.expected, found.missing, found.repeated) == (None, None, 1)
-
-
-def test_examples_of_an_earlier_run_are_separate():
-    found = visits([1, 2, 3, 4], 8, before=[4, 5, 6])
-    assert (found.before, found.once, found.repeated, found.missing, found.seen) == (2, 3, 1, 2, 4)
-
-
-def test_bad_examples_are_not_missing():
-    found = visits([1, 2], 5, bad=[2, 3])
-    assert (found.once, found.bad, found.missing) == (2, 1, 2)
-
-
 def test_visits_of_passes_are_added():
     first, second = visits([1, 2], 4), visits([1, 1, 2, 3], 4, rereads=2)
     assert Visits.total([first, second]) == Visits(8, 0, 6, 4, 1, 0, 3, 2)
@@ -101,20 +86,6 @@ def test_seen_and_bad_examples_are_no_rest():
 def test_whole_splits_need_their_sizes():
     with pytest.raises(DataError, match="sizes are not known"):
         Audit(source(2, 3, known=False), SoloCollective(), left_after([0, 1], 2, 3))
-
-
-def test_repeated_example_replaces_no_other():
-    audit = Audit(source(4, 0, 3), SoloCollective())
-    audit.saw(numbers(*[example_id(2, 0)] * 3))
-    audit.exchange()
-    rest = audit.rest(True)
-    assert rest is not None and rest.splits.tolist() == [True, False, True]
-    assert rest.seen.ids().tolist() == [example_id(2, 0)]
-
-
-def test_every_split_is_left_without_sizes():
-    rest = left_after(range(4), 4, 0, known=False)
-    assert rest is not None and rest.splits.all() and rest.seen.ids().tolist() == [0, 1, 2, 3]
 
 
 def test_only_rank_0_knows_a_served_rest(each_rank):
@@ -240,14 +211,3 @@ def alltoall(together: Any, values: np.ndarray, counts: np.ndarray) -> np.ndarra
     ends = np.cumsum(together.gather(counts, "counts"))
     parts = np.split(together.gather(values, "values"), ends[:-1])
     return np.concatenate(parts[together.rank :: together.size])
-
-
-def test_visits_are_those_of_all_ranks(each_rank):
-    def rank(together) -> tuple[Visits, list[int]]:
-        audit = Audit(source(7), together)
-        audit.saw(np.arange(together.rank * 3, dtype=np.int64))  # nothing; 0 1 2; 0 1 2 3 4 5
-        audit.exchange()
-        return audit.visits(), audit.missing().tolist()
-
-    expected = Visits(expected=7, before=0, seen=9, once=3, repeated=3, bad=0, missing=1, rereads=0)
-    assert each_rank(3, rank) == [(expected, [6])] * 3

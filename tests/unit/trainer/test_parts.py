@@ -57,37 +57,24 @@ def on_ranks(
     return [loop for loop, _ in found], [result for _, result in found]
 
 
-@pytest.mark.parametrize("cuts", [{0: 2, 1: 1, 2: 0}, {1: 0}, {2: 1}], ids=str)
-@pytest.mark.parametrize("knows", [True, False])
-def test_rest_is_read_after_readers_were_cut(each_rank, fake_service, served_feed, cuts: dict[int, int], knows: bool):
-    service = fake_service(SIZES, cuts={0: cuts}, knows_sizes=knows)
-    loops, results = on_ranks(each_rank, 3, service, served_feed)
+@pytest.mark.parametrize(
+    ("ranks", "how", "rereads"),
+    [
+        (3, {}, 0),
+        *((3, {"cuts": {0: cuts}}, 1) for cuts in ({0: 2, 1: 1, 2: 0}, {1: 0}, {2: 1})),
+        (3, {"cuts": {0: {0: 2, 2: 0}}, "knows_sizes": False}, 1),
+        (2, {"cuts": {part: {0: 1, 1: 1} for part in range(4)}}, 4),
+        (2, {"lost": {0: (1, 4), 1: (0,)}}, 2),
+    ],
+)
+def test_lost_examples_are_read_in_further_parts(each_rank, fake_service, served_feed, ranks, how, rereads):
+    service = fake_service(SIZES, **how)
+    loops, results = on_ranks(each_rank, ranks, service, served_feed)
     assert all(result == results[0] for result in results)
-    assert counts(results[0]) == (0, EXAMPLES, 0, 0 if knows else None, 1)
+    assert counts(results[0]) == (0, EXAMPLES, 0, 0 if service.knows_sizes else None, rereads)
     assert results[0]["examples"] == EXAMPLES
-    assert [loop.reader.agreed for loop in loops] == [1] * 3  # all ranks, whoever was cut off
-    assert len(service.offered) == 2
-
-
-def test_readers_may_be_cut_repeatedly(each_rank, fake_service, served_feed):
-    service = fake_service(SIZES, cuts={part: {0: 1, 1: 1} for part in range(4)})
-    loops, results = on_ranks(each_rank, 2, service, served_feed)
-    assert counts(results[0]) == (0, EXAMPLES, 0, 0, 4)
-    assert loops[0].reader.agreed == 4
-
-
-def test_lost_batches_are_read_in_another_part(each_rank, fake_service, served_feed):
-    service = fake_service(SIZES, lost={0: (1, 4), 1: (0,)})
-    _, results = on_ranks(each_rank, 2, service, served_feed)
-    assert counts(results[0]) == (0, EXAMPLES, 0, 0, 2)
-    assert [len(service.offered[0, part]) for part in range(3)] == [EXAMPLES, 8, 4]
-
-
-def test_epoch_without_losses_is_one_part(each_rank, fake_service, served_feed):
-    service = fake_service(SIZES)
-    _, results = on_ranks(each_rank, 3, service, served_feed)
-    assert counts(results[0]) == (0, EXAMPLES, 0, 0, 0)
-    assert list(service.offered) == [(0, 0)]
+    assert len(service.offered) == 1 + rereads
+    assert {loop.reader.agreed for loop in loops} == {len(service.cuts)}  # all ranks, whichever was cut off
 
 
 def test_local_losses_are_missing_or_unknown(fake_service, served_feed):
@@ -124,15 +111,13 @@ def test_permanent_failure_is_the_error(fake_service, served_feed, monkeypatch):
         loop.epoch(0)
 
 
-def test_cut_without_audit_is_an_error(fake_service, served_feed):
-    loop = loop_of(fake_service(SIZES, cuts={0: {0: 2}}), served_feed, SoloCollective(), audit=False)
+def test_cut_without_audit_is_an_error_or_continues(fake_service, served_feed):
+    def loop() -> Loop:
+        return loop_of(fake_service(SIZES, cuts={0: {0: 2}}), served_feed, SoloCollective(), audit=False)
+
     with pytest.raises(DataError, match="--audit False"):
-        loop.epoch(0)
-
-
-def test_steps_continue_over_a_cut_without_audit(fake_service, served_feed):
-    service = fake_service(SIZES, cuts={0: {0: 2}})
-    result = loop_of(service, served_feed, SoloCollective(), audit=False).epoch(0, steps=6)
+        loop().epoch(0)
+    result = loop().epoch(0, steps=6)
     assert (result["steps"], result["examples"]) == (6, 24)
 
 
