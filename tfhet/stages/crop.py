@@ -120,7 +120,7 @@ class CenterCrop(Stage):
         return replace(spec, height=height, width=width)
 
     def _size(self, height: int | None, width: int | None) -> tuple[int, int]:
-        """Returns rows and columns of the result from those of the images, which are None where unknown."""
+        """Returns rows and columns of the result. height, width: of the images; None if unknown."""
         if height is None or width is None:
             if not (self.height and self.width):
                 self.refuse("the shorter side of the images is not known: give height and width, or resize before")

@@ -189,7 +189,7 @@ class Stage:
         return None
 
     def measured(self, images: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Returns what `line` needs besides random parameters, from the stage's images; `{}` unless it measures."""
+        """Returns statistics of the stage's images that `line` needs, by name; `{}` for a stage without them."""
         return {}
 
     def label_spec(self, spec: tf.TensorSpec) -> tf.TensorSpec:
