@@ -270,9 +270,6 @@ def test_full_disk_does_not_end_the_training(tmp_path, monkeypatch, caplog):
         stopped.run()
 
 
-# Refused before work is lost
-
-
 def test_parts_of_steps_are_recorded(tmp_path):
     job = JobContext("job", "local", host="algo-1", record_dir=str(tmp_path / "a"), timeline_dir=str(tmp_path / "b"))
     summary = built(tmp_path, *SYNTHETIC, "--epochs", "2", "--export", "False", job=job).run()
@@ -284,6 +281,9 @@ def test_parts_of_steps_are_recorded(tmp_path):
     assert [(step.step, step.epoch, step.rank) for step in found.steps] == [(n + 1, n // 3, 0) for n in range(6)]
     assert [pause.name for pause in found.pauses] == ["checkpoint"] * 2
     assert sum(pause.dur_s for pause in found.pauses) == pytest.approx(summary.checkpoint_s, abs=1e-5)
+
+
+# Refused before work is lost
 
 
 def test_missing_channel_is_named_with_existing_ones(tmp_path):
