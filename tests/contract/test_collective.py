@@ -107,7 +107,7 @@ def test_ranks_know_their_place(ranks):
     assert facts(ranks, "place") == [(rank, len(ranks)) for rank in range(len(ranks))]
 
 
-def test_a_sum_is_over_all_ranks_and_the_same_on_each(ranks):
+def test_sums_broadcasts_and_gathers_are_exact(ranks):
     size = len(ranks)
     for first, second in facts(ranks, "sum"):
         np.testing.assert_array_equal(first, [sum(range(1, size + 1)), 2.0 * size])
@@ -116,31 +116,18 @@ def test_a_sum_is_over_all_ranks_and_the_same_on_each(ranks):
         assert in_graph == [2.0 * sum(rank + turn for rank in range(size)) for turn in (1, 2)]
     for variable in facts(ranks, "sum of variables"):
         np.testing.assert_array_equal(variable, [sum(rank + 5.0 for rank in range(size))])
-
-
-def test_a_name_may_be_used_again(ranks):
-    expected = [float(sum(rank + turn for rank in range(len(ranks)))) for turn in range(3)]
-    assert facts(ranks, "sum again") == [expected] * len(ranks)
-
-
-def test_a_broadcast_gives_everybody_what_rank_0_has(ranks):
-    assert facts(ranks, "broadcast") == [[[5.0], 7]] * len(ranks)
-
-
-def test_a_total_is_exact_for_large_numbers(ranks):
-    size = len(ranks)
+    again = [float(sum(rank + turn for rank in range(size))) for turn in range(3)]  # under one name
+    assert facts(ranks, "sum again") == [again] * size
+    assert facts(ranks, "broadcast") == [[[5.0], 7]] * size
     assert facts(ranks, "total") == [[sum(range(1, size + 1)), 0.5 * size, float(size * (1 << 40))]] * size
-
-
-def test_what_is_gathered_comes_rank_by_rank_whatever_its_length(ranks):
-    expected = np.concatenate([np.arange(rank * 2) + (1 << 40) * (rank + 1) for rank in range(len(ranks))])
+    expected = np.concatenate([np.arange(rank * 2) + (1 << 40) * (rank + 1) for rank in range(size)])
     for found, nothing in zip(facts(ranks, "gather"), facts(ranks, "gather nothing"), strict=True):
         np.testing.assert_array_equal(found, expected)
         assert found.dtype == np.int64
         assert nothing.shape == (0,) and nothing.dtype == np.int64
 
 
-def test_what_is_for_one_rank_comes_there_from_all_in_their_order(ranks):
+def test_alltoall_keeps_the_order_of_ranks(ranks):
     if "alltoall" not in ranks[0]["facts"]:
         return  # a collective need not have it
     for to, (found, nothing) in enumerate(zip(facts(ranks, "alltoall"), facts(ranks, "alltoall nothing"), strict=True)):
@@ -150,37 +137,20 @@ def test_what_is_for_one_rank_comes_there_from_all_in_their_order(ranks):
         assert nothing.shape == (0,) and nothing.dtype == np.int64
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-def test_unequal_ranks_and_dry_ones_learn_what_one_rank_learns_from_the_union(ranks, alone, optimizer):
-    for counts, weights in zip(
-        trained(ranks, f"{optimizer} counts"), trained(ranks, f"{optimizer} weights"), strict=True
-    ):
-        assert [count[0] for count in counts] == [7, 3, 0]
-        np.testing.assert_allclose(counts, alone["trained"][f"{optimizer} counts"], rtol=1e-5)
-        for mine, single in zip(weights, alone["trained"][f"{optimizer} weights"], strict=True):
-            np.testing.assert_allclose(mine, single, rtol=1e-4, atol=1e-6)
-
-
-def test_a_step_without_examples_changes_nothing(ranks):
-    assert trained(ranks, "adam iterations") == [2] * len(ranks)
-
-
-def test_ranks_end_with_the_same_weights_bit_for_bit(ranks):
+def test_ranks_learn_what_one_rank_learns(ranks, alone):
+    """Unequal and empty shares, accumulated batches and a loss scale that rank 0 alone has read from a checkpoint."""
+    single = alone["trained"]
+    for rank in (rank["trained"] for rank in ranks):
+        for optimizer in ("sgd", "adam"):
+            assert [count[0] for count in rank[f"{optimizer} counts"]] == [7, 3, 0]
+            np.testing.assert_allclose(rank[f"{optimizer} counts"], single[f"{optimizer} counts"], rtol=1e-5)
+        for name in ("sgd weights", "adam weights", "accumulated", "scaled"):
+            for mine, other in zip(rank[name], single[name], strict=True):
+                np.testing.assert_allclose(mine, other, rtol=1e-4, atol=1e-6, err_msg=name)
+        assert rank["adam iterations"] == 2  # a step without examples changes nothing
     for name in ("sgd digest", "adam digest", "scaled digest"):
-        assert len(set(trained(ranks, name))) == 1
+        assert len(set(trained(ranks, name))) == 1, name
     assert len({rank["looped"]["digest"] for rank in ranks}) == 1
-
-
-def test_accumulated_batches_count_like_one_batch_of_all(ranks, alone):
-    for weights in trained(ranks, "accumulated"):
-        for mine, single in zip(weights, alone["trained"]["accumulated"], strict=True):
-            np.testing.assert_allclose(mine, single, rtol=1e-4, atol=1e-6)
-
-
-def test_ranks_share_one_loss_scale_after_a_broadcast(ranks, alone):
-    for weights in trained(ranks, "scaled"):
-        for mine, single in zip(weights, alone["trained"]["scaled"], strict=True):
-            np.testing.assert_allclose(mine, single, rtol=1e-4, atol=1e-6)
 
 
 def test_moving_statistics_become_their_mean(ranks):
@@ -190,7 +160,7 @@ def test_moving_statistics_become_their_mean(ranks):
             np.testing.assert_allclose(value, np.mean([rank[index] for rank in before], axis=0), rtol=1e-6)
 
 
-def test_an_epoch_ends_for_all_ranks_when_all_are_dry_and_no_example_is_lost(ranks):
+def test_epoch_ends_for_all_ranks_together(ranks):
     loops = [rank["looped"] for rank in ranks]
     assert all(loop["step"] == loops[0]["step"] for loop in loops)
     for loop in loops:
@@ -202,18 +172,11 @@ def test_an_epoch_ends_for_all_ranks_when_all_are_dry_and_no_example_is_lost(ran
         batches = [loop["batches"] for loop in loops]
         assert max(batches) <= loops[0]["step"] < sum(batches)
 
-
-def test_validation_covers_all_ranks(ranks, alone):
-    found = ranks[0]["looped"]["results"][-1]
-    assert set(found) >= {"val_loss", "val_accuracy"}
-    assert all(rank["looped"]["results"][-1]["val_loss"] == found["val_loss"] for rank in ranks)
-    assert 0.0 <= found["val_accuracy"] <= 1.0
-
-
-def test_rank_0_alone_prints_each_metric_line_once(ranks):
-    steps = [int(found) for line in ranks[0]["looped"]["lines"] for found in re.findall(r" step=(\d+) ", line)]
-    assert steps == list(range(4, ranks[0]["looped"]["step"] + 1, 4))
-    assert all(rank["looped"]["lines"] == [] for rank in ranks[1:])
+    val_losses = {loop["results"][-1]["val_loss"] for loop in loops}
+    assert len(val_losses) == 1 and 0.0 <= loops[0]["results"][-1]["val_accuracy"] <= 1.0
+    steps = [int(found) for line in loops[0]["lines"] for found in re.findall(r" step=(\d+) ", line)]
+    assert steps == list(range(4, loops[0]["step"] + 1, 4))
+    assert all(loop["lines"] == [] for loop in loops[1:]), "rank 0 alone prints"
 
 
 # Choosing one
@@ -226,26 +189,26 @@ def test_one_rank_needs_no_horovod(monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["auto", "horovod"])
-def test_several_ranks_without_horovod_are_told_what_to_install(monkeypatch, kind):
+def test_missing_horovod_is_named(monkeypatch, kind):
     monkeypatch.setitem(sys.modules, "horovod.tensorflow", None)
-    with pytest.raises(UsageError, match=r"2 ranks, which needs Horovod .*tfhet\[horovod\]"):
+    with pytest.raises(UsageError, match=r"tfhet\[horovod\]"):
         strategies.chosen(kind, 2).collective(2)
 
 
-def test_ranks_of_torch_without_pytorch_are_told_what_to_install(monkeypatch):
+def test_missing_pytorch_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(UsageError, match="PyTorch is not installed: pip install torch"):
+    with pytest.raises(UsageError, match="pip install torch"):
         strategies.get("torch").collective(2)
 
 
 @pytest.mark.torch
-def test_ranks_of_torch_need_its_variables_and_their_number():
+def test_torch_needs_its_variables_and_size():
     code = "import sys; from tfhet import strategies; strategies.get('torch').collective(int(sys.argv[1]))"
     meeting = strategies.get("torch").meeting(["a"], 1, OWN)
     try:
         order = meeting.open("127.0.0.1", "lo", "127.0.0.1", ())
         alone = strategies.get("torch").environment(order, "a", Rank(0, 1, 0, 1, "tfhet"), os.environ)
-        for env, wrong in ((os.environ, "started by something else"), (alone, "has 2 ranks and PyTorch sees 1")):
+        for env, wrong in ((os.environ, "something else"), (alone, "PyTorch sees 1")):
             done = subprocess.run(
                 [sys.executable, "-c", code, "2"], env=env, capture_output=True, text=True, timeout=100, check=False
             )
@@ -255,7 +218,7 @@ def test_ranks_of_torch_need_its_variables_and_their_number():
 
 
 @pytest.mark.parametrize("knows_mpi", [True, False])
-def test_horovod_that_sees_other_ranks_than_the_job_is_refused_and_left(monkeypatch, knows_mpi):
+def test_horovod_with_other_ranks_is_refused(monkeypatch, knows_mpi):
     calls: list[str] = []
     fake = types.ModuleType("horovod.tensorflow")
     fake.__dict__.update(
@@ -268,17 +231,14 @@ def test_horovod_that_sees_other_ranks_than_the_job_is_refused_and_left(monkeypa
     )
     monkeypatch.setitem(sys.modules, "horovod.tensorflow", fake)
     monkeypatch.setitem(sys.modules, "horovod", types.SimpleNamespace(tensorflow=fake))
-    with pytest.raises(UsageError, match="the job has 2 ranks and Horovod sees 1") as found:
+    with pytest.raises(UsageError, match="2 ranks .* 1") as found:
         strategies.get("horovod").collective(2)
     assert ("without MPI" in str(found.value)) is not knows_mpi
     assert calls == ["init", "shutdown"]
 
 
 def test_wrong_choices_are_refused():
-    with pytest.raises(
-        UsageError,
-        match="unknown strategy 'nccl'; known: auto, horovod, mirrored, multi_worker, parameter_server, ray, solo",
-    ):
+    with pytest.raises(UsageError, match="'nccl'; known: auto, horovod, mirrored, multi_worker"):
         strategies.chosen("nccl", 2)
-    with pytest.raises(UsageError, match="'solo' is for one rank, and this job has 2"):
+    with pytest.raises(UsageError, match="'solo' .* 2"):
         strategies.get("solo").collective(2)

@@ -64,7 +64,7 @@ RUBBISH: tuple[dict[str, Any], ...] = (
 
 
 def assignment(name: str, host: str, folder: Path, ports: Mapping[str, Any]) -> Assignment:
-    """The assignment of the launcher of d1, which serves where anything does, or t1, which has rank 0."""
+    """The assignment of the launcher of d1, which serves if the plane does, or of t1, which has rank 0."""
     groups = {"data_group": ["d1"], "dnn_group": ["t1"]} if name != "local" else {"dnn_group": ["t1"]}
     described = [
         {"instance_group_name": group, "instance_type": "ml.m5.large", "hosts": hosts}
@@ -191,7 +191,7 @@ def _workers_report_often(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.fixture(scope="module", params=NAMES)
 def fleet(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    """All of a job's processes of the plane, ready."""
+    """All processes of the plane in one job, ready."""
     made = Fleet(request.param, tmp_path_factory.mktemp("plane"))
     try:
         made.start()
@@ -210,8 +210,8 @@ def idle(fleet: Fleet, tmp_path: Path) -> Iterator[Fleet]:
         made.close()
 
 
-def pipeline(examples: int = EXAMPLES) -> Pipeline:
-    source = SyntheticSource(examples, SPLITS, (4, 4, 1), uneven=True)
+def pipeline() -> Pipeline:
+    source = SyntheticSource(EXAMPLES, SPLITS, (4, 4, 1), uneven=True)
     return Pipeline(source, "random_flip(); rescale()", batch_size=BATCH)
 
 
@@ -224,7 +224,7 @@ def side_by_side(read: Callable[[int], Any]) -> list[Any]:
 # The plane in the registry
 
 
-def test_a_plane_describes_itself(fleet):
+def test_plane_describes_itself_and_its_hosts(fleet):
     plane = fleet.plane
     assert plane.name in planes.names()
     settings = plane.settings()  # all arguments have defaults
@@ -238,60 +238,44 @@ def test_a_plane_describes_itself(fleet):
         assert json.loads(json.dumps(plane.host_facts(settings, role))) == plane.host_facts(settings, role)
     assert planes.kinds().items() >= dict(plane.kinds).items()
     assert not plane.is_noise("a line of a script")
-
-
-def test_a_plane_says_which_hosts_serve(fleet):
     roles = fleet.assignments["t1"].place.roles
-    serving = fleet.plane.serving(fleet.plane.settings(), roles)
+    serving = plane.serving(settings, roles)
     assert set(serving) <= set(fleet.assignments)
     assert all(fleet.sides[host].processes() for host in serving)
-
-
-def test_a_job_without_data_hosts_serves_nothing_or_on_the_hosts_that_train(fleet):
-    roles = fleet.assignments["t1"].place.roles
-    alone = Roles({DNN.name: roles.dnn}, DNN)
-    assert set(fleet.plane.serving(fleet.plane.settings(), alone)) <= {"t1"}
+    without_data = Roles({DNN.name: roles.dnn}, DNN)
+    assert set(plane.serving(settings, without_data)) <= {"t1"}
 
 
 # The launcher's side
 
 
-def test_something_is_missing_until_all_serve_and_nothing_after_that(fleet):
+def test_leader_waits_for_servers(fleet):
     assert bool(fleet.missing_at_first) is bool(fleet.serving)
     assert fleet.leader.missing() is None
-
-
-def test_the_order_is_json_and_the_plane_accepts_it(fleet):
     order = fleet.leader.order()
     assert json.loads(json.dumps(order)) == order
     fleet.plane.check(order)
+    for rubbish in RUBBISH:
+        with pytest.raises(ClusterError) if fleet.serving else contextlib.nullcontext():
+            fleet.plane.check(rubbish)
 
 
-@pytest.mark.parametrize("order", RUBBISH, ids=str)
-def test_an_order_that_no_reader_could_follow_is_refused_by_a_plane_that_serves(fleet, order):
-    if fleet.serving:
-        with pytest.raises(ClusterError):
-            fleet.plane.check(order)
-    else:
-        fleet.plane.check(order)
-
-
-@pytest.mark.parametrize("facts", RUBBISH, ids=str)
-def test_rubbish_in_a_report_makes_nothing_ready(idle, facts):
+def test_rubbish_in_a_report_makes_nothing_ready(idle):
     missing = idle.leader.missing()
-    with contextlib.suppress(MessageError):
-        idle.leader.heard(facts)
-    assert (idle.leader.missing() is None) is (missing is None)
+    for facts in RUBBISH:
+        with contextlib.suppress(MessageError):
+            idle.leader.heard(facts)
+        assert (idle.leader.missing() is None) is (missing is None), facts
 
 
-def test_a_script_keeps_its_variables(fleet):
+def test_script_keeps_its_variables(fleet):
     mine = {"PATH": "/bin", "MINE": "1", "PYTHONPATH": "a:b"}
     env = fleet.leader.environment(fleet.leader.order(), mine)
     assert env.items() >= mine.items()
     assert all(isinstance(name, str) and isinstance(value, str) for name, value in env.items())
 
 
-def test_what_makes_batches_and_what_reads_them_keep_their_memory(fleet):
+def test_processes_keep_their_memory(fleet):
     wanted = planes.with_malloc_tunables({})
     assert fleet.leader.environment(fleet.leader.order(), {}).items() >= wanted.items()
     (words,) = (f"{name}={value}" for name, value in wanted.items())
@@ -299,7 +283,7 @@ def test_what_makes_batches_and_what_reads_them_keep_their_memory(fleet):
         assert words in Path(f"/proc/{pid}/environ").read_text().replace("\0", ":")
 
 
-def test_a_side_names_its_processes_and_counts_what_it_does(fleet):
+def test_side_names_and_counts_its_processes(fleet):
     running = fleet.processes()
     assert bool(running) is bool(fleet.serving)
     for pid in running.values():
@@ -310,28 +294,25 @@ def test_a_side_names_its_processes_and_counts_what_it_does(fleet):
         assert all(" " not in name and isinstance(value, str) for name, value in side.facts.items())
 
 
-def test_the_loss_of_a_host_is_answered(idle):
+def test_leader_takes_news_of_hosts_and_scripts(idle):
     for host in idle.plane.serving(idle.plane.settings(), idle.assignments["t1"].place.roles):
         assert isinstance(idle.leader.lost(host), bool)
-
-
-def test_a_side_takes_what_the_launcher_says_of_the_script(idle):
     idle.leader.reads(False)
     idle.run(asyncio.wait_for(idle.leader.beside(os.getpid()), None)).cancel()
 
 
-def test_a_port_in_use_is_wrong_use(idle):
+def test_port_in_use_is_wrong_use(idle):
     for host in idle.sides:
         own = [port for ports in idle.assignments[host].place.ports.plane.values() for port in ports]
         if not own:
             continue
-        with contextlib.ExitStack() as held, pytest.raises(UsageError, match="port .* is in use"):
+        with contextlib.ExitStack() as held, pytest.raises(UsageError, match="port "):
             for port in own:
                 held.enter_context(socket.create_server(("127.0.0.1", port)))
             idle.run(idle.side(host).serve()).result(LIMIT_S)
 
 
-def test_stop_leaves_no_process_and_no_port_and_may_come_twice(idle):
+def test_stop_leaves_no_process_and_no_port(idle):
     idle.start()
     running = idle.processes()
     idle.stop()
@@ -343,7 +324,7 @@ def test_stop_leaves_no_process_and_no_port_and_may_come_twice(idle):
     idle.stop()
 
 
-def test_a_side_that_serves_ends_by_raising_when_its_process_is_gone_for_good(idle, monkeypatch):
+def test_side_raises_when_its_process_is_gone(idle, monkeypatch):
     # Else the pauses between restarts take 3 s together.
     monkeypatch.setattr("tfhet.planes.supervised.RestartPolicy", partial(RestartPolicy, backoff_s=0.01))
     idle.start()
@@ -380,13 +361,23 @@ def every_id(deliveries: list[list[Delivery]]) -> Counter[int]:
     return Counter(int(one) for rank in deliveries for delivery in rank for one in delivery.ids)
 
 
-def ids_of(examples: int = EXAMPLES) -> set[int]:
-    source = pipeline(examples).source
+def assert_as_prepared_locally(deliveries: list[list[Delivery]], epoch: int) -> None:
+    alone = planes.get("local").rank_side().reader(pipeline(), JobContext("alone", "local"))
+    expected = {
+        int(one): image for each in alone.epoch(epoch) for one, image in zip(each.ids, each.images.numpy(), strict=True)
+    }
+    for delivery in (delivery for rank in deliveries for delivery in rank):
+        for one, image in zip(delivery.ids, delivery.images, strict=True):
+            np.testing.assert_array_equal(image.numpy(), expected[int(one)])
+
+
+def ids_of() -> set[int]:
+    source = pipeline().source
     return {split << 32 | at for split, size in enumerate(source.split_sizes()) for at in range(size)}
 
 
 @reads_pipelines
-def test_two_ranks_read_every_example_of_a_pipeline_exactly_once(fleet):
+def test_two_ranks_read_every_example_once(fleet):
     found = read(fleet, fleet.ranks("whole"), whole)
     assert every_id(found) == Counter(ids_of())
     for delivery in (delivery for rank in found for delivery in rank):
@@ -394,10 +385,11 @@ def test_two_ranks_read_every_example_of_a_pipeline_exactly_once(fleet):
         assert 0 < size <= BATCH and delivery.ids.dtype == np.int64
         assert delivery.images.shape == (size, 4, 4, 1) and delivery.labels.shape[0] == size
         assert delivery.wait_s >= 0 and delivery.epoch == 0
+    assert_as_prepared_locally(found, 0)
 
 
 @reads_pipelines
-def test_a_rest_is_read_without_what_was_seen_of_it_though_rank_0_alone_knows_what(fleet):
+def test_rest_is_read_without_seen_examples(fleet):
     jobs, every = fleet.ranks("rest"), sorted(ids_of())
     seen = IdSet.of(every[1::3])
     readers = [fleet.plane.rank_side().reader(pipeline(), job, compression="none") for job in jobs]
@@ -411,19 +403,7 @@ def test_a_rest_is_read_without_what_was_seen_of_it_though_rank_0_alone_knows_wh
 
 
 @reads_pipelines
-def test_the_same_examples_come_whatever_the_plane(fleet):
-    found = read(fleet, fleet.ranks("same"), whole)
-    alone = planes.get("local").rank_side().reader(pipeline(), JobContext("alone", "local"))
-    expected = {
-        int(one): image.numpy() for each in alone.epoch(0) for one, image in zip(each.ids, each.images, strict=True)
-    }
-    for delivery in (delivery for rank in found for delivery in rank):
-        for one, image in zip(delivery.ids, delivery.images, strict=True):
-            np.testing.assert_array_equal(image.numpy(), expected[int(one)])
-
-
-@reads_pipelines
-def test_a_reader_describes_itself(fleet):
+def test_reader_describes_itself(fleet):
     told: list[float] = []
     (job, _), side = fleet.ranks("described"), fleet.plane.rank_side()
     reader = side.reader(pipeline(), job, compression="none", on_first_batch=told.append)
@@ -439,7 +419,7 @@ def test_a_reader_describes_itself(fleet):
 
 
 @reads_pipelines
-def test_a_reader_that_goes_local_prepares_its_own_share(fleet):
+def test_local_reader_prepares_its_own_share(fleet):
     def local(reader: Reader) -> list[Delivery]:
         reader.go_local()
         assert not reader.is_served
@@ -451,7 +431,7 @@ def test_a_reader_that_goes_local_prepares_its_own_share(fleet):
 
 
 @reads_pipelines
-def test_an_epoch_that_is_made_ready_while_another_is_read_comes_exactly_once_and_alike(fleet):
+def test_epoch_prepared_ahead_is_exact(fleet):
     met = threading.Barrier(2)
 
     def both(reader: Reader) -> list[Delivery]:
@@ -464,18 +444,13 @@ def test_an_epoch_that_is_made_ready_while_another_is_read_comes_exactly_once_an
 
     found = read(fleet, fleet.ranks("ahead"), both)
     assert every_id(found) == Counter(ids_of())
-    alone = planes.get("local").rank_side().reader(pipeline(), JobContext("alone", "local"))
-    expected = {
-        int(one): image.numpy() for each in alone.epoch(1) for one, image in zip(each.ids, each.images, strict=True)
-    }
     for delivery in (delivery for rank in found for delivery in rank):
         assert delivery.epoch == 1 and 0 < len(delivery.ids) <= BATCH
-        for one, image in zip(delivery.ids, delivery.images, strict=True):
-            np.testing.assert_array_equal(image.numpy(), expected[int(one)])
+    assert_as_prepared_locally(found, 1)
 
 
 @reads_pipelines
-def test_an_epoch_that_was_made_ready_and_is_given_up_leaves_no_thread_and_can_be_read_all_the_same(fleet):
+def test_abandoned_epoch_leaves_no_thread(fleet):
     def again(reader: Reader) -> list[Delivery]:
         reader.ahead(7, offers=rank_of(reader) == 0)
         reader.close()
@@ -526,7 +501,7 @@ def test_two_ranks_share_a_plain_data_set(fleet):
 # Third parties
 
 
-def test_a_plane_of_a_third_party_is_chosen_by_name_and_has_arguments_of_its_own():
+def test_third_party_plane_has_its_arguments():
     assert planes.names()[-1] == "toy"
     settings, rest = LaunchSettings.parse(["--data_plane", "toy", "--toy-port", "7200", "--mine", "1"])
     assert settings.planes["toy"].toy_port == 7200 and rest == ["--mine", "1"]
@@ -534,7 +509,7 @@ def test_a_plane_of_a_third_party_is_chosen_by_name_and_has_arguments_of_its_own
         planes.get("toys")
 
 
-def test_a_plane_that_cannot_be_loaded_is_wrong_use(monkeypatch):
+def test_broken_plane_is_wrong_use(monkeypatch):
     points = {"broken": EntryPoint("broken", "there_is_no_such_module:PLANE", "tfhet.planes")}
     monkeypatch.setattr(registry, "_points", lambda group: points)
     with pytest.raises(UsageError, match="data plane 'broken'.*there_is_no_such_module"):

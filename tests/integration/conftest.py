@@ -1,7 +1,7 @@
-"""Whole clusters on this machine. A run takes seconds per process, so tests share runs and look at many things in each.
+"""Whole clusters on this machine. A run takes seconds per process, so each test asserts many things of one run.
 
-Fixtures: `simulated` runs a job on a simulated cluster; `started` runs one in a process of its own, which goes on
-beside the test; `script` gives the path of a training script of these tests.
+Fixtures: `simulated` runs a job on a simulated cluster; `started` runs one in its own process during the test;
+`host_directory` makes the files of a host; `script` gives the path of a training script of these tests.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Run:
         return {path.parts[-3]: path.read_text() for path in self.hosts.glob("*/output/failure")}
 
     def batches(self) -> list[int]:
-        """Batches that each rank of the built-in trainer was given, by rank."""
+        """Batches of each rank of the built-in trainer, by rank."""
         return [int(count) for _, count in sorted(self.found(r"\[tfhet\] rank=(\d+) batches=(\d+)"))]
 
     def weights(self) -> dict[str, str]:
@@ -199,6 +199,33 @@ def started(tmp_path: Path, repository: Path) -> Iterator[Callable[..., Started]
         if one.process.poll() is None:
             one.process.kill()
             one.process.wait()
+
+
+@pytest.fixture(scope="session")
+def host_directory() -> Callable[..., Path]:
+    """`host_directory(base, groups, host, training=None)`: the files that the platform gives to a host, at `base`."""
+
+    def make(base: Path, groups: Mapping[str, Sequence[str]], host: str, training: Path | None = None) -> Path:
+        (base / "input" / "config").mkdir(parents=True)
+        (base / "input" / "data").mkdir()
+        if training:
+            (base / "input" / "data" / "training").symlink_to(training)
+        described = [
+            {"instance_group_name": name, "instance_type": "ml.c5.xlarge", "hosts": list(hosts)}
+            for name, hosts in groups.items()
+        ]
+        document = {
+            "current_host": host,
+            "current_group_name": next(name for name, hosts in groups.items() if host in hosts),
+            "current_instance_type": "ml.c5.xlarge",
+            "hosts": sorted(name for hosts in groups.values() for name in hosts),
+            "instance_groups": described,
+            "network_interface_name": "lo",
+        }
+        (base / "input" / "config" / "resourceconfig.json").write_text(json.dumps(document))
+        return base
+
+    return make
 
 
 @pytest.fixture(scope="session")

@@ -6,33 +6,23 @@ import pytest
 
 pytestmark = [pytest.mark.horovod, pytest.mark.timeout(240)]
 
+# fmt: off
 JOB = [
-    "--model",
-    "emulated",
-    "--step_ms",
-    "60",
-    "--batch_size",
-    "32",
-    "--shuffle",
-    "0",
-    "--chain",
-    "none",
-    "--validation",
-    "none",
-    "--export",
-    "false",
+    "--model", "emulated", "--step_ms", "60", "--batch_size", "32", "--shuffle", "0", "--chain", "none",
+    "--validation", "none", "--export", "false",
 ]
+# fmt: on
 
 
 GREETING_BYTES = 200
-"""The most that a launcher or server says to one who has not proved the secret: a number, drawn for this connection."""
+"""Maximum length of the answer to an unauthenticated client: a number, drawn for this connection."""
 
 
 def faults_told(run) -> list[dict]:
     return [event for event in run.folder.events() if event["event"] == "fault.injected"]
 
 
-def test_a_worker_and_the_dispatcher_that_are_killed_are_started_again_and_no_example_is_lost(simulated):
+def test_killed_servers_restart_and_lose_no_example(simulated):
     run = simulated(*JOB, "--epochs", 3, faults=["kill:worker@data-1:after=0.5", "kill:dispatcher:after=2"])
     assert run.summary.exit_code == 0, run.summary.cause
     assert set(run.summary.exit_codes.values()) == {0}
@@ -44,7 +34,7 @@ def test_a_worker_and_the_dispatcher_that_are_killed_are_started_again_and_no_ex
 
 
 @pytest.mark.slow
-def test_strangers_a_late_host_a_second_job_and_a_wrong_clock_change_nothing(simulated):
+def test_strangers_and_wrong_clocks_change_nothing(simulated):
     faults = ["stranger:dnn-1", "stranger:data-1", "late-join:data-1:after=3", "second-job:data-1", "same-base:dnn-1"]
     faults += ["clock=+600s:dnn-1:from=scripts", "stall:dnn-1:for=3"]
     run = simulated(*JOB, "--epochs", 4, faults=faults)
@@ -62,7 +52,7 @@ def test_strangers_a_late_host_a_second_job_and_a_wrong_clock_change_nothing(sim
 
 
 @pytest.mark.slow
-def test_a_second_job_on_the_leaders_host_finds_the_leaders_port_in_use(simulated, monkeypatch):
+def test_second_job_finds_the_port_in_use(simulated, monkeypatch):
     monkeypatch.setenv("TFHET_LISTEN", "0.0.0.0")  # else the second, which is alone, listens at the loopback
     run = simulated(*JOB, "--epochs", 4, faults=["second-job:dnn-1"])
     assert run.summary.exit_code == 0, run.summary.cause
@@ -72,7 +62,7 @@ def test_a_second_job_on_the_leaders_host_finds_the_leaders_port_in_use(simulate
 
 
 @pytest.mark.slow
-def test_image_files_are_decoded_on_the_data_group(simulated, tmp_path):
+def test_image_files_are_decoded_on_data_hosts(simulated, tmp_path):
     from tfhet.source.photos import photos
 
     channel = photos(tmp_path / "photos", count=48)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import time
 
 import psutil
 import pytest
@@ -18,12 +19,13 @@ JOB += ["--export", "false", "--data", "synthetic:4000:16"]
 
 
 @pytest.mark.parametrize("start", ["ranks", pytest.param("alone", marks=pytest.mark.slow)])
-def test_a_job_on_this_machine_listens_on_the_loopback(started, start):
+def test_local_job_listens_on_the_loopback(started, start):
     (metrics,) = free_ports(1)
     job = started(*JOB, "--metrics_port", metrics, how=["--start", start])
     found: set[Listening] = set()
     while " step=10 " not in job.log.read_text() and job.process.poll() is None:  # Gloo's ranks listen for moments only
         found |= listening_below(job.process.pid)
+        time.sleep(0.02)
     found |= listening_below(job.process.pid)
     control = {json.loads(psutil.Process(pid).environ()["TFHET_PORTS"])["control"] for pid in job.launchers().values()}
     assert len(control) == 1

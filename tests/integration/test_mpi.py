@@ -29,28 +29,15 @@ def built_with_mpi() -> bool:
 
 
 @pytest.fixture
-def mpirun(tmp_path, repository):
-    """`mpirun(*launcher_arguments)`: two ranks of the launcher on a host laid out by hand at `tmp_path`.
+def mpirun(tmp_path, repository, host_directory):
+    """`mpirun(*launcher_arguments)`: two ranks of the launcher on a host whose files are at `tmp_path`.
 
     `start(command, env=...)`: who runs it, other than this process; further words are variables.
     """
     if not built_with_mpi():
         pytest.skip("Horovod was built without MPI")
-    config = tmp_path / "input" / "config"
-    config.mkdir(parents=True)
-    group = {"instance_group_name": "homogeneousCluster", "instance_type": "ml.p3.8xlarge", "hosts": ["algo-1"]}
-    document = {
-        "current_host": "algo-1",
-        "current_group_name": "homogeneousCluster",
-        "current_instance_type": "ml.p3.8xlarge",
-        "hosts": ["algo-1"],
-        "instance_groups": [group],
-        "network_interface_name": "lo",
-    }
-    (config / "resourceconfig.json").write_text(json.dumps(document))
-    (tmp_path / "input" / "data").mkdir()
     data = digits(cache_dir(environment()) / "digits" / "16-shards")
-    (tmp_path / "input" / "data" / "training").symlink_to(data / "train")
+    host_directory(tmp_path, {"homogeneousCluster": ["algo-1"]}, "algo-1", data / "train")
 
     def run(*arguments: object, start: Callable[..., Any] = subprocess.run, **variables: str) -> Any:
         control, dispatcher, worker = free_ports(3)
@@ -86,13 +73,13 @@ def test_horovod_over_mpi_trains_with_equal_weights(mpirun, tmp_path: Path):
     assert [epoch["once"] for epoch in summary.epochs] == [1437]
 
 
-def test_the_exit_code_of_one_rank_comes_out_of_mpirun(mpirun, tmp_path: Path, script):
+def test_mpirun_returns_the_code_of_a_rank(mpirun, tmp_path: Path, script):
     result = mpirun("--train_script", script("ends"), "--how", "exit", "--rank", 1)
     assert result.returncode == 3
-    assert "ends.py ended on algo-1, rank 1: exit code 3" in (tmp_path / "output" / "failure").read_text()
+    assert "algo-1, rank 1: exit code 3" in (tmp_path / "output" / "failure").read_text()
 
 
-def test_ranks_stop_when_the_toolkit_that_started_mpirun_dies(mpirun, tmp_path: Path, script):
+def test_ranks_stop_when_the_toolkit_dies(mpirun, tmp_path: Path, script):
     """The toolkit's `train` dies of SIGTERM, and mpirun with the ranks goes on: here a process in its place does."""
     log = tmp_path / "log"
 
@@ -117,6 +104,5 @@ def test_ranks_stop_when_the_toolkit_that_started_mpirun_dies(mpirun, tmp_path: 
     finally:
         train.kill()
         train.wait()
-    assert "(exit code 143, seen by algo-1/" in (tmp_path / "output" / "failure").read_text()
-    assert "algo-1/0 was asked to stop (python" in (tmp_path / "output" / "failure").read_text()
+    assert "exit code 143" in (tmp_path / "output" / "failure").read_text()
     assert RunFolder(tmp_path / "output" / "data" / "tfhet").read_summary().exit_code == 143

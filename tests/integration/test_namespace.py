@@ -106,7 +106,7 @@ def epochs(summary) -> list[tuple[int, int, int]]:
 
 
 @pytest.mark.slow
-def test_launchers_that_nobody_gave_a_rank_form_the_ring_between_containers(contained, tmp_path):
+def test_launchers_form_a_ring_between_containers(contained, tmp_path):
     summary, lines = contained(cluster(dnn=2), *SMALL, "--epochs", 1, start="alone")
     assert summary.exit_code == 0, summary.cause
     assert (summary.status, summary.failure_reason) == ("Completed", None)
@@ -125,7 +125,7 @@ def test_launchers_that_nobody_gave_a_rank_form_the_ring_between_containers(cont
 
 
 @pytest.mark.slow
-def test_a_group_that_is_cut_off_for_a_moment_and_packets_that_get_lost_cost_no_example(contained):
+def test_partition_and_packet_loss_lose_no_example(contained):
     faults = ["partition:data_group:after=1:for=1.5", "loss=1%:data-1"]
     arguments = [*SMALL, "--epochs", 3, "--lease_s", 5]
     summary, lines = contained(cluster(data=2), *arguments, start="alone", faults=faults)
@@ -136,7 +136,7 @@ def test_a_group_that_is_cut_off_for_a_moment_and_packets_that_get_lost_cost_no_
 
 
 @pytest.mark.slow
-def test_plain_tensorflow_in_a_container_of_the_same_network_gets_nothing_and_the_job_does_not_notice(contained):
+def test_unauthenticated_tensorflow_gets_nothing(contained):
     said: dict[str, str] = {}
 
     def ask(name: str, target: str, pid: int) -> None:
@@ -169,7 +169,7 @@ def test_plain_tensorflow_in_a_container_of_the_same_network_gets_nothing_and_th
 
 
 @pytest.mark.slow
-def test_a_host_has_the_limits_that_the_cluster_file_gives(contained, script):
+def test_host_has_the_limits_of_the_file(contained, script):
     shape = cluster(dnn=1, ranks=1, channels={}, cpus=0.5, memory_mib=4000)
     summary, lines = contained(shape, "--train_script", script("limits"), "--ready_timeout_s", 120, start="alone")
     assert summary.exit_code == 0, summary.cause
@@ -182,7 +182,7 @@ def test_a_host_has_the_limits_that_the_cluster_file_gives(contained, script):
     assert summary.limits[told["host"]]["cpus"] == 0.5
 
 
-def test_a_host_that_wants_more_memory_than_it_has_loses_a_process_and_the_record_counts_it(contained, script):
+def test_out_of_memory_kill_is_recorded(contained, script):
     shape = cluster(ranks=1, channels={}, memory_mib=900)
     summary, lines = contained(shape, "--train_script", script("ends"), "--how", "hungry", start="alone")
     assert summary.status == "Failed"
@@ -192,7 +192,7 @@ def test_a_host_that_wants_more_memory_than_it_has_loses_a_process_and_the_recor
     assert max(killed, key=killed.__getitem__) in told
 
 
-def test_a_container_that_cannot_be_made_fails_the_job_and_says_why(contained, script, monkeypatch):
+def test_failed_container_is_the_cause(contained, script, monkeypatch):
     monkeypatch.setattr(host_container, "carried", lambda env: ["/nowhere"])
     arguments = ["--train_script", script("ends"), "--how", "sleep"]
     summary, _ = contained(cluster(ranks=1, channels={}), *arguments, start="alone")
@@ -201,7 +201,7 @@ def test_a_container_that_cannot_be_made_fails_the_job_and_says_why(contained, s
     assert summary.failure_reason == summary.cause
 
 
-def test_what_a_simulator_left_that_was_killed_is_swept_away_by_the_next(contained, tmp_path, repository, script):
+def test_leftovers_of_a_killed_simulator_are_swept(contained, tmp_path, repository, script):
     file = tmp_path / "cluster.yaml"
     file.write_text("groups: {data_group: {hosts: 1}, dnn_group: {hosts: 1}}")
     run = ["simulate", str(file), "--hosts", "namespace", "--start", "alone", "--run-dir", str(tmp_path / "killed")]
@@ -231,7 +231,7 @@ def test_what_a_simulator_left_that_was_killed_is_swept_away_by_the_next(contain
 @pytest.mark.slow
 @pytest.mark.mpi
 @pytest.mark.timeout(500)  # seven processes on each of three hosts, on whatever CPUs there are
-def test_the_toolkit_trains_over_mpi_what_a_user_would_submit(contained, tmp_path, repository):
+def test_toolkit_trains_over_mpi(contained, tmp_path, repository):
     code = tmp_path / "source_dir"
     source_dir.make(code)
     modes = {"training": "FastFile", "validation": "File"}
@@ -251,7 +251,7 @@ def test_the_toolkit_trains_over_mpi_what_a_user_would_submit(contained, tmp_pat
 
 @pytest.mark.slow
 @pytest.mark.mpi
-def test_a_failing_rank_under_the_toolkit_fails_the_job_with_our_reason(contained, script, tmp_path):
+def test_failing_rank_under_the_toolkit(contained, script, tmp_path):
     summary, lines = contained(cluster(dnn=2), "--train_script", script("ends"), "--how", "exit", "--rank", 3)
     assert summary.status == "Failed"
     assert summary.exit_code != 0
@@ -266,7 +266,7 @@ def test_a_failing_rank_under_the_toolkit_fails_the_job_with_our_reason(containe
 
 @pytest.mark.slow
 @pytest.mark.mpi
-def test_a_training_under_the_toolkit_that_is_stopped_leaves_a_checkpoint(contained, tmp_path):
+def test_stopped_toolkit_training_leaves_a_checkpoint(contained, tmp_path):
     kept = tmp_path / "checkpoints"
     summary, _ = contained(
         cluster(dnn=1), *SMALL, "--epochs", 500, faults=["sigterm:host@dnn-1:after=4"], checkpoints=kept

@@ -7,7 +7,7 @@ import pytest
 pytestmark = pytest.mark.timeout(240)
 
 
-def test_one_rank_learns_the_digits_from_a_data_host_and_sees_each_once(simulated):
+def test_one_rank_learns_and_sees_each_once(simulated):
     arguments = ["--model", "small_cnn", "--chain", "digits", "--batch_size", 32, "--epochs", 2, "--warmup_epochs", 1]
     run = simulated(*arguments, ranks=1)
     assert run.summary.exit_code == 0, run.summary.cause

@@ -29,7 +29,8 @@ def fits(paths: list[Path], ranks: int) -> list[dict]:
     return found
 
 
-def test_it_runs_alone(tmp_path, script, repository):
+@pytest.mark.slow
+def test_script_runs_without_a_launcher(tmp_path, script, repository):
     directory = digits(cache_dir(environment()) / "digits" / "16-shards")
     env = {
         **os.environ,
@@ -55,7 +56,7 @@ def test_it_runs_alone(tmp_path, script, repository):
         ),
     ],
 )
-def test_it_runs_on_clusters_with_equal_weights_on_all_ranks(simulated, script, shape, ranks, mode):
+def test_script_ends_with_equal_weights(simulated, script, shape, ranks, mode):
     run = simulated("--train_script", script("keras_fit"), **shape)
     assert run.summary.exit_code == 0, run.summary.cause
     assert run.summary.mode == mode
@@ -80,27 +81,20 @@ def assert_the_record_is_enough_for_a_plan(run, ranks: int) -> None:
     assert run.summary.cpu_ms is None or run.summary.cpu_ms.median > 0  # a short run may have no five steps to count
 
 
-def test_of_ranks_that_wait_for_one_another_the_one_that_hangs_is_named(simulated, script):
+def test_hanging_rank_is_named(simulated, script):
     run = simulated("--train_script", script("hangs"), "--stall_timeout_s", 6, data=0)
     assert run.summary.exit_code == 1
-    assert re.search(
-        r"^rank 1 on \S+ took no step for 6 s; it hangs at hangs.py:15 in stuck \(--stall_timeout_s\)$",
-        run.summary.cause,
-    )
+    assert re.search(r"^rank 1 on .*6 s; .*hangs.py:15 in stuck \(--stall_timeout_s\)$", run.summary.cause)
 
 
-def test_a_thread_that_keeps_a_script_from_its_end_is_named_with_its_rank_and_place(simulated, script):
+def test_thread_that_prevents_the_end_is_named(simulated, script):
     run = simulated("--train_script", script("leaves"), "--thread", "--stall_timeout_s", 10, data=0, ranks=1)
     assert run.summary.exit_code == 1
-    assert re.search(
-        r"^rank 0 on \S+ took no step for 10 s; its code is over, but a thread goes on: "
-        r"it hangs at leaves.py:\d+ in spin \(--stall_timeout_s\)$",
-        run.summary.cause,
-    )
-    assert run.found(r"\[tfhet\] the script is over, and waits for its thread (spinner) ")
+    assert re.search(r"^rank 0 on .*10 s; .*leaves.py:\d+ in spin \(--stall_timeout_s\)$", run.summary.cause)
+    assert run.found(r"\[tfhet\] .*(spinner) ")
 
 
-def test_every_rank_that_fails_on_its_own_is_named_the_first_one_as_the_cause(simulated, script):
+def test_every_failed_rank_is_named(simulated, script):
     run = simulated("--train_script", script("hangs"), "--both_fail", data=0)
     assert run.summary.exit_code == 1
     named = [run.summary.cause, *run.summary.failures]

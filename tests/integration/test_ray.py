@@ -46,7 +46,7 @@ def whole(simulated, script, tmp_path_factory):
         return simulated(*RAY, "--train_script", script("ray_cluster"), dnn=2, **TWO)
 
 
-def test_a_script_on_the_leader_has_the_cluster_of_all_hosts_and_tasks_run_on_data_hosts(whole):
+def test_script_has_the_cluster_of_all_hosts(whole):
     wrote = found(whole)
     assert wrote["ids"] == list(range(80))
     by_role = {
@@ -62,7 +62,7 @@ def test_a_script_on_the_leader_has_the_cluster_of_all_hosts_and_tasks_run_on_da
     assert max(used["object_store_bytes_peak"] for used in whole.summary.plane_use.values()) >= 40_000_000
 
 
-def test_hole_secrets_of_the_environment_reach_neither_tasks_nor_logs(whole):
+def test_hole_secrets_reach_neither_tasks_nor_logs(whole):
     """AWS's launcher hands the whole environment of the head to all workers by `runtime_env`, and logs it."""
     variables = found(whole)["variables"]
     assert "DATABASE_PASSWORD" not in variables
@@ -92,7 +92,7 @@ def ray_processes(job) -> list[psutil.Process]:
 STRANGER = "import ray, sys; ray.init(sys.argv[1], logging_level='ERROR'); print('IN', ray.cluster_resources())"
 
 
-def test_hole_nothing_answers_without_the_token_and_nothing_listens_beyond_the_clusters_addresses(waiting):
+def test_hole_nothing_answers_without_the_token(waiting):
     """AWS's launcher serves the dashboard at 0.0.0.0:8265, with no RAY_AUTH_MODE: whoever reaches it runs code."""
     processes = ray_processes(waiting)
     variables = processes[0].environ()
@@ -116,7 +116,7 @@ def test_hole_nothing_answers_without_the_token_and_nothing_listens_beyond_the_c
     assert waiting.wait() != 0
 
 
-def test_hole_a_request_to_stop_lets_the_script_save_and_is_no_success(waiting):
+def test_hole_stop_request_lets_the_script_save(waiting):
     """AWS's launcher answers SIGTERM with code 0, and its script is not asked to save."""
     waiting.process.send_signal(signal.SIGTERM)
     assert waiting.wait() != 0
@@ -125,16 +125,16 @@ def test_hole_a_request_to_stop_lets_the_script_save_and_is_no_success(waiting):
     assert set(summary["exit_codes"].values()) == {128 + signal.SIGTERM}
 
 
-def test_hole_a_host_that_never_joins_ends_the_job_and_is_named(simulated, script):
+def test_hole_missing_host_ends_the_job(simulated, script):
     """AWS's launcher logs hosts that have not joined after 300 s, and goes on: "Proceeding with n/m"."""
     words = ("--ready_timeout_s", 20, "--train_script", script("ray_cluster"))
     run = simulated(*RAY, *words, faults=("late-join:data-1:after=600",), max_run_s=60, **ONE)
     assert run.summary.exit_code == 1
-    assert "did not join" in (run.summary.cause or "") and "not ready after 20 s" in (run.summary.cause or "")
+    assert "did not join" in (run.summary.cause or "") and "20 s" in (run.summary.cause or "")
     assert "begun" not in "\n".join(run.lines)
 
 
-def test_hole_all_hosts_end_with_the_failure_of_the_script(simulated, script):
+def test_hole_all_hosts_end_with_the_script(simulated, script):
     """AWS's launcher lets workers poll the head every 10 s, without end, and end with code 0 whatever happened."""
     run = simulated(*RAY, "--train_script", script("ray_cluster"), "--raises", 1, **ONE)
     assert "ValueError: the model is upside down" in (run.summary.cause or "")
@@ -144,16 +144,8 @@ def test_hole_all_hosts_end_with_the_failure_of_the_script(simulated, script):
 @pytest.mark.slow
 def test_tasks_run_on_data_hosts_first(simulated, script):
     """Without that, a host of one CPU runs a third of them."""
-    given = (
-        "--data_host_cpus",
-        2,
-        "--dnn_host_cpus",
-        1,
-        "--blocks",
-        80,
-        "--options",
-        json.dumps(dict(DATA_HOSTS_FIRST)),
-    )
+    options = json.dumps(dict(DATA_HOSTS_FIRST))
+    given = ("--data_host_cpus", 2, "--dnn_host_cpus", 1, "--blocks", 80, "--options", options)
     wrote = found(simulated(*RAY, "--train_script", script("ray_cluster"), *given, **ONE))
     role = {one["ip"]: one["labels"]["tfhet-role"] for one in wrote["nodes"]}
     rows = {role[ip]: count for ip, count in wrote["at"].items()}
@@ -161,7 +153,7 @@ def test_tasks_run_on_data_hosts_first(simulated, script):
 
 
 @pytest.mark.slow
-def test_ray_runs_elsewhere_what_a_lost_node_and_a_lost_host_had(simulated, script):
+def test_tasks_of_lost_nodes_run_elsewhere(simulated, script):
     faults = ("kill:ray@data-1:from=scripts:after=4", "kill:host@data-2:from=scripts:after=6")
     words = ("--train_script", script("ray_cluster"), "--blocks", 400)
     run = simulated(*RAY, *words, faults=faults, **TWO)
@@ -170,7 +162,7 @@ def test_ray_runs_elsewhere_what_a_lost_node_and_a_lost_host_had(simulated, scri
 
 
 @pytest.mark.slow
-def test_the_loss_of_the_head_ends_the_job_on_all_hosts(simulated, script):
+def test_lost_head_ends_the_job(simulated, script):
     words = ("--train_script", script("ray_cluster"), "--until_stopped", 1)
     run = simulated(*RAY, *words, faults=("kill:ray@dnn-1:from=scripts:after=2",), **ONE)
     assert codes(run) == {128 + signal.SIGKILL}
@@ -178,7 +170,7 @@ def test_the_loss_of_the_head_ends_the_job_on_all_hosts(simulated, script):
 
 
 @pytest.mark.slow
-def test_the_loss_of_the_only_host_that_offers_cpus_ends_the_job_and_is_the_cause(simulated, script):
+def test_lost_only_data_host_is_the_cause(simulated, script):
     words = ("--train_script", script("ray_cluster"), "--until_stopped", 1)
     run = simulated(*RAY, *words, faults=("kill:host@data-1:from=scripts:after=2",), **ONE)
     assert run.summary.exit_code == 1
@@ -193,7 +185,7 @@ def wrote_by_ranks(run) -> list[dict]:
     return [json.loads(path.read_text()) for path in run.output("ray-*.json")]
 
 
-def test_ranks_that_ray_did_not_start_read_every_example_once_in_equally_many_batches(simulated, script):
+def test_ranks_read_every_example_once(simulated, script):
     words = ("--train_script", script("ray_reads"), "--epochs", 2, "--examples", 388)
     run = simulated(*READS, *words, data=1, dnn=2, ranks=1, channels={})
     first, second = wrote_by_ranks(run)
@@ -207,7 +199,7 @@ def test_ranks_that_ray_did_not_start_read_every_example_once_in_equally_many_ba
     assert run.summary.steps and run.summary.wait_pct is not None and run.summary.batch_size == 8
 
 
-def test_the_example_trains_alike_on_all_ranks_on_images_that_data_hosts_blur(simulated, repository):
+def test_example_trains_with_equal_weights(simulated, repository):
     words = ("--train_script", repository / "examples" / "ray-vit" / "train.py", "--images", 384, "--epochs", 1)
     run = simulated(*READS, *words, data=1, ranks=2, channels={})
     assert run.summary.exit_code == 0, run.summary.cause
@@ -219,7 +211,7 @@ def test_the_example_trains_alike_on_all_ranks_on_images_that_data_hosts_blur(si
 
 
 @pytest.mark.slow
-def test_what_the_users_code_raises_in_a_task_is_the_cause_of_the_jobs_end(simulated, script):
+def test_exception_in_a_task_is_the_cause(simulated, script):
     words = ("--train_script", script("ray_reads"), "--raises_at", 77)
     run = simulated(*READS, *words, data=1, ranks=1, channels={})
     assert run.summary.exit_code == 1
@@ -228,7 +220,7 @@ def test_what_the_users_code_raises_in_a_task_is_the_cause_of_the_jobs_end(simul
 
 
 @pytest.mark.slow
-def test_ranks_that_are_asked_to_stop_end_by_that(started, script):
+def test_ranks_stop_on_request(started, script):
     job = started(*READS, "--train_script", script("ray_reads"), "--epochs", 500, **ONE)
     job.wait_for("(first batch)", deadline_s=100)
     job.process.send_signal(signal.SIGTERM)
@@ -238,7 +230,7 @@ def test_ranks_that_are_asked_to_stop_end_by_that(started, script):
 
 
 @pytest.mark.slow
-def test_ranks_read_on_though_a_node_and_a_host_are_lost(simulated, script):
+def test_ranks_read_despite_lost_hosts(simulated, script):
     faults = ("kill:ray@data-1:from=scripts:after=8", "kill:host@data-2:from=scripts:after=10")
     words = ("--train_script", script("ray_reads"), "--epochs", 3, "--examples", 4000)
     run = simulated(*READS, *words, data=2, ranks=1, channels={}, faults=faults)

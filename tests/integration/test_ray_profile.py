@@ -97,7 +97,7 @@ def nothing_is_left(monkeypatch):
         assert left == [] and list(Path(folder).iterdir()) == []
 
 
-def test_a_script_that_reads_ray_data_is_profiled_operator_by_operator(script, capsys):
+def test_script_is_profiled_by_operator(script, capsys):
     path = script.parent / "profile.json"
     assert main(["profile", "--script", str(script), *EFFORT, "--json", str(path), "--", "4000"]) == 0
     found = Profile.of(Record.read(path))
@@ -117,7 +117,7 @@ def test_a_script_that_reads_ray_data_is_profiled_operator_by_operator(script, c
     assert "a step of 8 examples" in capsys.readouterr().out
 
 
-def test_a_function_of_a_file_is_profiled_by_the_rows_that_come_out(script):
+def test_function_is_profiled_by_rows(script):
     path = script.parent / "profile.json"
     assert main(["profile", f"{script}:half", *EFFORT, "--json", str(path)]) == 0
     found = Profile.of(Record.read(path))
@@ -136,6 +136,6 @@ def test_a_function_of_a_file_is_profiled_by_the_rows_that_come_out(script):
         ("lacking", "has no 'lacking'; it has"),
     ],
 )
-def test_what_cannot_be_profiled_says_why(script, capsys, name, words):
+def test_unprofilable_data_are_refused(script, capsys, name, words):
     assert main(["profile", f"{script}:{name}", *EFFORT]) == 1
     assert words in capsys.readouterr().err

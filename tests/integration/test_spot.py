@@ -45,7 +45,7 @@ def run(folder: Path, name: str, *options: str) -> tuple[int, RunSummary, str]:
     return code, RunFolder(record).read_summary(), logs
 
 
-def test_a_retry_goes_on_at_the_step_of_the_interruption_and_both_see_each_example_once(tmp_path, repository):
+def test_retry_resumes_at_the_interrupted_step(tmp_path, repository):
     (tmp_path / "code").mkdir()
     shutil.copy(repository / "scripts" / "launcher.py", tmp_path / "code")
     (tmp_path / "job.yaml").write_text(JOB)

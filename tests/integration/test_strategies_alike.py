@@ -103,12 +103,12 @@ def assert_trained(summary: RunSummary, record: Path, shape: str) -> None:
 
 
 @pytest.mark.parametrize("shape", marked(*IN_PROCESSES, horovod=pytest.mark.horovod, torch=pytest.mark.torch))
-def test_every_strategy_trains_alike_with_equal_weights(run, tmp_path, shape):
+def test_every_strategy_trains_alike(run, tmp_path, shape):
     assert_trained(run(shape, "process"), tmp_path / "record", shape)
 
 
 @pytest.mark.parametrize("shape", marked(*IN_CONTAINERS, horovod=pytest.mark.mpi, torch=pytest.mark.torch))
-def test_every_strategy_trains_alike_in_containers_that_the_toolkit_starts(run, tmp_path, shape):
+def test_every_strategy_trains_alike_in_containers(run, tmp_path, shape):
     if lacking := kernel.missing("toolkit", tmp_path):
         pytest.skip("; ".join(f"{feature.name}: {feature.what_to_do}" for feature in lacking))
     assert_trained(run(shape, "namespace"), tmp_path / "record", shape)

@@ -56,7 +56,7 @@ def told(record: Path) -> dict[tuple[str, str], dict[str, Any]]:
     return found
 
 
-def test_a_request_makes_the_processes_arguments_and_variables_that_the_simulated_job_has(tmp_path, repository):
+def test_request_equals_the_simulated_job(tmp_path, repository):
     if lacking := kernel.missing("toolkit", tmp_path):
         pytest.skip("; ".join(f"{feature.name}: {feature.what_to_do}" for feature in lacking))
     (tmp_path / "code").mkdir()

@@ -32,7 +32,7 @@ def broken(simulated, script):
 
 
 @pytest.mark.parametrize("strategy", JOBS)
-def test_a_rank_that_is_killed_is_the_cause(broken, strategy):
+def test_killed_rank_is_the_cause(broken, strategy):
     summary = broken(strategy, fault="kill:rank={rank}")
     assert summary.exit_code == 137, summary.cause
     assert f"rank {JOBS[strategy][2]}: SIGKILL" in summary.cause
@@ -40,7 +40,7 @@ def test_a_rank_that_is_killed_is_the_cause(broken, strategy):
 
 
 @pytest.mark.parametrize("strategy", JOBS)
-def test_a_rank_that_exits_3_gives_its_code(broken, strategy):
+def test_code_of_a_rank_is_returned(broken, strategy):
     summary = broken(strategy, "--how", "exit")
     assert summary.exit_code == 3, summary.cause
     assert f"rank {JOBS[strategy][2]}: exit code 3" in summary.cause
@@ -48,7 +48,7 @@ def test_a_rank_that_exits_3_gives_its_code(broken, strategy):
 
 
 @pytest.mark.parametrize("strategy", ["multi_worker", "mirrored"])
-def test_a_rank_that_hangs_is_named(broken, strategy):
+def test_hanging_rank_is_named(broken, strategy):
     summary = broken(strategy, "--how", "hang", "--stall_timeout_s", 15)
     assert summary.exit_code == 1, summary.cause
     assert f"rank {JOBS[strategy][2]} on" in summary.cause and "took no step for 15 s; it hangs at" in summary.cause
@@ -57,26 +57,26 @@ def test_a_rank_that_hangs_is_named(broken, strategy):
 @pytest.mark.parametrize(
     ("strategy", "host"), [("multi_worker", "dnn-2"), ("parameter_server", "dnn-2"), ("parameter_server", "ps-1")]
 )
-def test_a_lost_host_is_the_cause(broken, strategy, host):
+def test_lost_host_is_the_cause(broken, strategy, host):
     summary = broken(strategy, fault=f"kill:host@{host}")
     assert summary.exit_code == 1, summary.cause
     assert "was lost" in summary.cause
 
 
-def test_a_frozen_host_is_lost_after_its_lease(broken):
+def test_frozen_host_is_lost(broken):
     summary = broken("multi_worker", fault="hang:host@dnn-2")
     assert summary.exit_code == 1, summary.cause
     assert "was lost" in summary.cause
 
 
 @pytest.mark.parametrize("strategy", JOBS)
-def test_a_job_that_is_asked_to_stop_ends_in_order(broken, strategy):
+def test_job_stops_on_request(broken, strategy):
     summary = broken(strategy, fault="sigterm:launcher@dnn-1")
     assert summary.exit_code == 143, summary.cause
     assert set(summary.exit_codes.values()) == {143}
 
 
-def test_a_stop_that_tensorflow_took_for_a_notice_of_preemption_is_heard_once_the_data_are_defined(simulated, script):
+def test_stop_before_the_data_are_defined(simulated, script):
     words = ("--strategy", "multi_worker", "--train_script", script("multi_worker_fit"), "--epochs", 500)
     fault = "sigterm:launcher@dnn-1:from=scripts:after=12"
     summary = simulated(*words, "--pause_s", 10, data=0, faults=[fault]).summary

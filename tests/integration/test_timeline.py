@@ -18,7 +18,7 @@ def noted(simulated):
     return simulated("--timeline", "steps", "--data_host_workers", 2, *model)
 
 
-def test_every_step_of_every_rank_is_there_with_its_allreduce_told_apart(noted):
+def test_timeline_has_every_step_of_every_rank(noted):
     assert noted.summary.exit_code == 0, noted.summary.cause
     timeline = noted.folder.timeline()
     for rank in (0, 1):
@@ -35,7 +35,7 @@ def test_every_step_of_every_rank_is_there_with_its_allreduce_told_apart(noted):
     assert set(noted.summary.step_parts_ms) == {"wait", "copy", "compute", "allreduce"}
 
 
-def test_every_process_of_every_host_was_looked_at(noted):
+def test_timeline_has_every_process(noted):
     timeline = noted.folder.timeline()
     seen = {(use.member, name) for use in timeline.usage for name in use.processes}
     data_host = next(use.member for use in timeline.usage if not use.member.startswith("rank-"))
@@ -53,7 +53,7 @@ def test_every_process_of_every_host_was_looked_at(noted):
     assert {clock.host for clock in timeline.clocks} == set(timeline.hosts)
 
 
-def test_the_command_writes_what_perfetto_and_tensorboard_open(noted, tmp_path, capsys):
+def test_command_writes_for_perfetto_and_tensorboard(noted, tmp_path, capsys):
     where = ["--chrome", str(tmp_path / "trace.json"), "--tensorboard", str(tmp_path / "boards")]
     assert main(["timeline", str(noted.folder.path), "--wide", *where]) == 0
     told = capsys.readouterr().out

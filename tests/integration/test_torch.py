@@ -22,7 +22,7 @@ TRAINER = ("4", "2", "--batch_size", "16")
 """The arguments of torch_trainer.py."""
 
 
-def test_the_example_trains_with_equal_weights_on_all_ranks(simulated, repository):
+def test_example_trains_with_equal_weights(simulated, repository):
     script = repository / "examples" / "torch-ddp" / "train.py"
     run = simulated(*TORCH, "--train_script", script, **TWO_BY_TWO)
     assert run.summary.exit_code == 0, run.summary.cause
@@ -33,7 +33,7 @@ def test_the_example_trains_with_equal_weights_on_all_ranks(simulated, repositor
     assert all(float(accuracy) > 0.9 for _, accuracy, _ in found)
 
 
-def test_a_script_for_torchrun_comes_to_the_same_weights_without_a_change(simulated, script, tmp_path):
+def test_torchrun_script_gets_the_same_weights(simulated, script, tmp_path):
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "4", "--master_port"]
     command = [*torchrun, str(free_ports(1)[0]), str(script("torch_trainer")), *TRAINER]
     alone = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
@@ -49,7 +49,7 @@ def test_a_script_for_torchrun_comes_to_the_same_weights_without_a_change(simula
     assert [path.name for path in run.hosts.glob("*/model/*")] == ["snapshot.pt"], "rank 0's"
 
 
-def test_pictures_that_any_python_prepares_on_a_data_host_train_it_alike_on_all_ranks(simulated, repository):
+def test_feed_example_trains_alike_on_all_ranks(simulated, repository):
     script = repository / "examples" / "torch-feed" / "train.py"
     words = ("--data_plane", "feed", "--data_host_processes", 2, "--train_script", script, "--epochs", 2)
     run = simulated(*TORCH, *words, data=1, ranks=2, channels={})
@@ -62,7 +62,7 @@ def test_pictures_that_any_python_prepares_on_a_data_host_train_it_alike_on_all_
     assert not any("tensorflow" in line.lower() for line in run.lines), "none of its processes loads it"
 
 
-def test_episodes_that_tf_data_reads_on_a_data_host_train_it_alike_on_all_ranks(simulated, repository):
+def test_tf_data_example_trains_alike_on_all_ranks(simulated, repository):
     run = simulated(*TORCH, "--train_script", repository / "examples" / "torch-tfdata" / "train.py", data=1, ranks=2)
     assert run.summary.exit_code == 0, run.summary.cause
     found = run.found(r"rank=(\d) steps=(\d+) windows=(.*) weights=(\w+)")
@@ -73,7 +73,7 @@ def test_episodes_that_tf_data_reads_on_a_data_host_train_it_alike_on_all_ranks(
     assert run.summary.wait_pct is not None
 
 
-def test_tensors_of_a_loader_share_the_memory_of_what_came():
+def test_tensors_share_memory_with_arrays():
     import torch
 
     import tfhet.torch
@@ -85,7 +85,7 @@ def test_tensors_of_a_loader_share_the_memory_of_what_came():
     assert made["x"][1] == ["a"] and made["n"] == 3 and made["text"].tolist() == ["b"]
 
 
-def test_tensors_of_a_batch_are_parts_of_the_memory_that_it_was_received_in():
+def test_tensors_share_the_received_memory():
     """PyTorch gives pinned memory out again while a copy from it is under way, unless it knows that the tensor which
     is copied is a part of that memory."""
     import torch
@@ -110,7 +110,7 @@ def test_tensors_of_a_batch_are_parts_of_the_memory_that_it_was_received_in():
         assert made[name].untyped_storage().data_ptr() == whole.data_ptr()
 
 
-def test_arrays_that_run_backwards_or_across_become_tensors():
+def test_odd_strides_become_tensors():
     import tfhet.torch
 
     array = np.arange(12).reshape(3, 4)
@@ -120,7 +120,7 @@ def test_arrays_that_run_backwards_or_across_become_tensors():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("data", [0, 1], ids=["homogeneous", "heterogeneous"])
-def test_batches_of_distribute_train_it_as_many_on_every_rank(simulated, script, data):
+def test_distribute_gives_equal_numbers_of_batches(simulated, script, data):
     run = simulated(*TORCH, "--train_script", script("torch_reads"), data=data, dnn=1, ranks=2)
     assert run.summary.exit_code == 0, run.summary.cause
     found = run.found(r"rank=(\d) steps=(\d+) weights=(\w+)")
@@ -146,7 +146,7 @@ def test_batches_of_distribute_train_it_as_many_on_every_rank(simulated, script,
     ],
     ids=["exit", "raise", "kill", "hang", "absent", "host lost", "host frozen", "SIGTERM"],
 )
-def test_however_it_ends_every_host_ends_and_names_the_first_cause(simulated, script, how, faults, code, cause):
+def test_every_end_names_the_first_cause(simulated, script, how, faults, code, cause):
     arguments = ("--train_script", script("torch_ends"), "--how", how, "--timeout_s", 8 if how != "wait" else 1800)
     run = simulated(*TORCH, *arguments, faults=faults, **TWO_BY_TWO)
     assert run.summary.exit_code == code
@@ -158,7 +158,7 @@ def test_however_it_ends_every_host_ends_and_names_the_first_cause(simulated, sc
 
 @pytest.mark.slow
 @pytest.mark.parametrize("starter", ["torchrun", "mpirun"])
-def test_ranks_that_another_program_started_meet_and_one_that_fails_is_the_cause(tmp_path, repository, script, starter):
+def test_ranks_of_torchrun_and_mpirun_meet(tmp_path, repository, script, starter):
     if shutil.which("mpirun") is None and starter == "mpirun":
         pytest.skip("mpirun is not installed")
     groups = [{"instance_group_name": "dnn_group", "instance_type": "ml.m5.large", "hosts": ["algo-1"]}]

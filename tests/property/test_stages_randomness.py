@@ -21,7 +21,7 @@ def drawn(stage, seed: int, epoch: int, numbers: list[int]) -> dict[str, np.ndar
 
 @settings(max_examples=40)
 @given(st.sampled_from(RANDOM), st.integers(0, 2**62), st.integers(0, 1000), ids, st.randoms(use_true_random=False))
-def test_an_example_draws_the_same_in_whatever_batch_it_is_met(stage, seed, epoch, numbers, random):
+def test_example_draws_the_same_in_any_batch(stage, seed, epoch, numbers, random):
     whole = drawn(stage, seed, epoch, numbers)
     order = random.sample(range(len(numbers)), random.randint(1, len(numbers)))
     part = drawn(stage, seed, epoch, [numbers[index] for index in order])
@@ -31,6 +31,6 @@ def test_an_example_draws_the_same_in_whatever_batch_it_is_met(stage, seed, epoc
 
 @settings(max_examples=40)
 @given(st.integers(-(2**63), 2**63), st.integers(0, 2**31), ids)
-def test_examples_with_different_ids_never_have_one_key(seed, epoch, numbers):
+def test_different_ids_have_different_keys(seed, epoch, numbers):
     keys = randomness.keys(seed, "any", 0, epoch, tf.constant(numbers, tf.int64)).numpy()
     assert len(np.unique(keys)) == len(numbers)

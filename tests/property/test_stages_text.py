@@ -42,17 +42,12 @@ def _holding(inner):
 nested_stage = st.recursive(any_stage, _holding, max_leaves=8)
 
 
-@given(st.lists(nested_stage, max_size=3).map(tuple))
-def test_stages_that_hold_stages_read_back_from_their_text_exactly(chain):
-    assert stages.parse(stages.text(chain)) == chain
-
-
-@given(st.lists(any_stage, max_size=6).map(tuple))
-def test_any_chain_reads_back_from_its_text_exactly(chain):
+@given(st.lists(nested_stage, max_size=4).map(tuple))
+def test_any_chain_reads_back_from_its_text(chain):
     assert stages.parse(stages.text(chain)) == chain
 
 
 @given(st.text(max_size=40))
-def test_any_text_is_read_or_refused_with_a_usage_error(text):
+def test_any_text_is_read_or_refused(text):
     with contextlib.suppress(UsageError):
         stages.parse(text)

@@ -154,17 +154,21 @@ int64_t row_of(const Input& input, const char* name, int64_t batch, int64_t imag
   return input.shape[0] == 1 ? 0 : image;
 }
 
-class Mix {
- public:
-  explicit Mix(const Attributes&) {}
-
+// An operation on images of 3 channels: Kernel's run<T>, T being the type of the images.
+template <class Kernel>
+struct OnColours {
   void compute(Context& context) const {
     const auto images = context.input(0);
     want_colours(images);
-    images.type() == TF_UINT8 ? run<uint8_t>(context, images) : run<float>(context, images);
+    const auto& kernel = static_cast<const Kernel&>(*this);
+    images.type() == TF_UINT8 ? kernel.template run<uint8_t>(context, images)
+                              : kernel.template run<float>(context, images);
   }
+};
 
- private:
+struct Mix : OnColours<Mix> {
+  explicit Mix(const Attributes&) {}
+
   template <class T>
   static void run(Context& context, const Input& images) {
     const auto matrices = context.input(1), offsets = context.input(2), turns = context.input(3);
@@ -204,17 +208,9 @@ class Mix {
   }
 };
 
-class Saturation {
- public:
+struct Saturation : OnColours<Saturation> {
   explicit Saturation(const Attributes&) {}
 
-  void compute(Context& context) const {
-    const auto images = context.input(0);
-    want_colours(images);
-    images.type() == TF_UINT8 ? run<uint8_t>(context, images) : run<float>(context, images);
-  }
-
- private:
   template <class T>
   static void run(Context& context, const Input& images) {
     const auto factors = context.input(1);
@@ -240,19 +236,11 @@ inline float grey(float red, float green, float blue) {
   return red * (RED / 65536.0f) + green * (GREEN / 65536.0f) + blue * (BLUE / 65536.0f);
 }
 
-class Grey {
- public:
+struct Grey : OnColours<Grey> {
   explicit Grey(const Attributes& attributes) : channels_(attributes.integer("channels")) {
     if (channels_ != 1 && channels_ != 3) tfhet::invalid("channels is 1 or 3, not " + std::to_string(channels_));
   }
 
-  void compute(Context& context) const {
-    const auto images = context.input(0);
-    want_colours(images);
-    images.type() == TF_UINT8 ? run<uint8_t>(context, images) : run<float>(context, images);
-  }
-
- private:
   template <class T>
   void run(Context& context, const Input& images) const {
     const Shape& shape = images.shape;
@@ -267,6 +255,7 @@ class Grey {
     }
   }
 
+ private:
   int64_t channels_;
 };
 

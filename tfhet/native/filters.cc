@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "op.h"
+#include "vector.h"
 
 namespace {
 
@@ -15,15 +16,8 @@ using tfhet::Shape;
 
 enum class Padding { reflect, symmetric, constant };
 
-#if defined(__AVX512F__)
-constexpr int LANES = 16;
-#elif defined(__AVX__)
-constexpr int LANES = 8;
-#else
-constexpr int LANES = 4;
-#endif
-// What the machine adds at once; from any address.
-typedef float Values __attribute__((vector_size(LANES * sizeof(float)), aligned(sizeof(float)), may_alias));
+using Values = tfhet::Vector<float>::Values;
+constexpr int LANES = tfhet::Vector<float>::LANES;
 
 inline Values values(const float* from) { return *reinterpret_cast<const Values*>(from); }
 inline void store(Values what, float* to) { *reinterpret_cast<Values*>(to) = what; }

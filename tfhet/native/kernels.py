@@ -28,7 +28,7 @@ _V3 = frozenset({"abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "
 _V4 = _V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
 LEVELS: Mapping[str, frozenset[str]] = {"x86-64-v4-vbmi": _V4 | {"avx512vbmi"}, "x86-64-v4": _V4, "x86-64-v3": _V3}
 """Levels of CPUs for which a wheel has kernels, the highest first, and the CPU features that each needs, as Linux names
-them. Levels 3 and 4 are those of the x86-64 psABI."""
+them. The x86-64 psABI defines levels 3 and 4."""
 
 
 # No contraction of a product and a sum into one rounding: results are the same with every width of vector.
@@ -49,7 +49,7 @@ FLAGS = (
 WIRE = "wire"
 """Name of the library of the data service's wire: no ops, and not optional where that plane is used."""
 LINKED: Mapping[str, tuple[str, ...]] = {"jpeg": ("-ljpeg",), WIRE: ("-l:libtensorflow_cc.so.2",)}
-"""The flags that link the libraries that a kernel needs beside TensorFlow (Debian: libjpeg-dev)."""
+"""The flags that link the libraries that a kernel needs besides TensorFlow (Debian: libjpeg-dev)."""
 BUILD_LIMIT_S = 300.0
 """Maximum time of one build, and of waiting for another process's build, in seconds."""
 
@@ -111,8 +111,8 @@ def of_here(name: str, env: Mapping[str, str]) -> Path:
 
 
 def built(env: Mapping[str, str]) -> Mapping[str, Path] | None:
-    """Returns the libraries of the permitted kernels by name, as they were built here or as the wheel has them; None
-    when one is missing, or when a name is wrong, which is for whoever loads them to say."""
+    """Returns the libraries of the permitted kernels by name, built here or from the wheel; None if one is missing
+    or if a name is wrong, which is an error only when they are loaded."""
     with contextlib.suppress(OSError, UsageError):
         found = {name: ready(name, env) for name in permitted(env)}
         return None if None in found.values() else {name: path for name, path in found.items() if path}

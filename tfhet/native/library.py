@@ -1,5 +1,5 @@
-"""Loads compiled ops: the library of a kernel that came with the wheel (`kernels.of_wheel`) or, where there is none
-that loads, one that is built of its `*.cc` at first use, into the user's cache (`kernels.of_here`)."""
+"""Loads compiled ops: the library of a kernel that came with the wheel (`kernels.of_wheel`) or, if none of them loads,
+a library that is built from its `*.cc` at first use, in the user's cache (`kernels.of_here`)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 def ops(name: str) -> Any | None:
-    """Returns the ops of a kernel as Python functions, or None where they are switched off or cannot be built. The
+    """Returns the ops of a kernel as Python functions, or None if they are switched off or cannot be built. The
     first call builds the library unless the wheel or the cache has it. A failure is logged once per process; with
     `TFHET_NATIVE=on` it raises UsageError instead."""
     return _loaded(name, environment().get(SWITCH) == "on") if name in permitted() else None
@@ -47,7 +47,7 @@ def load_all() -> tuple[str, ...]:
 
 
 def wire_library() -> Path | None:
-    """Returns the library of the data service's wire, which it builds where it is missing; None where it cannot."""
+    """Returns the library of the data service's wire, built if it is missing; None if it cannot be built."""
     try:
         return kernels.ready(kernels.WIRE, environment()) or build(kernels.WIRE)
     except (BuildError, OSError) as error:

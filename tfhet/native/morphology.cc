@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "op.h"
+#include "vector.h"
 
 namespace {
 
@@ -19,25 +20,11 @@ struct Pick {
   }
 };
 
-#if defined(__AVX512BW__)
-constexpr int BYTES = 64;
-#elif defined(__AVX2__)
-constexpr int BYTES = 32;
-#else
-constexpr int BYTES = 16;
-#endif
-
-// What the machine compares at once; from any address.
-template <class T>
-struct Vector {
-  typedef T Of __attribute__((vector_size(BYTES), aligned(sizeof(T)), may_alias));
-};
-
 // to[x] = the pick of all lines' [x].
 template <int Count, class Pick, class T>
 void pick(const T* const* lines, int64_t count, int64_t length, T* __restrict to) {
-  using Values = typename Vector<T>::Of;
-  constexpr int64_t LANES = BYTES / sizeof(T);
+  using Values = typename tfhet::Vector<T>::Values;
+  constexpr int64_t LANES = tfhet::Vector<T>::LANES;
   if (Count > 0) count = Count;
   if (length < LANES) {
     for (int64_t x = 0; x < length; ++x) {

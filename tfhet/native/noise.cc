@@ -1,10 +1,11 @@
-// Normal noise, added: the numbers that tfhet/stages/gaussian_noise.py makes with plain operations, from the same bits.
+// Adds normal noise: the numbers that `normals` of tfhet/stages/tone.py makes with plain operations, from the same bits.
 
 #include <algorithm>
 #include <cmath>
 
 #include "logarithm.h"
 #include "op.h"
+#include "splitmix.h"
 
 namespace {
 
@@ -13,15 +14,7 @@ using tfhet::Context;
 using tfhet::Input;
 using tfhet::Shape;
 
-constexpr uint64_t GAMMA = 0x9E3779B97F4A7C15;
 constexpr int WORDS = 64, HALVES = 2 * WORDS;
-
-// SplitMix64's output function, Stafford's variant 13; see tfhet/stages/randomness.py.
-inline uint64_t mix(uint64_t word) {
-  word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9;
-  word = (word ^ (word >> 27)) * 0x94D049BB133111EB;
-  return word ^ (word >> 31);
-}
 
 // Of a positive number, by Newton's steps towards 1 / root; std::sqrt, which may set errno, is not vectorised.
 inline float root_of(float value) {
@@ -97,8 +90,7 @@ class Noise {
     uint32_t halves[HALVES];
     float cosines[HALVES], sines[HALVES];
     for (int64_t word = 0; word < words; word += WORDS) {
-      const uint64_t first = seed + (static_cast<uint64_t>(word) + 1) * GAMMA;
-      for (int i = 0; i < WORDS; ++i) bits[i] = mix(first + static_cast<uint64_t>(i) * GAMMA);
+      for (int i = 0; i < WORDS; ++i) bits[i] = tfhet::absorb(seed, static_cast<uint64_t>(word + i));
       // The lower half of a word first, whatever the order of its bytes.
       for (int i = 0; i < WORDS; ++i) {
         halves[2 * i] = static_cast<uint32_t>(bits[i]);

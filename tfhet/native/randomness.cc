@@ -2,6 +2,7 @@
 // that tfhet/stages/randomness.py makes with plain operations, bit for bit.
 
 #include "op.h"
+#include "splitmix.h"
 
 namespace tfhet {
 
@@ -14,18 +15,10 @@ struct DataType<uint64_t> {
 
 namespace {
 
+using tfhet::absorb;
 using tfhet::Attributes;
 using tfhet::Context;
 using tfhet::Input;
-
-// SplitMix64's output function, Stafford's variant 13.
-inline uint64_t mix(uint64_t word) {
-  word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9;
-  word = (word ^ (word >> 27)) * 0x94D049BB133111EB;
-  return word ^ (word >> 31);
-}
-
-inline uint64_t absorb(uint64_t state, uint64_t word) { return mix(state + (word + 1) * 0x9E3779B97F4A7C15); }
 
 class Absorb {
  public:

@@ -48,7 +48,7 @@ class Declaration:
     """Whether each epoch reads the splits in a new order, which derives from the seed."""
     reorder: bool = True
     """Whether `rescale` may move after the stages that commute with it, so that images are sent as uint8. The result
-    differs from that of the declared order only by the rounding to whole grey levels."""
+    differs from the declared order's only by the rounding to whole grey levels."""
     fuse: bool = True
     """Whether neighbouring stages run as one operation where they can: see `tfhet.stages.fusion`."""
     record_parameters: bool = False

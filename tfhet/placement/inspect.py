@@ -31,8 +31,8 @@ class Inspection:
     roots: int
     """Number of sources; more than one for zip and the like."""
     splits: int | None
-    """Number of elements of the only source, which DYNAMIC sharding deals out; None where the number is unknown or
-    infinite, or there are several sources."""
+    """Number of elements of the only source, which DYNAMIC sharding distributes; None if the number is unknown or
+    infinite, or if there are several sources."""
     reads_files: bool
     python_functions: tuple[str, ...]
     """Python code in the graph, by the API that put it there."""

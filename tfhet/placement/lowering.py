@@ -45,7 +45,7 @@ def one_epoch(
 
 
 def one_by_one(pipeline: Declaration, epoch: int, ids: np.ndarray, threads: int) -> tf.data.Dataset:
-    """Returns the examples `ids` (int64 [n]) of an epoch, each read and prepared by itself, without bad ones."""
+    """Returns the examples `ids` (int64 [n]) of an epoch, read and prepared one by one, without bad ones."""
     prepare = preparation(pipeline, epoch)
 
     def one(split: tf.Tensor, position: tf.Tensor, record: Any) -> dict:

@@ -34,7 +34,7 @@ def batches(
     pipeline: Declaration, epoch: int | None, share: tuple[int, int], rest: Rest | None
 ) -> tuple[tf.data.Dataset, Callable[..., dict]]:
     """Returns the batches as they are read, and a function that turns one of them into features, ids and epochs. The
-    arguments are those of `lowering.one_epoch`. Raises UsageError for a share that has no split."""
+    arguments are as in `lowering.one_epoch`. Raises UsageError for a share that has no split."""
     pairs, source = _pairs(pipeline, epoch, share, rest), pipeline.source
     # Blocks spare an iterator step for each example, which these need.
     is_begun = rest is not None and bool(rest.seen.table.size)

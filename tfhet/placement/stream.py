@@ -88,7 +88,7 @@ def side_by_side(splits: tf.data.Dataset, read: Callable[..., tf.data.Dataset], 
 def cached(records: tf.data.Dataset, directory: str, fingerprint: str, split: tf.Tensor) -> tf.data.Dataset:
     """Returns the records of one split: written to `directory` at the first reading, read from there when complete.
 
-    fingerprint: of the source, whose cache is separate from those of other sources. split: int64 []. tf.data's snapshot
+    fingerprint: of the source, whose cache is separate from other sources' caches. split: int64 []. tf.data's snapshot
     keeps unfinished files apart from complete ones: an interrupted reader leaves a part that is never read, and two
     readers may write the same split at the same time (tf.data's `cache` would end both with an error). No lock is
     needed, so hosts may share the directory.

@@ -69,7 +69,7 @@ def find(
 
 
 def _batches(source: Source) -> Iterator[tuple[np.ndarray, tf.Tensor | None]]:
-    """Yields (ids int64 [n], records [n]) of all splits; None instead of a batch of which a record cannot be read."""
+    """Yields (ids int64 [n], records [n]) of all splits; None instead of a batch that contains an unreadable record."""
     for split in range(source.split_count()):
         read = 0
         batches = iter(source.read(tf.constant(split, tf.int64)).batch(_BATCH))

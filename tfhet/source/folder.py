@@ -51,7 +51,7 @@ def from_image_folder(
     all, now and then. split: share of each class, from 0 to below 1, that goes into `directory`/validation, while the
     rest goes into `directory`/training; a hash of the seed and of an image's path decides, so that it keeps its side
     when others are added. report: called at the end with lines that say how many images of which classes were written,
-    and what was passed over: hidden files, those that are no images, and those that cannot be decoded. Raises
+    and what was omitted: hidden files, files that are not images, and images that cannot be decoded. Raises
     UsageError when there are no classes or no images, for a class that is not among `classes`, or when the directory
     is not empty.
     """

@@ -66,8 +66,8 @@ def masked(crc: int) -> int:
 def reach(files: Sequence[str], most: int = 1 << 62, compressed: str | None = None) -> list[tuple[int, int, bool]]:
     """Returns for each file how many records can be reached by their lengths, at most `most`, the byte after the last
     of them, and whether the file ends there. Compiled code does it for local files that are not compressed, far faster
-    than `walk`; bytes of a compressed file are those of its content. compressed: how all files should be, as
-    `compression` says it; None: in any way.
+    than `walk`. Bytes count the content of a compressed file. compressed: the expected result of `compression` for all
+    files; None for any.
 
     Raises UsageError for a missing file, or one that is compressed in another way, DataError for one that cannot be
     opened.
@@ -100,9 +100,9 @@ def _reached(file: str, most: int, compressed: str | None) -> tuple[int, int, bo
 
 
 def walk(file: str, offset: int = 0) -> Iterator[Frame]:
-    """Yields the place of every record from byte `offset` on by seeking from length to length, without their data; in a
-    compressed file that of its content. Raises UsageError for a missing file, DataError (path, offset) for a length's
-    wrong checksum or an early end."""
+    """Yields the place of every record from byte `offset` on by seeking from length to length, without their data; in
+    a compressed file, the place in its content. Raises UsageError for a missing file, DataError (path, offset) for an
+    early end or a length with a wrong checksum."""
     with _opened(file) as stream:
         size = _size(stream)
         while size is None or offset < size:
@@ -176,7 +176,7 @@ def _is_sound(header: bytes) -> bool:
 
 
 def _size(stream: Any) -> int | None:
-    """Number of bytes; None for those of a compressed file, which are not known before they were unpacked."""
+    """Number of bytes; None for a compressed file, whose content has an unknown size until it is unpacked."""
     if isinstance(stream, Unpacked):
         return None
     return int(stream.seek(0, io.SEEK_END) if isinstance(stream, io.IOBase) else stream.size())

@@ -1,4 +1,4 @@
-"""Sets of example ids as bits: a row of 72 bytes for each 512 neighbours in a split of which one is in the set."""
+"""Sets of example ids as bits: a row of 72 bytes for each 512 neighbours in a split, if one of them is in the set."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class IdSet:
 
     @classmethod
     def union(cls, *sets: IdSet) -> IdSet:
-        """The ids of all sets, of which there is at least one; their rows may be in any order."""
+        """Returns the ids of all sets, at least one; their rows may be in any order."""
         tables = [one.table for one in sets if one.table.size] or [sets[0].table]
         table = tables[0] if len(tables) == 1 else np.concatenate(tables)
         table = table[np.argsort(table[:, 0], kind="stable")]

@@ -77,7 +77,7 @@ def _photo(original: np.ndarray, random: np.random.Generator) -> bytes:
         part = part[:, ::-1]
     values = tf.image.resize(part, size, "bicubic").numpy()
     values = values * random.uniform(0.8, 1.2, 3) + random.uniform(-15.0, 15.0)
-    # In grey levels; it makes the files as large as those of photos that were not enlarged.
+    # Noise in grey levels: the files become as large as files of photos that were not enlarged.
     values += random.normal(0.0, random.uniform(3.0, 11.0), values.shape)
     image = np.clip(np.rint(values), 0, 255).astype(np.uint8)
     quality, kind = int(random.integers(85, 97)), random.random()

@@ -1,5 +1,5 @@
-"""The protocol of a source, of which `tfhet.source.SyntheticSource` is the shortest example, the ids that every example
-carries from there, and records that cannot be used."""
+"""The protocol of a source (`tfhet.source.SyntheticSource` is the shortest example), the ids that it gives to examples,
+and records that cannot be used."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Source(Protocol):
 
     def read_at(self, ids: Sequence[int] | np.ndarray) -> tf.data.Dataset:
         """Returns the records of these ids, int64 [n], in their order, as (split, position, record), int64 scalars.
-        Each record is read by itself, which is slower than `read`. One that cannot be read raises its own error when
+        Records are read one by one, which is slower than `read`. One that cannot be read raises its own error when
         its turn comes (DataLossError, NotFoundError, InvalidArgumentError), and the next one follows: `ignore_errors`
         leaves only the bad records out. Raises UsageError for an id whose split does not exist."""
 

@@ -73,7 +73,7 @@ class TFRecordSource:
         self.on_bad_record = on_bad_record
         self.numbers = tuple(numbers)
         if self.numbers and ("label" not in self.features or not self.spec["label"].dtype.is_integer):
-            raise UsageError(f"only class numbers can be numbered anew, not the label {self.features.get('label')}")
+            raise UsageError(f"only integer labels can be renumbered, not the label {self.features.get('label')}")
         self._listed = dict(counts or {})
         self._reached: dict[str, int] = {}
         self._damages: tuple[BadRecord, ...] = ()
@@ -89,8 +89,8 @@ class TFRecordSource:
     ) -> TFRecordSource:
         """Returns the source of a directory's `*.tfrecord*` files; `tfhet.json` gives counts, and features by default.
 
-        size: height and width to which encoded images are resized. classes: those of the training data, for others: a
-        label gets the number that its class has there, if `tfhet.json` names the classes. Raises UsageError when the
+        size: height and width to which encoded images are resized. classes: the training data's, for a validation set:
+        a label gets the number that its class has there, if `tfhet.json` names the classes. Raises UsageError when the
         directory is missing or holds no such file, when a file is missing that `tfhet.json` lists, when nothing names
         the features, or for a class that is not among `classes`.
         """
@@ -212,7 +212,7 @@ class TFRecordSource:
         broken file and for one with fewer records than `tfhet.json` lists. Where bad records are skipped, such files
         are listed in `damages`, and one record among the first that fits the features is enough.
         share: (index, count) walks only the files index, index + count, ...; `gather` takes their ids, `split << 32 |
-        records`, int64 [files of the share], and returns those of all files.
+        records`, int64 [files of the share], and returns the ids of all files.
         """
         index, ranks = share
         mine, files = range(index, len(self.files), ranks), self.files[index::ranks]

@@ -23,7 +23,7 @@ from tfhet.source.feature import Feature, from_json as feature_of
 
 SCHEMA = 1
 _WRONG = (ArithmeticError, AttributeError, DataError, LookupError, RecursionError, TypeError, ValueError)
-"""Errors that values raise of which a description cannot consist."""
+"""Errors that the values of an invalid description raise."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,8 @@ class Sidecar:
 
 
 def class_numbers(names: Sequence[str], known: Sequence[str], where: str | os.PathLike[str]) -> tuple[int, ...]:
-    """Returns the place of each class in `known`, those of the training data. Raises UsageError, with `where` they are,
-    for classes that it lacks."""
+    """Returns the place of each class in `known`, the classes of the training data. Raises UsageError, which names
+    `where`, for classes that `known` lacks."""
     places = {name: place for place, name in enumerate(known)}
     if others := [name for name in names if name not in places]:
         raise UsageError(

@@ -3,7 +3,7 @@
     from tfhet import stages
 
     chain = stages.parse("random_crop(padding=4); random_flip(); rescale()")
-    stages.names()      # all stages, those of installed plug-ins included
+    stages.names()      # all stages, also from installed plug-ins
     stages.text(chain)  # the same chain as text
 
 `docs/stages.md` shows what each stage does.

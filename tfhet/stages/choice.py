@@ -65,7 +65,7 @@ class Choice(Stage):
 
     @property
     def branches(self) -> tuple[Stage | None, ...]:
-        """Stages, one of which is applied to an image; None leaves the image unchanged."""
+        """The stages to choose from for each image; None leaves an image unchanged."""
         raise NotImplementedError
 
     @property

@@ -43,7 +43,7 @@ def mixed(
     offsets: tf.Tensor | None = None,
     turns: tf.Tensor | None = None,
 ) -> tf.Tensor:
-    """Returns the images after a linear mix of colours and a rotation of the hue, either of which may be omitted.
+    """Returns the images after a linear mix of colours and a rotation of the hue; either may be omitted.
     images: uint8 in 0..255 or float32 in 0..1, [batch, H, W, 3]; results are clipped, and rounded for uint8. matrices:
     float32 [1 or batch, 3, 3], multiplied with each colour (a row). offsets: float32 [1 or batch, 3], added, in the
     images' units. turns: float32 [batch], the rotation of the hue after clipping."""

@@ -120,7 +120,7 @@ class CenterCrop(Stage):
         return replace(spec, height=height, width=width)
 
     def _size(self, height: int | None, width: int | None) -> tuple[int, int]:
-        """Returns rows and columns of the result from those of the images, which are None where unknown."""
+        """Returns rows and columns of the result. height, width: of the images; None if unknown."""
         if height is None or width is None:
             if not (self.height and self.width):
                 self.refuse("the shorter side of the images is not known: give height and width, or resize before")
@@ -162,12 +162,10 @@ class RandomCrop(Bordered):
     def spec(self, spec: ImageSpec) -> ImageSpec:
         if self._adds_value:
             self.check_value("value", self.value, spec, whole=True)
-        height, width = self._size(spec.height, spec.width)
+        height, width = self._size(*self.known_size(spec))
         return replace(spec, height=height, width=width)
 
-    def _size(self, height: int | None, width: int | None) -> tuple[int, int]:
-        if height is None or width is None:
-            self.refuse("height and width of the images must be known: resize them before")
+    def _size(self, height: int, width: int) -> tuple[int, int]:
         result = self.height or height, self.width or width
         room = height + 2 * self.padding, width + 2 * self.padding
         if result[0] > room[0] or result[1] > room[1]:
@@ -176,10 +174,9 @@ class RandomCrop(Bordered):
 
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
         """Returns `top` and `left`, the window's first row and column in the padded image: int32 [batch]."""
-        cut, drawn = self.spec(spec), {}
-        sides = (("top", spec.height, cut.height), ("left", spec.width, cut.width))
+        given, drawn = self.known_size(spec), {}
+        sides = zip(("top", "left"), given, self._size(*given), strict=True)
         for draw, (name, there, wanted) in enumerate(sides):
-            assert there is not None and wanted is not None  # `spec` refuses sizes that are not known
             places = there + 2 * self.padding - wanted + 1
             # Truncated to whole numbers, never to `places` itself: (1 - 2**-24) * n < n in float32 for all n < 2**24.
             drawn[name] = tf.cast(randomness.uniform(keys, draw, 0.0, float(places)), tf.int32)

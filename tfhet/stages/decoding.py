@@ -1,8 +1,8 @@
-"""The stage `decode`, and decoding of image files to a batch of one size: of each file only the window that is needed.
+"""The stage `decode`, and decoding of image files to a batch of one size: only the window of each file that is needed.
 
-`TfhetDecodeWindows` does so in one pass over the rows of a JPEG image. TensorFlow's own operations decode other files,
-and all files where there is no compiler or libjpeg. Pixels are those of `tf.io.decode_jpeg` either way, also at the
-edge of the window, where `tf.io.decode_and_crop_jpeg` lacks the neighbours that smooth the colours.
+`TfhetDecodeWindows` decodes it in one pass over the rows of a JPEG image. TensorFlow's own operations decode other
+files, and all files without a compiler or libjpeg. Both give the pixels of `tf.io.decode_jpeg`, also at the edge of
+the window, where `tf.io.decode_and_crop_jpeg` lacks the neighbours that smooth the colours.
 """
 
 from __future__ import annotations

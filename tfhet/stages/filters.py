@@ -40,7 +40,7 @@ class Morphology(Stage):
         neutral = images.dtype.min if self.largest else images.dtype.max
         result = tf.pad(images, [[0, 0], around, around, [0, 0]], constant_values=neutral)
         for axis in (1, 2):
-            # The maximum over 2w neighbours is that of two maxima over w: log2(size) steps.
+            # The maximum over 2w neighbours is the maximum of two maxima over w: log2(size) steps.
             head, window = (slice(None),) * axis, 1
             while window < self.size:
                 step = min(window, self.size - window)
@@ -106,9 +106,7 @@ class GaussianBlur(Stage):
 
     def spec(self, spec: ImageSpec) -> ImageSpec:
         reach = {"REFLECT": self.size // 2 + 1, "SYMMETRIC": self.size // 2, "CONSTANT": 1}[self.padding]
-        for length in (spec.height, spec.width):
-            if length is None:
-                self.refuse("height and width of the images must be known: resize them before")
+        for length in self.known_size(spec):
             if length < reach:
                 self.refuse(f"a filter of {self.size} needs images of at least {reach} pixels, not {length}")
         if self.backend == "addons" and importlib.util.find_spec("tensorflow_addons") is None:

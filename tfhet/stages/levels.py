@@ -75,7 +75,7 @@ def lookup(images: tf.Tensor, tables: tf.Tensor) -> tf.Tensor:
     if (ops := native.ops("tone")) is not None:
         return native.shaped(ops.tfhet_lookup(images, tables), images.shape)
     shape, size = tf.shape(images), tf.shape(tables)
-    # All tables in one: that of image b and channel c begins at 256 (b C + c).
+    # All tables in one: the table of image b and channel c begins at 256 (b C + c).
     bins = tf.cast(in_levels(images), tf.int32)
     if tables.shape[2] != 1:
         bins += 256 * tf.range(shape[3])
@@ -95,12 +95,12 @@ class Statistics:
 
     @classmethod
     def of(cls, images: tf.Tensor) -> Statistics:
-        """Computes them for images, uint8 or float32 [batch, H, W, C], none of which is empty."""
+        """Computes the statistics of images, uint8 or float32 [batch, H, W, C]; H and W are not 0."""
         if (ops := native.ops("statistics")) is not None:
             shape = [images.shape[0], images.shape[3]]
             return cls(*(native.shaped(part, shape) for part in ops.tfhet_statistics(images)))
         size, channels = tf.shape(images), images.shape[3]
-        # First over whole lines, each column by itself: both axes at once take three times as long.
+        # First over the rows of each column: both axes at once take three times as long.
         lines = tf.reshape(tf.cast(images, tf.float32), [size[0], size[1], size[2] * channels])
         reducers = (tf.reduce_mean, tf.reduce_min, tf.reduce_max)
         columns = [tf.reshape(reduce(lines, axis=1), [size[0], size[2], channels]) for reduce in reducers]

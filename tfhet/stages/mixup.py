@@ -141,25 +141,24 @@ class Cutmix(WithPartner):
     """Parameter of Beta(alpha, alpha), from which the area is drawn as a fraction of the image's. Positive."""
 
     def spec(self, spec: ImageSpec) -> ImageSpec:
-        if spec.height is None or spec.width is None:
-            self.refuse("height and width of the images must be known: resize them before")
+        self.known_size(spec)
         return spec
 
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
         """Returns `top`, `bottom`, `left`, `right` of the rectangle, int32 [batch] in pixels, bottom and right just
         outside, and its `share` of all pixels, float32 [batch]."""
-        assert spec.height is not None and spec.width is not None
+        height, width = self.known_size(spec)
         at = tf.cast(randomness.uniform(keys, 0, 0.0, SHARES), tf.int32)
         sides = np.sqrt(quantiles(self.alpha))
         rectangle, lengths = {}, []
-        for draw, (begin, end, length) in enumerate((("top", "bottom", spec.height), ("left", "right", spec.width))):
+        for draw, (begin, end, length) in enumerate((("top", "bottom", height), ("left", "right", width))):
             side = tf.gather(tf.constant(np.int32(sides * length)), at)
             centre = tf.cast(tf.minimum(randomness.uniform(keys, 1 + draw) * length, length - 1.0), tf.int32)
             rectangle[begin] = tf.maximum(centre - side // 2, 0)
             rectangle[end] = tf.minimum(centre - side // 2 + side, length)
             lengths.append(rectangle[end] - rectangle[begin])
         pixels = tf.cast(lengths[0] * lengths[1], tf.float32)
-        return {**rectangle, "share": pixels * (1.0 / (spec.height * spec.width))}
+        return {**rectangle, "share": pixels * (1.0 / (height * width))}
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
         rectangles = tf.stack([parameters[name] for name in ("top", "bottom", "left", "right")], axis=1)

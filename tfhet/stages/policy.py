@@ -1,6 +1,6 @@
 """RandAugment and TrivialAugment: for each image, one of fourteen operations in one of 31 strengths.
 
-The operations and their strengths are those of torchvision 0.15 and later (`RandAugment`, `TrivialAugmentWide`). Two
+The operations and their strengths are as in torchvision 0.15 and later (`RandAugment`, `TrivialAugmentWide`). Two
 things differ: moved images are sampled bilinearly (torchvision's default is the nearest pixel), and levels are rounded
 where Pillow cuts fractions off.
 

@@ -2,7 +2,7 @@
 
 A transform is float32 [batch, 8]: (a0 a1 a2 b0 b1 b2 c0 c1) sends the *output* point (x, y) to the input point
 ((a0 x + a1 y + a2) / k, (b0 x + b1 y + b2) / k) with k = c0 x + c1 y + 1, as in `ImageProjectiveTransformV3`. The
-matrices are those of the Keras 2.15 layers RandomRotation, RandomZoom and RandomTranslation.
+matrices equal the Keras 2.15 layers RandomRotation, RandomZoom and RandomTranslation.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def translation(down: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
 
 def shearing(shears: tf.Tensor, height: tf.Tensor) -> tf.Tensor:
     """Shears about the centre, like Addons' `shear_x` about the top, by float32 [batch]: the columns by which a row's
-    input lies right of that of the row above. Height in pixels."""
+    input lies right of the input of the row above. Height in pixels."""
     x_offset = (tf.cast(height, tf.float32) - 1.0) / 2.0 * -shears
     zero, one = tf.zeros_like(shears), tf.ones_like(shears)
     return tf.stack([one, shears, x_offset, zero, one, zero, zero, zero], axis=1)
@@ -115,7 +115,7 @@ def project(
     """Samples images, uint8 or float32 [batch, H, W, C], bilinearly at transformed places: [batch, h, w, C].
 
     transforms: float32 [batch, 8], or [1, 8] for all images. fill_mode: one of FILLS. size: rows and columns of the
-    result; None for those of the images. uint8 results are rounded, because truncation would darken the image by half a
+    result; None for the images' own. uint8 results are rounded, because truncation would darken the image by half a
     level on average. The compiled and the plain op give the same values bit for bit, unless coordinates are so large
     that float32 has no fractions for them.
     """
@@ -153,7 +153,7 @@ class Geometric(Stage):
         return None
 
     def size(self, spec: ImageSpec) -> tuple[int, int] | None:
-        """Returns rows and columns of the result; None for those of the images."""
+        """Returns rows and columns of the result; None for the images' own."""
         return None
 
     def transforms(self, parameters: Mapping[str, tf.Tensor], height: tf.Tensor, width: tf.Tensor) -> tf.Tensor:

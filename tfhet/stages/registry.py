@@ -1,4 +1,4 @@
-"""The registry of stages: their classes by name, those of installed plug-ins included."""
+"""The registry of stages: their classes by name, also from installed plug-ins."""
 
 from __future__ import annotations
 

@@ -162,8 +162,8 @@ class RandomResizedCrop(Window):
 
     def spec(self, spec: ImageSpec) -> ImageSpec:
         result = super().spec(spec)
-        if not spec.ragged and (spec.height is None or spec.width is None):
-            self.refuse("height and width of the images must be known: resize them before")
+        if not spec.ragged:
+            self.known_size(spec)
         return result
 
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:

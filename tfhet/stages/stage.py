@@ -88,7 +88,7 @@ class Stage:
     variadic: ClassVar[str] = ""
     """Field that takes all positional arguments when the stage is written as text; "" gives each field its own."""
     ordered: ClassVar[tuple[tuple[str, str], ...]] = ()
-    """Pairs of names of fields, the first of which is at most the second."""
+    """Pairs of names of fields: the first field is at most the second."""
     takes: ClassVar[tuple[str, ...]] = ("images",)
     """Forms of images that the stage accepts: see `ImageSpec.form`."""
     describes: ClassVar[frozenset[str]] = frozenset()
@@ -159,6 +159,12 @@ class Stage:
         if whole and spec.dtype == "uint8" and value != int(value):
             self.refuse(f"{field} {value:g} is not a whole number, as uint8 images need")
 
+    def known_size(self, spec: ImageSpec) -> tuple[int, int]:
+        """Returns height and width of the images. Raises UsageError when one is unknown."""
+        if spec.height is None or spec.width is None:
+            self.refuse("height and width of the images must be known: resize them before")
+        return spec.height, spec.width
+
     def admit(self, spec: ImageSpec) -> None:
         """Raises UsageError, which says what to put before the stage, for a form of images that it does not accept."""
         if spec.form not in self.takes:
@@ -183,7 +189,7 @@ class Stage:
         return None
 
     def measured(self, images: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Returns what `line` needs besides random parameters, from the stage's images; `{}` unless it measures."""
+        """Returns statistics of the stage's images that `line` needs, by name; `{}` for a stage without them."""
         return {}
 
     def label_spec(self, spec: tf.TensorSpec) -> tf.TensorSpec:

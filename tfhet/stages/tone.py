@@ -1,4 +1,4 @@
-"""Stages that change the levels of images: each value by itself, by statistics of its image, or by noise."""
+"""Stages that change the levels of images: value by value, by statistics of the image, or by noise."""
 
 from __future__ import annotations
 

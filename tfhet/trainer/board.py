@@ -1,4 +1,4 @@
-"""The TensorBoard folder of a training: its metric lines as it goes on, and the results of each epoch."""
+"""The TensorBoard folder of a training: its metric lines, and the results of each epoch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ log = logging.getLogger("tfhet")
 
 
 class Board:
-    """Writes scalars to one folder. Without TensorBoard, or on a full disk, it logs that once, and training goes on."""
+    """Writes scalars to one folder. Without TensorBoard, or on a full disk, it logs that once and does nothing more."""
 
     def __init__(self, folder: Path | None, clock: Clock = SYSTEM):
         """folder: None for a board that writes nothing."""

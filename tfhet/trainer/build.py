@@ -89,7 +89,7 @@ def _records(directory: Path, settings: Settings, classes: Sequence[str] = ()) -
 
 
 def _check(source: Source, job: JobContext, collective: Collective) -> None:
-    """Checks the source: the ranks of a host share its files, and all take the counts that those of rank 0's host find.
+    """Checks the source: the ranks of a host share its files, and all ranks take the counts from rank 0's host.
     Bad records that are to be skipped are found by every rank, since each has to know them."""
     if not isinstance(source, TFRecordSource) or source.on_bad_record == "skip":
         source.check()

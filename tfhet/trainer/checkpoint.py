@@ -61,9 +61,9 @@ class Checkpoints:
             raise UsageError(f"checkpoints cannot be written to {self.directory}: {error.strerror}") from None
 
     def save(self, progress: Progress, ledger: Ledger | None = None) -> Path:
-        """Writes a checkpoint beside the others, and gives it its name once it is on the disk. ledger: what was seen of
-        the pass that is not finished. Raises DataError when it cannot be written, and Superseded when the directory has
-        another owner by now."""
+        """Writes a checkpoint, and gives it its final name once it is on the disk. ledger: what was seen of the pass
+        that is not finished. Raises DataError when it cannot be written, and Superseded when the directory has another
+        owner by now."""
         final = self.directory / f"{_PREFIX}{self._owner.term:04d}-{progress.step:010d}"
         temporary = self.directory / f".{final.name}.{os.getpid()}"
         try:
@@ -87,7 +87,7 @@ class Checkpoints:
         return final
 
     def set_aside(self) -> None:
-        """Renames the checkpoints, so that no training goes on from them; those set aside before are removed."""
+        """Renames the checkpoints, so that no training resumes from them; checkpoints set aside before are removed."""
         for path in self.directory.glob(f"before-*-{_PREFIX}*"):
             shutil.rmtree(path, ignore_errors=True)
         for path in self.all():
@@ -126,7 +126,7 @@ class Checkpoints:
         return ledger
 
     def _prune(self) -> None:
-        """Removes all but the newest whole checkpoints, of which `keep` stay."""
+        """Removes all but the `keep` newest whole checkpoints."""
         whole = [path for path in self.all() if path not in self._broken]
         for old in [*self._broken, *whole[: -self._keep]]:
             shutil.rmtree(old, ignore_errors=True)

@@ -6,7 +6,7 @@ from tfhet.stages import ImageSpec
 
 AUTO = "auto"
 SMALL = 64
-"""Maximum height and width of small images, such as those of CIFAR."""
+"""Maximum height and width of small images, such as CIFAR's."""
 
 
 def default_chain(images: ImageSpec) -> tuple[str, str]:

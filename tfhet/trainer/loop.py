@@ -31,7 +31,7 @@ class Begun:
     steps: int = 0
     """Steps taken in the epoch."""
     number: int = 0
-    """Number of the pass: that of the epoch, unless an epoch is a number of steps."""
+    """Number of the pass: the epoch's, unless an epoch is a number of steps."""
     rest: Rest | None = None
     """The rest of the pass, None for all of it; rank 0 alone has what was `seen`."""
 
@@ -192,7 +192,7 @@ class Loop:
             now = self.clock.monotonic()
             time = StepTime(
                 dur_s=now - began,
-                wait_s=min(wait_s, self.accelerator.idle_s),  # waiting while the step before goes on costs nothing
+                wait_s=min(wait_s, self.accelerator.idle_s),  # waiting during the step before costs nothing
                 copy_s=self.accelerator.copied_s - copied_s,
                 at_s=began,
                 epoch=course.epoch,
@@ -211,7 +211,7 @@ class Loop:
             self._part = None
 
     def evaluate(self, reader: Reader) -> dict[str, float]:
-        """Loss and accuracy over a validation set, of which each rank reads its share, as `val_loss` and
+        """Loss and accuracy over a validation set, each rank reading its share, as `val_loss` and
         `val_accuracy`; and the number of skipped examples, if any, as `val_bad`."""
         totals, audit = np.zeros(3), Audit(reader.pipeline.source, self.collective) if self.skipped else None
 

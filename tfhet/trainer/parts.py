@@ -90,7 +90,7 @@ class Parts:
             self.reader.ahead(self.number + 1, self.collective.rank == 0)
 
     def leave(self, part: Iterator[Delivery]) -> None:
-        """Reads a part of which all examples have come to its end, in a thread, so that the plane is done with it."""
+        """Reads a part whose examples have all arrived to its end, in a thread, so that the plane can close it."""
         threading.Thread(target=_read_to_end, args=(part,), name="tfhet-end", daemon=True).start()
 
     def next(self) -> Iterator[Delivery] | None:
@@ -130,7 +130,8 @@ class Parts:
             if self.was_cut_off:
                 raise NotReady(f"the data service was restarted {MOST_RESTARTS} times without delivering anything")
             return None
-        if self.was_cut_off or (self.reader.is_served and self._in_batches(audit)):
+        in_batches = self.skipped is None or (not self._empty_parts and (audit.visits().missing or 0) > FEW)
+        if self.was_cut_off or (self.reader.is_served and in_batches):
             audit.rereads += 1
             self.left = audit.left()  # fewer were counted as left where an example came twice
             return self._open(rest, audit.rereads)
@@ -143,9 +144,6 @@ class Parts:
         audit.rereads += 1
         return self.reader.singly(self.number, audit.missing())
 
-    def _in_batches(self, audit: Audit) -> bool:
-        return self.skipped is None or (not self._empty_parts and (audit.visits().missing or 0) > FEW)
-
     def _open(self, rest: Rest | None, part: int) -> Iterator[Delivery]:
         if self.collective.rank == 0 and (rest is not None or not self.reader.has_offered_ahead(self.number)):
             self.reader.offer(self.number, rest, part)
@@ -153,7 +151,7 @@ class Parts:
         return self.reader.epoch(self.number, rest, part)
 
     def _mark_as_bad(self, skipped: Skipped, audit: Audit) -> None:
-        """Counts as bad what could not even be read by itself. Raises DataError when that is too much."""
+        """Counts as bad the examples that could not be read one by one. Raises DataError beyond the budget."""
         new = audit.missing()
         audit.bad = skipped.ids = np.union1d(skipped.ids, new)
         if self.collective.rank == 0:

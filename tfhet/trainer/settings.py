@@ -46,7 +46,7 @@ class Settings:
     learning_rate: float = 0.001
     """Learning rate of one rank (Adam). The trainer multiplies it by the number of ranks."""
     warmup_epochs: float = 3.0
-    """Epochs over which the learning rate grows linearly from that of one rank to that of all ranks."""
+    """Epochs over which the learning rate grows linearly from the rate of one rank to the rate of all ranks."""
     precision: Annotated[str, one_of(("float32", "float16", "bfloat16"))] = "float32"
     """Numbers that the model computes with: `float32`, `float16` (with dynamic loss scaling) or `bfloat16`."""
     accumulate: Annotated[int, least(1)] = 1
@@ -77,7 +77,7 @@ class Settings:
     threads: int = 0
     """Number of CPU threads that TensorFlow uses in a rank. 0: the rank's share of the host's cores."""
     seed: int = -1
-    """Seed of data and weights. -1: that of the job (`--job_seed` of the launcher)."""
+    """Seed of data and weights. -1: the job's seed (`--job_seed` of the launcher)."""
 
     def __post_init__(self) -> None:
         if self.on_bad_record == "skip" and not self.audit:

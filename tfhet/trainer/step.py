@@ -43,12 +43,12 @@ class Accelerator(Protocol):
     may still be under way."""
 
     def accumulate(self, batch: Batch) -> None:
-        """Takes a batch whose gradients are to be added to those of the next `step`."""
+        """Takes a batch whose gradients are added to the gradients of the next `step`."""
 
     def step(self, batch: Batch | None, stop: bool = False) -> Any:
-        """Takes one step with all ranks. batch: None where this rank has none. Returns four numbers, which may still be
-        under way: examples, loss sum and correct answers of all ranks since the last step, and the number of ranks that
-        say `stop`. Without examples all are dry and nothing changed."""
+        """Takes one step with all ranks. batch: None if this rank has no examples left. Returns four numbers, which may
+        still be computing: examples, loss sum and correct answers of all ranks since the last step, and the number of
+        ranks that say `stop`. Without examples on any rank nothing changes."""
 
     def evaluate(self, batch: Batch) -> Any:
         """Examples, loss sum and correct answers of one batch on this rank, without learning from it."""
@@ -61,7 +61,7 @@ GROWTH_STEPS = 2000
 
 class LossScale(tf.Module):
     """Factor of the loss before its float16 gradients are taken, so that small ones do not vanish. It halves when a
-    gradient is not finite, and that update is left out. The rules are those of Keras' LossScaleOptimizer, whose
+    gradient is not finite, and that update is left out. The rules are as in Keras' LossScaleOptimizer, whose
     interface differs between Keras 2 and 3."""
 
     def __init__(self) -> None:

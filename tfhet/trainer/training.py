@@ -1,7 +1,8 @@
-"""The built-in training: a pipeline, a model, epochs, checkpoints, and the record of it all."""
+"""The built-in training: a pipeline, a model, epochs, checkpoints, and the record."""
 
 from __future__ import annotations
 
+import functools
 import logging
 import math
 import signal
@@ -68,31 +69,40 @@ class Training:
         self._journal = Journal(self.job, self._meter, self.clock)
         self._keras = self.accelerator if isinstance(self.accelerator, KerasAccelerator) else None
         self._is_chief = self.collective.rank == 0
+        state = self._keras.state() if self._keras else {}
+        folder, keep = self.paths.checkpoints, self.settings.keep_checkpoints
+        self._checkpoints = Checkpoints(folder, keep, self.job.job_id, **state)
 
     def run(self) -> RunSummary:
         """Trains to the end, or until all ranks stop; rank 0 leaves checkpoints, model, TensorBoard logs and record."""
-        settings, keras = self.settings, self._keras
-        state = keras.state() if keras else {}
-        checkpoints = Checkpoints(self.paths.checkpoints, settings.keep_checkpoints, self.job.job_id, **state)
-        progress, begun = self._resume(checkpoints)
+        progress, begun = self._resume()
         if self._is_chief:
             self._announce()
+        tensorboard = self.settings.tensorboard if self._is_chief else OFF
+        board = Board.of(tensorboard, self.paths.output / "tensorboard", self.clock)
+        loop = self._loop(progress.step, board)
+        self._check_validation()
+        hear_sigterm(self.stop)
+        loop.agree()
+        self.channel.send(rank.Reading(endless=False), limit_s=1.0)
+        self._say_progress()
+        results = self._epochs(loop, board, progress.epoch, begun)
+        loop.close()
+        self.channel.send(self._meter.totals(), limit_s=0.1)
+        self._journal.write(is_last=True)
+        self.was_stopped = loop.stopped
+        if self._is_chief:
+            print(self._meter.parts_line(), flush=True)
+        weights = f" weights={self._keras.digest()}" if self._keras else ""
+        print(f"[tfhet] rank={self.collective.rank} batches={loop.batches}{weights}", flush=True)
+        summary = self._summary(loop, results)
+        board.close()
+        if self._is_chief:
+            self._finish(loop, summary)
+        return summary
 
-        def save(epoch: int, begun: Begun | None = None) -> None:
-            """Saves where the training stands in `epoch`, or before it. Only a stop needs the checkpoint at once."""
-            if not self._is_chief:
-                return
-            begun = begun or Begun(number=epoch)
-            ledger = Ledger(self.reader.pipeline.source.fingerprint(), begun.rest) if begun.rest else None
-            try:
-                with self._meter.pause("checkpoint", self.clock):
-                    checkpoints.save(Progress(epoch, loop.step, begun.steps, begun.number), ledger)
-            except DataError as error:
-                if loop.stopped:
-                    raise
-                log.warning("%s; the training goes on without it", error)
-
-        board = Board.of(settings.tensorboard if self._is_chief else OFF, self.paths.output / "tensorboard", self.clock)
+    def _loop(self, step: int, board: Board) -> Loop:
+        settings, keras = self.settings, self._keras
 
         def on_metrics(line: MetricLine) -> None:
             if not self.channel.send(rank.Metrics(line.exact())):  # the launcher prints it
@@ -117,62 +127,72 @@ class Training:
             is_told_to_stop=self.stop.is_set,
             skipped=self._skipped(),
             save_every=settings.checkpoint_every_steps,
-            on_save=save,
             clock=self.clock,
             meter=self._meter,
-            step=progress.step,
+            step=step,
         )
+        loop.on_save = functools.partial(self._save, loop)
+        return loop
+
+    def _check_validation(self) -> None:
+        """Raises UsageError unless all ranks have validation data, or none."""
         (validating,) = self.collective.total([float(self.validation is not None)], "validation")
         if 0 < validating < self.collective.size:
-            see = f"{int(validating)} of {self.collective.size} ranks see the channel {settings.validation!r}"
+            see = f"{int(validating)} of {self.collective.size} ranks see the channel {self.settings.validation!r}"
             raise UsageError(f"{see}: show it to all dnn hosts, or say --validation none")
-        hear_sigterm(self.stop)
-        loop.agree()
-        self.channel.send(rank.Reading(endless=False), limit_s=1.0)
-        self._say_progress()
-        results: list[dict[str, Any]] = []
-        for epoch in range(progress.epoch, settings.epochs):
-            last, every = epoch + 1 == settings.epochs, settings.checkpoint_every_epochs
-            result = loop.epoch(epoch, settings.steps_per_epoch, begun, is_last=last)
-            begun = None
+
+    def _epochs(self, loop: Loop, board: Board, first: int, begun: Begun | None) -> list[dict[str, Any]]:
+        """Runs the epochs from `first` to the last, or until all ranks stop; returns the results of each."""
+        settings, every = self.settings, self.settings.checkpoint_every_epochs
+        results = []
+        for epoch in range(first, settings.epochs):
+            last = epoch + 1 == settings.epochs
+            result = loop.epoch(epoch, settings.steps_per_epoch, begun if epoch == first else None, is_last=last)
             is_due = bool(every) and (last or (epoch + 1) % every == 0)
-            # With --steps_per_epoch, a pass goes on over the end of an epoch.
+            # With --steps_per_epoch, a pass continues over the end of an epoch.
             at = replace(loop.begun, steps=0) if settings.steps_per_epoch else None
             if loop.stopped:
-                save(epoch, loop.begun)
+                self._save(loop, epoch, loop.begun)
             elif is_due:
-                save(epoch + 1, at)
-            if self.validation is not None and keras and not loop.stopped:
+                self._save(loop, epoch + 1, at)
+            if self.validation is not None and self._keras and not loop.stopped:
                 result.update(loop.evaluate(self.validation))
                 if loop.agree_to_stop() and not is_due:
-                    save(epoch + 1, at)
+                    self._save(loop, epoch + 1, at)
             results.append(result)
             if self._is_chief:
                 _report_epoch(result, board, loop.step)
             if loop.stopped:
                 break
-        loop.close()
-        self.channel.send(self._meter.totals(), limit_s=0.1)
-        self._journal.write(is_last=True)
-        self.was_stopped = loop.stopped
-        if self._is_chief:
-            print(self._meter.parts_line(), flush=True)
-        weights = f" weights={keras.digest()}" if keras else ""
-        print(f"[tfhet] rank={self.collective.rank} batches={loop.batches}{weights}", flush=True)
-        summary = self._summary(loop, results)
-        board.close()
-        if self._is_chief:
+        return results
+
+    def _save(self, loop: Loop, epoch: int, begun: Begun | None = None) -> None:
+        """Saves the state of the training in `epoch`, or before it. Raises DataError if a stopped training cannot be
+        saved; a failure is only logged while the training continues."""
+        if not self._is_chief:
+            return
+        begun = begun or Begun(number=epoch)
+        ledger = Ledger(self.reader.pipeline.source.fingerprint(), begun.rest) if begun.rest else None
+        try:
+            with self._meter.pause("checkpoint", self.clock):
+                self._checkpoints.save(Progress(epoch, loop.step, begun.steps, begun.number), ledger)
+        except DataError as error:
             if loop.stopped:
-                kept = self.paths.checkpoints
-                print(f"[tfhet] stopped at step={loop.step} on request; the next run resumes from {kept}", flush=True)
-            elif settings.export and keras:
-                export(keras.model, self.paths.model)
-            folder = Path(self.job.record_dir) if self.job.record_dir else self.paths.output_data / "tfhet"
-            try:
-                RunFolder(folder).create().write_summary(summary)
-            except OSError as error:  # a full disk: the training is complete all the same
-                log.warning("the record of the run cannot be written: %s", error)
-        return summary
+                raise
+            log.warning("%s; the training continues without it", error)
+
+    def _finish(self, loop: Loop, summary: RunSummary) -> None:
+        """Exports the model of a complete training, and writes the record."""
+        if loop.stopped:
+            kept = self.paths.checkpoints
+            print(f"[tfhet] stopped at step={loop.step} on request; the next run resumes from {kept}", flush=True)
+        elif self.settings.export and self._keras:
+            export(self._keras.model, self.paths.model)
+        folder = Path(self.job.record_dir) if self.job.record_dir else self.paths.output_data / "tfhet"
+        try:
+            RunFolder(folder).create().write_summary(summary)
+        except OSError as error:  # a full disk: the training is complete all the same
+            log.warning("the record of the run cannot be written: %s", error)
 
     def _say_progress(self) -> None:
         """Sends the totals to the launcher, which takes a long silence for a hang; at most once a second."""
@@ -191,23 +211,23 @@ class Training:
         what = f"{data}, {self.collective.size} ranks of batch {self.settings.batch_size}"
         print(f"[tfhet] training {self.settings.model}{size}: {what}; the first step builds the graph", flush=True)
 
-    def _resume(self, checkpoints: Checkpoints) -> tuple[Progress, Begun | None]:
+    def _resume(self) -> tuple[Progress, Begun | None]:
         """Gives all ranks the state of rank 0, from its newest checkpoint if there is one."""
         progress, rest = Progress(), None
         if self._is_chief:
-            checkpoints.claim()
+            self._checkpoints.claim()
         if self._is_chief and not self.settings.resume:
-            checkpoints.set_aside()
+            self._checkpoints.set_aside()
         elif self._is_chief:
-            progress, ledger = checkpoints.restore() or (progress, None)
+            progress, ledger = self._checkpoints.restore() or (progress, None)
             if progress.begun and ledger is None and self.settings.audit:
-                unknown = "the checkpoint says nothing of which examples of epoch %d were seen: they may come again"
+                unknown = "the checkpoint does not state which examples of epoch %d were seen: they may be read again"
                 log.warning(unknown, progress.epoch)
             source = self.reader.pipeline.source
             if ledger is not None and ledger.fingerprint == source.fingerprint():
                 rest = ledger.rest
             elif ledger is not None:
-                log.warning("the data are not those of the checkpoint: epoch %d is read from its start", progress.epoch)
+                log.warning("the data differ from the checkpoint's: epoch %d is read from its start", progress.epoch)
         if self._keras:
             self.collective.broadcast(self._keras.variables())
         stand = [progress.epoch, progress.step, progress.begun, progress.number, rest is not None]

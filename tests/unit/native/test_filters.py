@@ -44,7 +44,7 @@ def exact(batch, rows, columns, padding: str) -> np.ndarray:
     mirrored=st.booleans(),
     padding=st.sampled_from(sorted(SCIPY_MODES)),
 )
-def test_lines_are_summed_with_any_weights_and_all_paddings(height, width, channels, rows, columns, mirrored, padding):
+def test_separable_filter_equals_scipy(height, width, channels, rows, columns, mirrored, padding):
     if mirrored:
         rows, columns = rows + rows[-2::-1], columns + columns[-2::-1]
     rows, columns = (np.float32(weights) / max(1.0, sum(weights)) for weights in (rows, columns))
@@ -62,8 +62,8 @@ def test_lines_are_summed_with_any_weights_and_all_paddings(height, width, chann
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
-@pytest.mark.parametrize("size", [1, 3, 5, 7, 9, 11, 31])
-def test_images_larger_than_what_is_worked_on_at_once_have_no_seams(dtype, size):
+@pytest.mark.parametrize("size", [1, 5, 11, 31])
+def test_large_images_have_no_seams(dtype, size):
     batch = images(dtype, (2, 70, 300, 3))
     weights = (np.hanning(size + 2)[1:-1] / np.hanning(size + 2).sum()).tolist()
     expected = exact(batch, weights, weights, "REFLECT")
@@ -74,31 +74,10 @@ def test_images_larger_than_what_is_worked_on_at_once_have_no_seams(dtype, size)
 @pytest.mark.parametrize(
     "shape", [(3, 32, 32, 3), (3, 17, 9, 1), (3, 2, 9, 3), (3, 9, 2, 1), (3, 90, 130, 3), (3, 3, 3, 4)]
 )
-def test_sharpened_images_are_those_of_plain_tensorflow_bit_for_bit(plainly, dtype, shape):
+def test_sharpened_images_equal_the_plain_ones(plainly, dtype, shape):
     batch = images(dtype, shape) if dtype == "uint8" else images(dtype, shape) / 255.0
     amounts = tf.constant([0.0, 2.0, 261.0])
     ours = sharpened(batch, amounts)
     assert ours.dtype == batch.dtype
     np.testing.assert_array_equal(ours, plainly(sharpened, batch, amounts))
     np.testing.assert_array_equal(sharpened(batch, amounts[:1]), plainly(sharpened, batch, amounts[:1]))
-
-
-def test_single_lines_and_empty_batches_go_through():
-    ops = native.ops("filters")
-    line = images("uint8", (1, 1, 40, 3))
-    assert (ops.tfhet_sharpen(line, [0.5]).numpy() == line.numpy()).all()
-    assert ops.tfhet_sharpen(tf.zeros([0, 8, 8, 3]), [0.5]).shape == (0, 8, 8, 3)
-    assert blurred(tf.zeros([0, 8, 8, 3]), [1.0], [1.0]).shape == (0, 8, 8, 3)
-
-
-def test_what_does_not_fit_is_an_error():
-    with pytest.raises(tf.errors.InvalidArgumentError, match="images of at least 3, not 2"):
-        blurred(tf.zeros([1, 2, 8, 3]), [0.2] * 5, [0.2] * 5)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="images has 3 axes, not 4"):
-        blurred(tf.zeros([8, 8, 3]), [1.0], [1.0])
-    with pytest.raises(tf.errors.InvalidArgumentError, match="padding is REFLECT, SYMMETRIC or CONSTANT, not WRAP"):
-        blurred(tf.zeros([1, 8, 8, 3]), [1.0], [1.0], "WRAP")
-    with pytest.raises(tf.errors.InvalidArgumentError, match="at least one weight"):
-        blurred(tf.zeros([1, 8, 8, 3]), [], [1.0])
-    with pytest.raises(tf.errors.InvalidArgumentError, match="one for each of 2 images, or for all, not 3"):
-        native.ops("filters").tfhet_sharpen(tf.zeros([2, 8, 8, 3]), [0.1] * 3)

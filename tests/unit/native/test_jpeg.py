@@ -1,4 +1,4 @@
-"""Decoded windows against TensorFlow's whole images, cut and resized; and files that nobody should have to survive."""
+"""Decoded windows against TensorFlow's whole images, cut and resized; and damaged files."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ WINDOWS = [(0, 0, 93, 141), (16, 32, 40, 48), (17, 31, 33, 50), (92, 140, 1, 1),
 @pytest.mark.parametrize("antialias", [False, True])
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_window_is_what_cutting_and_resizing_the_whole_image_gives(kind, channels, antialias):
+def test_window_equals_cutting_and_resizing_the_whole(kind, channels, antialias):
     content = jpeg(**KINDS[kind])
     ours = decoded([content] * len(WINDOWS), WINDOWS, channels=channels, antialias=antialias)
     for image, window in zip(ours, WINDOWS, strict=True):
@@ -74,7 +74,7 @@ def test_a_window_is_what_cutting_and_resizing_the_whole_image_gives(kind, chann
 
 
 @pytest.mark.parametrize("kind", ["4:2:0", "4:2:2", "progressive"])
-def test_every_offset_gives_the_pixels_of_the_whole_image(kind):
+def test_every_offset_gives_exact_pixels(kind):
     content = jpeg(**KINDS[kind])
     full = whole(content)
     for offset in range(40):
@@ -85,12 +85,12 @@ def test_every_offset_gives_the_pixels_of_the_whole_image(kind):
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 9), (2, 2), (7, 3), (16, 16), (17, 33)])
 @pytest.mark.parametrize("subsampling", [0, 1, 2])
-def test_small_images_are_decoded_to_the_pixel(size, subsampling):
+def test_small_images_are_decoded_exactly(size, subsampling):
     content = jpeg(*size, subsampling=subsampling)
     assert (decoded([content], [(0, 0, *size)], *size)[0] == whole(content)).all()
 
 
-@pytest.mark.parametrize("quality", [1, 10, 50, 85, 100])
+@pytest.mark.parametrize("quality", [1, 50, 100])
 @pytest.mark.parametrize("options", [{}, {"optimize": True}, {"subsampling": 0}, {"mode": "L"}])
 def test_codes_of_any_length_are_read(quality, options):
     """Noise at the best quality takes the longest codes, a rough image whole blocks of nothing."""
@@ -102,7 +102,7 @@ def test_codes_of_any_length_are_read(quality, options):
         assert (decoded([content], [(66, 50, 30, 20)], 30, 20)[0] == whole(content)[66:96, 50:70]).all()
 
 
-def test_mirrored_windows_are_windows_mirrored():
+def test_windows_are_flipped():
     content, flips = jpeg(), tf.constant([False, True] * 3)
     for antialias in (False, True):
         straight = decoded([content] * 6, WINDOWS, antialias=antialias)
@@ -111,7 +111,7 @@ def test_mirrored_windows_are_windows_mirrored():
         assert np.abs(np.int32(ours[1::2]) - straight[1::2, :, ::-1]).max() <= 1
 
 
-def test_what_lies_around_a_window_that_is_not_confined_counts():
+def test_unconfined_window_uses_pixels_around_it():
     content = jpeg(seed=3)
     full = tf.image.resize(whole(content), [46, 70], antialias=True).numpy()
     step = np.array([93 / 46, 141 / 70])
@@ -122,7 +122,7 @@ def test_what_lies_around_a_window_that_is_not_confined_counts():
 
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("antialias", [False, True])
-def test_the_compiled_and_the_plain_way_agree(channels, antialias):
+def test_compiled_and_plain_decoding_agree(channels, antialias):
     random = np.random.default_rng(5)
     contents = [jpeg(93, 141, seed=seed, subsampling=seed % 3, mode="L" if seed == 7 else "RGB") for seed in range(8)]
     windows = [(*random.uniform(0, 30, 2), *random.uniform(1, 60, 2)) for _ in contents]
@@ -136,7 +136,7 @@ def test_the_compiled_and_the_plain_way_agree(channels, antialias):
         assert (ours != theirs).mean() < 0.002
 
 
-def test_four_inks_become_three_colours_as_in_tensorflow():
+def test_cmyk_equals_tensorflow():
     for content in (jpeg(mode="CMYK"), without_adobe(jpeg(mode="CMYK"))):
         ours = decoded([content], [(10, 20, 30, 40)], 30, 40)[0]
         assert (ours == whole(content)[10:40, 20:60]).all()
@@ -147,7 +147,7 @@ def without_adobe(content: bytes) -> bytes:
     return content[:place] + content[place + 2 + int.from_bytes(content[place + 2 : place + 4], "big") :]
 
 
-def test_files_of_other_kinds_go_through_tensorflow():
+def test_other_formats_are_decoded_by_tensorflow():
     image = picture(40, 50)
     contents = [jpeg(40, 50), tf.io.encode_png(image).numpy(), saved(image, "BMP"), saved(image, "GIF"), jpeg(60, 20)]
     windows = [(3, 4, 30, 20), (3, 4, 30, 20), (0, 0, 40, 50), (5, 5, 20, 20), (10, 0, 20, 20)]
@@ -167,18 +167,18 @@ def saved(image: np.ndarray, kind: str) -> bytes:
     return file.getvalue()
 
 
-def test_sizes_are_read_behind_any_other_segment():
+def test_sizes_are_read_behind_other_segments():
     contents = [jpeg(33, 71, comment=b"\xff\xc0" * 300, exif=b"Exif\0\0" + bytes(500)), jpeg(5, 6, progressive=True)]
     assert decoding.sizes(tf.constant(contents)).numpy().tolist() == [[33, 71], [5, 6]]
 
 
-def test_a_batch_without_images_is_one():
+def test_empty_batch_is_decoded():
     empty = decoding.decode_windows(tf.constant([], tf.string), tf.zeros([0, 4]), None, Scaling(8, 9))
     assert empty.shape == (0, 8, 9, 3)
     assert decoding.sizes(tf.constant([], tf.string)).shape == (0, 2)
 
 
-def test_it_works_in_a_data_set_whose_batches_differ_in_size():
+def test_batches_of_a_data_set_differ_in_size():
     contents = tf.data.Dataset.from_tensor_slices([jpeg(seed=seed) for seed in range(5)]).batch(2)
     window = [[0.0, 0.0, 20.0, 30.0]]
     made = contents.map(
@@ -189,32 +189,26 @@ def test_it_works_in_a_data_set_whose_batches_differ_in_size():
 
 
 @pytest.mark.parametrize(
-    ("window", "complaint"),
-    [
-        ((0, 0, 94, 141), "does not lie in an image of 93 x 141 pixels"),
-        ((-1, 0, 20, 20), "does not lie"),
-        ((0, 0, 0, 20), "does not lie"),
-        ((0, float("nan"), 20, 20), "does not lie"),
-        ((0, 0, 20, float("inf")), "does not lie"),
-    ],
+    "window",
+    [(0, 0, 94, 141), (-1, 0, 20, 20), (0, 0, 0, 20), (0, float("nan"), 20, 20), (0, 0, 20, float("inf"))],
 )
-def test_a_window_outside_of_its_image_is_refused(window, complaint):
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"windows\[1\].*" + complaint):
+def test_window_outside_its_image_is_refused(window):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"windows\[1\].* 93 x 141 pixels"):
         decoded([jpeg()] * 2, [(0, 0, 93, 141), window])
 
 
 @pytest.mark.parametrize(
     ("broken", "complaint"),
     [
-        (lambda content: content[: len(content) // 2], "the data end before the image does"),
-        (lambda content: content[:200], r"no frame header|the data end"),
+        (lambda content: content[: len(content) // 2], "data end"),
+        (lambda content: content[:200], "no frame header|data end"),
         (lambda content: content[:3], "no frame header"),
-        (lambda content: content.replace(b"\xff\xdb", b"\xff\xdd"), "Bogus marker length|quantization table"),
+        (lambda content: content.replace(b"\xff\xdb", b"\xff\xdd"), "Bogus|quantization"),
         (lambda content: with_size(content, 30000, 30000), "too large"),
         (lambda content: with_size(content, 0, 30), "no frame header"),
     ],
 )
-def test_a_broken_file_is_an_error_that_names_its_place_in_the_batch(broken, complaint):
+def test_broken_file_is_named_by_its_place(broken, complaint):
     good, bad = jpeg(), broken(jpeg())
     with pytest.raises(tf.errors.InvalidArgumentError, match=rf"contents\[2\].*({complaint})"):
         decoded([good, good, bad, good], [(0, 0, 20, 20), (0, 0, 20, 20), (0, 0, 93, 141), (0, 0, 20, 20)])
@@ -226,16 +220,16 @@ def with_size(content: bytes, rows: int, columns: int) -> bytes:
     return content[:place] + rows.to_bytes(2, "big") + columns.to_bytes(2, "big") + content[place + 4 :]
 
 
-def test_an_image_without_quantisers_does_not_get_those_of_another():
+def test_quantisers_are_not_taken_from_another_image():
     content = jpeg()
     while b"\xff\xdb" in content:
         place = content.index(b"\xff\xdb")
         content = content[:place] + content[place + 2 + int.from_bytes(content[place + 2 : place + 4], "big") :]
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"contents\[1\].*Quantization table .* was not defined"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"contents\[1\].*Quantization table"):
         decoded([jpeg(), content], [(0, 0, 9, 9)] * 2)
 
 
-def test_what_is_no_image_at_all_is_refused():
+def test_files_that_are_no_images_are_refused():
     for content in (b"", b"\xff\xd8", b"not an image", b"\x89PNG\r\n\x1a\n"):
         with pytest.raises(tf.errors.InvalidArgumentError):
             decoded([content], [(0, 0, 9, 9)])
@@ -244,11 +238,11 @@ def test_what_is_no_image_at_all_is_refused():
 
 
 @pytest.mark.parametrize("kind", ["4:2:0", "progressive", "restarts", "grey"])
-def test_damaged_files_are_decoded_as_far_as_libjpeg_can_or_refused(kind):
+def test_damaged_files_never_crash(kind):
     """Bytes changed, cut out or cut off at random places: an error or some image, never a crash."""
     content, random = jpeg(61, 77, **KINDS[kind]), np.random.default_rng(11)
     refused = made = 0
-    for round_ in range(400):
+    for round_ in range(250):
         damaged = bytearray(content)
         for _ in range(int(random.integers(1, 6))):
             # Half of them among the headers, which say how everything else is to be read.
@@ -266,6 +260,6 @@ def test_damaged_files_are_decoded_as_far_as_libjpeg_can_or_refused(kind):
             made += 1
         except tf.errors.InvalidArgumentError:
             refused += 1
-    assert made > 20 and refused > 20
+    assert made > 10 and refused > 10
     full = decoded([content], [(0, 0, 61, 77)], 61, 77)[0]
     assert (full == whole(content)).all()

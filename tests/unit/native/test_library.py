@@ -10,7 +10,6 @@ import time
 from pathlib import Path
 
 import pytest
-import tensorflow as tf
 
 from tfhet.cluster import environment
 from tfhet.errors import UsageError
@@ -51,31 +50,21 @@ def folder(tmp_path, monkeypatch) -> Path:
 
 
 @needs_compiler
-def test_a_kernel_is_built_once_found_again_and_works(folder, monkeypatch):
+def test_kernel_is_built_once_and_leftovers_removed(folder, monkeypatch):
+    place = kernels.folder(environment())
+    assert place == folder.parent / "cache" / "tfhet" / "native"
+    for name, age_s in (("doubled", 0.0), ("other", 1e6)):  # as after a jump of the clock
+        (place / f".build-{name}-x").mkdir(parents=True)
+        os.utime(place / f".build-{name}-x", (time.time() - age_s,) * 2)
     path = library.build("doubled")
-    assert path.parent == folder.parent / "cache" / "tfhet" / "native"
     assert library.ops("doubled").tfhet_test_doubled([1.0, 2.5]).numpy().tolist() == [2.0, 5.0]
-    assert sorted(each.name for each in path.parent.iterdir()) == sorted([path.name, "doubled.lock"])
-
-    def never(*_: object) -> None:
-        raise AssertionError("built again")
-
-    monkeypatch.setattr(library, "compile_into", never)
+    assert sorted(each.name for each in place.iterdir()) == sorted([".build-other-x", "doubled.lock", path.name])
+    monkeypatch.setattr(library, "compile_into", lambda *_: pytest.fail("built again"))
     assert library.build("doubled") == path
 
 
 @needs_compiler
-def test_what_a_killed_builder_left_goes_and_the_build_of_another_kernel_stays_whatever_the_clock_says(folder):
-    place = kernels.folder(environment())
-    for name, age_s in (("doubled", 0.0), ("other", 1e6)):  # as after a jump of the clock
-        (place / f".build-{name}-x").mkdir(parents=True)
-        os.utime(place / f".build-{name}-x", (time.time() - age_s,) * 2)
-    library.build("doubled")
-    assert [each.name for each in place.glob(".build-*")] == [".build-other-x"]
-
-
-@needs_compiler
-def test_another_source_header_flag_or_cpu_is_another_library(folder, monkeypatch):
+def test_any_change_makes_another_library(folder, monkeypatch):
     monkeypatch.setattr(library, "compile_into", lambda made, command: made.touch())
     paths = [library.build("doubled")]
     (folder / "doubled.cc").write_text(KERNEL + "// changed")
@@ -90,7 +79,7 @@ def test_another_source_header_flag_or_cpu_is_another_library(folder, monkeypatc
     assert all(path.exists() for path in paths)
 
 
-def test_without_a_compiler_there_are_no_ops_and_the_reason_is_logged_once(folder, monkeypatch, caplog):
+def test_missing_compiler_is_logged_once(folder, monkeypatch, caplog):
     monkeypatch.setenv("CXX", "no-such-compiler")
     with caplog.at_level(logging.WARNING, library.log.name):
         assert library.ops("doubled") is None
@@ -99,7 +88,7 @@ def test_without_a_compiler_there_are_no_ops_and_the_reason_is_logged_once(folde
     assert len(caplog.records) == 1
     assert "no C++ compiler" in caplog.text
     monkeypatch.setenv("TFHET_NATIVE", "on")
-    with pytest.raises(UsageError, match="TFHET_NATIVE=on, but the compiled op 'doubled' cannot be used: no C"):
+    with pytest.raises(UsageError, match="TFHET_NATIVE=on.*'doubled'"):
         library.ops("doubled")
 
 
@@ -113,7 +102,7 @@ def of_wheel(folder, monkeypatch) -> Path:
 
 
 @needs_compiler
-def test_a_kernel_of_the_wheel_is_used_without_a_compiler_and_nothing_is_cached(folder, of_wheel, monkeypatch):
+def test_kernel_of_the_wheel_needs_no_compiler(folder, of_wheel, monkeypatch):
     library.compile_into(of_wheel, library.build_command("doubled", ["-march=x86-64-v3"]))
     monkeypatch.setenv("CXX", "no-such-compiler")
     assert kernels.built(environment()) == {"doubled": of_wheel}
@@ -123,7 +112,7 @@ def test_a_kernel_of_the_wheel_is_used_without_a_compiler_and_nothing_is_cached(
 
 
 @needs_compiler
-def test_a_kernel_of_the_wheel_that_does_not_load_is_built_and_the_built_one_found(folder, of_wheel):
+def test_broken_kernel_of_the_wheel_is_rebuilt(folder, of_wheel):
     of_wheel.write_bytes(b"of another machine")
     assert library.load_all() == ("doubled",)
     (path,) = kernels.folder(environment()).glob("*.so")
@@ -132,7 +121,7 @@ def test_a_kernel_of_the_wheel_that_does_not_load_is_built_and_the_built_one_fou
     assert kernels.built(environment()) == {"doubled": of_wheel}
 
 
-def test_a_wheel_serves_its_own_tensorflow_and_the_highest_level_that_the_cpu_has(folder, of_wheel, monkeypatch):
+def test_wheel_serves_the_highest_level_of_the_cpu(folder, of_wheel, monkeypatch):
     higher = of_wheel.parents[1] / "x86-64-v4" / "doubled.so"
     higher.parent.mkdir()
     of_wheel.touch()
@@ -149,10 +138,9 @@ def test_a_wheel_serves_its_own_tensorflow_and_the_highest_level_that_the_cpu_ha
     assert kernels.of_wheel("doubled") is None
 
 
+@pytest.mark.slow
 @needs_compiler
-def test_the_kernels_of_a_wheel_are_built_for_every_level_and_only_where_they_differ_for_the_highest(
-    folder, monkeypatch
-):
+def test_wheel_has_kernels_for_every_level(folder, monkeypatch):
     monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / "scripts"))
     import wheel_kernels
 
@@ -168,32 +156,28 @@ def test_the_kernels_of_a_wheel_are_built_for_every_level_and_only_where_they_di
 
 
 @needs_compiler
-def test_what_does_not_compile_says_what_the_compiler_said(folder):
-    (folder / "doubled.cc").write_text("#error so it is\n")
-    with pytest.raises(library.BuildError, match="so it is"):
+@pytest.mark.parametrize(
+    ("source", "named"), [("#error so it is\n", "so it is"), ("#include <no_such.h>\n", "no_such.h: No such file")]
+)
+def test_compiler_error_is_passed_on(folder, source, named):
+    (folder / "doubled.cc").write_text(source)
+    with pytest.raises(library.BuildError, match=named):
         library.build("doubled")
-    assert [each.name for each in (folder.parent / "cache" / "tfhet" / "native").iterdir()] == ["doubled.lock"]
+    assert [each.name for each in kernels.folder(environment()).iterdir()] == ["doubled.lock"]
     assert library.ops("doubled") is None
 
 
 @needs_compiler
-def test_a_missing_header_is_named(folder):
-    (folder / "doubled.cc").write_text("#include <no_such_header.h>\n")
-    with pytest.raises(library.BuildError, match="no_such_header.h: No such file"):
-        library.build("doubled")
-
-
-@needs_compiler
-def test_a_cache_that_cannot_be_written_to_is_named(folder):
+def test_cache_that_is_no_folder_is_named(folder):
     (folder.parent / "cache").write_text("a file")
-    with pytest.raises(library.BuildError, match="cannot use the cache: .*cache"):
+    with pytest.raises(library.BuildError, match=f"{folder.parent}/cache"):
         library.build("doubled")
 
 
 @needs_compiler
-def test_a_compiler_that_never_ends_is_stopped(folder, monkeypatch):
+def test_compiler_that_never_ends_is_stopped(folder, monkeypatch):
     monkeypatch.setattr(kernels, "BUILD_LIMIT_S", 0.01)
-    with pytest.raises(library.BuildError, match=r"the compiler took more than 0.01 s"):
+    with pytest.raises(library.BuildError, match=r"0\.01 s"):
         library.build("doubled")
 
 
@@ -204,7 +188,7 @@ def test_switched_off_nothing_is_built(folder, monkeypatch):
     assert library.load_all() == ()
 
 
-def test_only_the_kernels_that_are_named_are_used(folder, monkeypatch):
+def test_only_named_kernels_are_used(folder, monkeypatch):
     (folder / "other.cc").write_text("")
     assert library.permitted({}) == library.permitted({"TFHET_NATIVE": "auto"}) == ("doubled", "other")
     assert library.permitted({"TFHET_NATIVE": "other"}) == ("other",)
@@ -212,15 +196,15 @@ def test_only_the_kernels_that_are_named_are_used(folder, monkeypatch):
     assert library.ops("doubled") is None
 
 
-def test_another_word_is_refused(folder, monkeypatch):
+def test_unknown_setting_is_refused(folder, monkeypatch):
     monkeypatch.setenv("TFHET_NATIVE", "rubbish")
-    with pytest.raises(UsageError, match="TFHET_NATIVE is auto, off, on or some of doubled; not 'rubbish'"):
+    with pytest.raises(UsageError, match="TFHET_NATIVE .*doubled.*'rubbish'"):
         library.ops("doubled")
 
 
 @pytest.mark.slow
 @needs_compiler
-def test_of_processes_that_build_at_once_one_does_and_all_load_it(folder):
+def test_one_of_concurrent_processes_builds(folder):
     code = (
         "import sys; from pathlib import Path; from tfhet.native import kernels, library\n"
         "kernels.HERE = Path(sys.argv[1])\n"
@@ -239,15 +223,7 @@ def test_of_processes_that_build_at_once_one_does_and_all_load_it(folder):
 
 @needs_compiler
 @pytest.mark.parametrize("name", library.names())
-def test_every_kernel_of_the_package_can_be_built_or_says_what_is_missing(name):
+def test_every_kernel_of_the_package_is_built(name):
     if name in kernels.LINKED and library.ops(name) is None:
         pytest.skip("the library that it is linked with is missing")
     assert library.available(name)
-
-
-def test_a_failing_kernel_is_an_error_of_the_op_and_not_of_the_process():
-    ops = library.ops("morphology")
-    if ops is None:
-        pytest.skip("compiled ops cannot be built here")
-    with pytest.raises(tf.errors.InvalidArgumentError):
-        ops.tfhet_morphology(tf.zeros([2, 2]), size=3, largest=True)

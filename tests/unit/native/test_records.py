@@ -66,7 +66,7 @@ def outcome(records: list[bytes], features: dict[str, Any], plain: bool) -> dict
     return {name: repr(value.numpy().tolist()).encode() for name, value in made.items()}
 
 
-def test_a_batch_is_what_tensorflow_makes_of_it():
+def test_batch_equals_tensorflow():
     records = tf.constant([record(index) for index in range(40)])
     ours, theirs = examples.parse(records, FEATURES), examples.parse_plain(records, FEATURES)
     assert ours.keys() == theirs.keys()
@@ -76,7 +76,7 @@ def test_a_batch_is_what_tensorflow_makes_of_it():
         assert ours[name].shape[1:] == FEATURES[name].spec.shape[1:]
 
 
-def test_an_empty_batch_has_the_shapes_of_the_specs():
+def test_empty_batch_has_the_shapes_of_specs():
     made = examples.parse(tf.constant([], tf.string), FEATURES)
     assert {name: value.shape for name, value in made.items()} == {
         name: [0, *feature.spec.shape[1:]] for name, feature in FEATURES.items()
@@ -109,7 +109,7 @@ UNPACKED = entry("x", field(3, b"\x08\x05\x08\x06"))
         (b"\x0a\x7f" + PACKED, False),
     ],
 )
-def test_what_is_valid_to_tensorflow_is_valid_here_with_the_same_values(content: bytes, valid: bool):
+def test_validity_and_values_equal_tensorflow(content: bytes, valid: bool):
     records = [field(1, content)]
     theirs = outcome(records, INTEGERS, plain=True)
     if content[:2] != b"\x0a\x7f":  # a length beyond the end: TensorFlow takes what there is
@@ -119,28 +119,30 @@ def test_what_is_valid_to_tensorflow_is_valid_here_with_the_same_values(content:
         assert outcome(records, INTEGERS, plain=False) == theirs
 
 
-def test_two_examples_in_one_record_are_one_of_the_last_values():
+def test_two_examples_in_a_record_are_merged():
     records = [field(1, PACKED) + field(1, entry("x", field(3, field(1, b"\x01\x02"))))]
     assert outcome(records, INTEGERS, plain=False) == outcome(records, INTEGERS, plain=True) == {"x": b"[[1, 2]]"}
 
 
 @pytest.mark.parametrize(
-    ("features", "said"),
+    ("features", "named"),
     [
-        ({"absent": Scalar()}, "feature absent of example 0 of the block is missing"),
-        ({"image": Raw((2, 2, 1))}, "feature image of example 0 of the block has 6 bytes, not 4"),
-        ({"label": Scalar("float32")}, "feature label of example 0 of the block is no list of float"),
-        ({"weights": Fixed((2,))}, "feature weights of example 0 of the block has 3 values, not 2"),
+        ({"absent": Scalar()}, "absent of example 2"),
+        ({"image": Raw((2, 2, 1))}, "image of example 2 .* 6 bytes, not 4"),
+        ({"label": Scalar("float32")}, "label of example 2 .* float"),
+        ({"weights": Fixed((2,))}, "weights of example 2 .* 3 values, not 2"),
+        (None, r"example 2 .*tf\.train\.Example"),
     ],
 )
-def test_a_feature_that_does_not_fit_is_named_with_its_example(features: dict[str, Any], said: str):
-    with pytest.raises(tf.errors.InvalidArgumentError, match=said):
-        examples.parse(tf.constant([record(1)]), features)
-
-
-def test_the_broken_example_of_a_batch_is_named():
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"example 2 of the block is no tf\.train\.Example"):
-        examples.parse(tf.constant([record(0), record(1), b"\xff\xff", record(3)]), FEATURES)
+def test_misfitting_feature_is_named_with_its_example(features: dict[str, Any] | None, named: str):
+    fits = {name: FEATURES[name].encode(value) for name, value in example(0).items()}
+    fits |= {"absent": tf.train.Feature(int64_list=tf.train.Int64List(value=[1]))}
+    fits |= {"image": Raw((2, 2, 1)).encode(np.zeros((2, 2, 1), np.uint8)), "label": Scalar("float32").encode(1.0)}
+    fits |= {"weights": Fixed((2,)).encode(np.zeros(2, np.float32))}
+    good = tf.train.Example(features=tf.train.Features(feature=fits)).SerializeToString() if features else record(0)
+    bad = record(1) if features else b"\xff\xff"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=named):
+        examples.parse(tf.constant([good, good, bad, good]), features or FEATURES)
 
 
 def mutated(original: bytes, draw: random.Random) -> bytes:
@@ -161,10 +163,10 @@ def mutated(original: bytes, draw: random.Random) -> bytes:
     return bytes(made)
 
 
-def test_mutated_records_never_crash_and_what_passes_is_what_tensorflow_reads():
+def test_mutated_records_equal_tensorflow_or_fail():
     draw, passed, refused = random.Random(5), 0, 0
     original = record(2)
-    for _ in range(1500):
+    for _ in range(600):
         changed = mutated(original, draw)
         ours, theirs = outcome([changed], FEATURES, False), outcome([changed], FEATURES, True)
         if ours is not None:
@@ -174,7 +176,7 @@ def test_mutated_records_never_crash_and_what_passes_is_what_tensorflow_reads():
             with pytest.raises(Exception, match=r"(?i)pars|decod|truncat|message|utf"):
                 tf.train.Example.FromString(changed)
             refused += 1
-    assert passed > 60 and refused < 60
+    assert passed > 24 and refused < 24
 
 
 # --- files
@@ -196,22 +198,25 @@ def columns(pipeline: Pipeline) -> dict[int, tuple[Any, ...]]:
     return rows
 
 
-@pytest.mark.parametrize("block_bytes", [16, 200, 1 << 20])
-def test_blocks_of_any_size_are_the_records_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block_bytes):
-    monkeypatch.setattr(examples, "BLOCK_BYTES", block_bytes)
+def test_blocks_of_any_size_are_the_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     source = written(tmp_path, 50)
     assert source.reads_blocks()
-    in_blocks = Pipeline(source, "", 7)
-    ours = columns(in_blocks)
-    batches = [batch["id"].numpy().tolist() for batch in one_epoch(in_blocks, threads=1)]
+    in_blocks = []
+    for block_bytes in (16, 200, 1 << 20):
+        monkeypatch.setattr(examples, "BLOCK_BYTES", block_bytes)
+        in_blocks.append((columns(Pipeline(source, "", 7)), batches_of(source)))
     monkeypatch.setenv("TFHET_NATIVE", "off")
     assert not source.reads_blocks()
-    assert ours == columns(Pipeline(source, "", 7)) and len(ours) == 50
-    assert batches == [batch["id"].numpy().tolist() for batch in one_epoch(Pipeline(source, "", 7), threads=1)]
+    rows, batches = columns(Pipeline(source, "", 7)), batches_of(source)
+    assert in_blocks == [(rows, batches)] * 3 and len(rows) == 50
     assert [len(batch) for batch in batches] == [7] * 7 + [1]
 
 
-def test_files_of_images_still_to_be_decoded_and_of_other_places_are_read_record_by_record(tmp_path: Path):
+def batches_of(source: TFRecordSource) -> list[list[int]]:
+    return [batch["id"].numpy().tolist() for batch in one_epoch(Pipeline(source, "", 7), threads=1)]
+
+
+def test_only_local_decoded_files_are_read_in_blocks(tmp_path: Path):
     assert not examples.blocks_readable(("a.tfrecord",), FEATURES)
     assert not examples.blocks_readable(("s3://bucket/a.tfrecord",), SMALL)
     assert not examples.blocks_readable(("a.tfrecord",), {"x": Fixed((0,))})
@@ -234,7 +239,7 @@ def all_of(file: Path, features: dict[str, Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("size", [0, 1, 7, 8, 511, 512, 1535, 1536, 1537, 3072, 5000])
-def test_the_checksum_is_right_at_every_length(tmp_path: Path, size: int):
+def test_checksum_is_right_at_every_length(tmp_path: Path, size: int):
     features = {"x": Raw((max(size, 1),))}
     content = features["x"].encode(np.arange(max(size, 1)).astype(np.uint8))
     whole = tf.train.Example(features=tf.train.Features(feature={"x": content})).SerializeToString()
@@ -244,26 +249,26 @@ def test_the_checksum_is_right_at_every_length(tmp_path: Path, size: int):
     assert made["x"].numpy()[1].tolist() == (np.arange(max(size, 1)) % 256).tolist()
 
 
-def test_an_empty_file_has_no_blocks_and_a_missing_one_is_named(tmp_path: Path):
+def test_empty_file_has_no_blocks(tmp_path: Path):
     (tmp_path / "a").write_bytes(b"")
     assert all_of(tmp_path / "a", SMALL) == []
     with pytest.raises(tf.errors.NotFoundError, match="absent"):
         all_of(tmp_path / "absent", SMALL)
 
 
-def test_every_flipped_bit_and_every_cut_of_a_file_is_found(tmp_path: Path):
+def test_every_flipped_bit_and_cut_is_found(tmp_path: Path):
     content = tf.train.Example(
         features=tf.train.Features(feature={name: SMALL[name].encode(example(1)[name]) for name in SMALL})
     ).SerializeToString()
     good, file = framed(content) * 2, tmp_path / "a"
     blocks = blocks_of(file, SMALL)  # each turn reads the file again
-    for at in range(0, len(good), 3):
+    for at in range(0, len(good), 5):
         bad = bytearray(good)
         bad[at] ^= 16
         file.write_bytes(bad)
         with pytest.raises(tf.errors.DataLossError, match=rf"/a: .* at byte (0|{len(good) // 2})\b"):
             list(blocks)
-    for end in set(range(1, len(good), 5)) - {len(good) // 2}:
+    for end in set(range(1, len(good), 9)) - {len(good) // 2}:
         file.write_bytes(good[:end])
         with pytest.raises(tf.errors.DataLossError, match="/a: "):
             list(blocks)

@@ -31,9 +31,8 @@ def straight(count: int = 6) -> tf.Tensor:
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 @pytest.mark.parametrize("antialias", [False, True])
-@pytest.mark.parametrize("size", [(12, 12), (33, 5), (1, 1), (80, 104)])
-@pytest.mark.parametrize("channels", [1, 2, 3, 4])
-def test_each_window_is_cut_and_resized(way, antialias, size, channels):
+@pytest.mark.parametrize(("size", "channels"), [((12, 12), 3), ((33, 5), 1), ((1, 1), 2), ((80, 104), 4), ((33, 5), 3)])
+def test_window_is_cut_and_resized(way, antialias, size, channels):
     batch = images("float32", channels)
     ours = way(batch, tf.constant(np.float32(WINDOWS)), straight(), Scaling(*size, antialias)).numpy()
     assert ours.shape == (6, *size, channels)
@@ -44,7 +43,7 @@ def test_each_window_is_cut_and_resized(way, antialias, size, channels):
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 @pytest.mark.parametrize("antialias", [False, True])
-def test_uint8_is_rounded_to_the_nearest_level_and_mirrored_where_asked(way, antialias):
+def test_uint8_is_rounded_and_flipped(way, antialias):
     windows, flips = tf.constant(np.float32(WINDOWS)), tf.constant([True, False] * 3)
     exact = resampling.plain(images("float32"), windows, straight(), Scaling(17, 23, antialias)).numpy()
     ours = way(images(), windows, flips, Scaling(17, 23, antialias)).numpy()
@@ -55,7 +54,7 @@ def test_uint8_is_rounded_to_the_nearest_level_and_mirrored_where_asked(way, ant
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 @pytest.mark.parametrize("size", [(10, 13), (30, 39)])
-def test_antialiasing_is_that_of_pillow(way, size):
+def test_antialiasing_equals_pillow(way, size):
     batch = images(count=1)
     ours = way(batch, tf.constant([[3.0, 5.0, 36.0, 45.0]]), straight(1), Scaling(*size, True, True)).numpy()[0]
     part = Image.fromarray(batch[0, 3:39, 5:50].numpy())
@@ -65,7 +64,7 @@ def test_antialiasing_is_that_of_pillow(way, size):
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 @pytest.mark.parametrize("antialias", [False, True])
-def test_a_window_that_is_not_confined_is_a_part_of_the_whole_image_resized(way, antialias):
+def test_unconfined_window_is_part_of_the_resized_image(way, antialias):
     batch = images("float32", count=1)
     whole = tf.image.resize(batch, [25, 27], antialias=antialias).numpy()
     step = np.array([40 / 25, 52 / 27])
@@ -75,8 +74,7 @@ def test_a_window_that_is_not_confined_is_a_part_of_the_whole_image_resized(way,
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-@pytest.mark.parametrize("size", [(1, 1), (1, 7), (5, 1), (2, 2)])
-@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize(("size", "channels"), [((1, 1), 3), ((1, 7), 1), ((5, 1), 3), ((2, 2), 3)])
 @pytest.mark.parametrize("antialias", [False, True])
 def test_tiny_images_are_enlarged(way, size, channels, antialias):
     batch = images("float32", channels, *size, 2)
@@ -85,12 +83,12 @@ def test_tiny_images_are_enlarged(way, size, channels, antialias):
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
-def test_a_batch_without_images_is_one(dtype):
+def test_empty_batch_is_resized(dtype):
     empty = resampling.resize_windows(images(dtype)[:0], tf.zeros([0, 4]), None, Scaling(8, 9))
     assert empty.shape == (0, 8, 9, 3) and empty.dtype.name == dtype
 
 
-def test_bounds_are_what_is_read():
+def test_only_pixels_within_bounds_are_read():
     random = np.random.default_rng(3)
     for antialias in (False, True):
         for confined in (False, True):
@@ -113,31 +111,10 @@ def test_bounds_are_what_is_read():
 needs_compiled = pytest.mark.skipif(not native.available("resize"), reason="no compiler")
 
 
-@needs_compiled
-@pytest.mark.parametrize(
-    ("change", "complaint"),
-    [
-        ({"images": tf.zeros([2, 4, 4])}, "images has 3 axes, not 4"),
-        ({"windows": tf.zeros([2, 3])}, r"windows are \[1 or batch, 4\]"),
-        ({"windows": tf.zeros([3, 4])}, r"windows are \[1 or batch, 4\]"),
-        ({"flips": tf.zeros([3], tf.bool)}, r"flips are \[1 or batch\]"),
-        ({"images": tf.zeros([2, 0, 4, 3])}, "images without pixels"),
-        ({"height": 0}, "at least 1"),
-        ({"windows": tf.constant([[0.0, 0, 4, 4], [0, 0, 4, 5]])}, r"windows\[1\] is .* image of 4 x 4 pixels"),
-        ({"windows": tf.fill([2, 4], float("nan"))}, r"windows\[0\]"),
-    ],
-)
-def test_the_op_refuses_what_does_not_fit(change, complaint):
-    given = {"images": tf.zeros([2, 4, 4, 3]), "windows": tf.constant([[0.0, 0, 4, 4]] * 2), "flips": straight(2)}
-    options = {"height": 3, "width": 3, "antialias": False, "confined": True}
-    with pytest.raises(tf.errors.InvalidArgumentError, match=complaint):
-        native.ops("resize").tfhet_resize_windows(**{**given, **options, **change})
-
-
 @pytest.mark.parametrize(
     "compiled", [pytest.param(True, marks=needs_compiled), pytest.param(False, marks=pytest.mark.plain)]
 )
-def test_one_window_and_one_flip_stand_for_all(compiled, monkeypatch):
+def test_one_window_and_flip_apply_to_all(compiled, monkeypatch):
     monkeypatch.setenv("TFHET_NATIVE", "auto" if compiled else "off")
     images = tf.random.stateless_uniform([3, 8, 9, 3], (1, 2))
     window = tf.constant([[1.0, 2.0, 5.5, 6.0]])
@@ -148,7 +125,7 @@ def test_one_window_and_one_flip_stand_for_all(compiled, monkeypatch):
 
 
 @needs_compiled
-def test_the_compiled_and_the_plain_way_agree_on_any_windows():
+def test_compiled_and_plain_agree_on_any_windows():
     random = np.random.default_rng(9)
     windows = np.float32([[*random.uniform(0, 20, 2), *random.uniform(0.1, 20, 2)] for _ in range(40)])
     flips = tf.constant(random.random(40) < 0.5)

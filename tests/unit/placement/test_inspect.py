@@ -22,25 +22,25 @@ def numbers() -> tf.data.Dataset:
     return tf.data.Dataset.range(6)
 
 
-def test_a_chain_has_one_root_whose_elements_are_the_splits():
+def test_chain_has_one_root():
     found = inspect(numbers().map(lambda x: x + 1).batch(2).repeat().prefetch(1))
     assert (found.roots, found.splits) == (1, 6)
     assert not found.reads_files and not found.python_functions
     assert not found.seeded_shuffle and not found.unseeded_shuffle
 
 
-def test_data_sets_side_by_side_are_several_roots():
+def test_joined_data_sets_have_several_roots():
     for data in (tf.data.Dataset.zip((numbers(), numbers())), numbers().concatenate(numbers())):
         found = inspect(data)
         assert (found.roots, found.splits) == (2, None)
 
 
-def test_the_splits_of_an_endless_root_are_unknown():
+def test_endless_root_has_its_splits():
     endless = tf.data.Dataset.from_tensors(0).repeat()
     assert inspect(endless).splits == 1
 
 
-def test_files_are_found_inside_functions_too(files: list[str]):
+def test_files_are_found_inside_functions(files: list[str]):
     listed = tf.data.Dataset.from_tensor_slices(files)
     for data in (
         listed.interleave(tf.data.TFRecordDataset),
@@ -54,7 +54,7 @@ def test_files_are_found_inside_functions_too(files: list[str]):
         assert (found.roots, found.splits) == (1, 3)
 
 
-def test_python_code_is_named_by_what_put_it_there():
+def test_python_functions_are_named():
     def plain(x: np.ndarray) -> np.ndarray:
         return x
 
@@ -73,7 +73,7 @@ def test_python_code_is_named_by_what_put_it_there():
     assert inspect(nested).python_functions == ("tf.numpy_function",)
 
 
-def test_shuffles_are_told_apart_by_their_seeds():
+def test_shuffles_differ_by_seed():
     assert inspect(numbers().shuffle(3)).unseeded_shuffle
     assert not inspect(numbers().shuffle(3)).seeded_shuffle
     for seed in (0, 5):
@@ -83,12 +83,12 @@ def test_shuffles_are_told_apart_by_their_seeds():
     assert both.seeded_shuffle and both.unseeded_shuffle
 
 
-def test_nothing_of_the_data_set_is_run(tmp_path: Path):
+def test_nothing_of_the_data_set_runs(tmp_path: Path):
     missing = tf.data.TFRecordDataset([str(tmp_path / "not-there.tfrecord")])
     assert inspect(missing.map(tf.strings.length)).reads_files
 
 
-def test_an_assertion_of_the_cardinality_is_found_and_taken_off_the_end():
+def test_cardinality_assertion_is_found_and_removed():
     counted = numbers().apply(tf.data.experimental.assert_cardinality(6))
     assert inspect(counted.batch(2)).asserts_cardinality
     assert not inspect(numbers()).asserts_cardinality

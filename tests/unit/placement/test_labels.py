@@ -16,7 +16,7 @@ def placed(text: str) -> list[PlacedStage]:
     return [PlacedStage(stage, position, SPEC) for position, stage in enumerate(parse(text))]
 
 
-def test_labels_stay_what_they_are_unless_a_stage_says_otherwise():
+def test_label_spec_follows_the_stages():
     assert label_spec(FEATURES, placed("random_flip(); posterize()")) == FEATURES["label"]
     assert label_spec(FEATURES, placed("random_flip(); one_hot(5); mixup(); cutmix()")) == tf.TensorSpec(
         [None, 5], tf.float32
@@ -27,23 +27,22 @@ def test_labels_stay_what_they_are_unless_a_stage_says_otherwise():
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("mixup()", r"mixup: cannot mix labels of int64: put one_hot\(classes\) before"),
-        ("cutmix(); one_hot(3)", "cutmix: cannot mix labels of int64"),
-        ("one_hot(3); one_hot(3)", "one_hot: needs class numbers"),
-        ("probability(mixup(), 0.5)", "mixup: cannot mix labels of int64"),
+        ("cutmix(); one_hot(3)", "cutmix: .*int64"),
+        ("one_hot(3); one_hot(3)", "one_hot: .*float32"),
+        ("probability(mixup(), 0.5)", "mixup: .*int64"),
     ],
 )
-def test_stages_that_the_labels_do_not_fit_are_refused_by_name(text, complaint):
+def test_stages_that_do_not_fit_labels_are_refused(text, complaint):
     with pytest.raises(UsageError, match=complaint):
         label_spec(FEATURES, placed(text))
 
 
-def test_stages_that_change_labels_are_refused_where_there_are_none():
-    with pytest.raises(UsageError, match="one_hot changes labels, but the source has no feature 'label', only image"):
+def test_relabelling_without_labels_is_refused():
+    with pytest.raises(UsageError, match="one_hot .*'label', only image"):
         label_spec({"image": SPEC.tensor}, placed("random_flip(); one_hot(3)"))
 
 
-def test_labels_are_changed_with_the_numbers_that_change_the_images():
+def test_labels_change_with_the_images_draws():
     chain = placed("one_hot(4); random_flip(); mixup(1.0); cutmix()")
     drawn = [
         each.stage.parameters(randomness.keys(1, each.stage.name, each.declared, 0, tf.range(6, dtype=tf.int64)), SPEC)

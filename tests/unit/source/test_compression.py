@@ -53,7 +53,7 @@ def cut(file: Path, by: int) -> None:
     file.write_bytes(file.read_bytes()[:-by])
 
 
-def test_compressed_files_are_read_counted_and_identified(plain, packed, kind):
+def test_compressed_files_are_read_and_counted(plain, packed, kind):
     source, bare = TFRecordSource(packed, FEATURES), TFRecordSource.from_directory(plain)
     assert source.compression == kind
     assert not source.reads_blocks()
@@ -63,14 +63,7 @@ def test_compressed_files_are_read_counted_and_identified(plain, packed, kind):
     assert source.fingerprint() == TFRecordSource(packed, FEATURES).fingerprint() != bare.fingerprint()
 
 
-def test_tensorflow_wrote_what_is_read(tmp_path, kind):
-    with tf.io.TFRecordWriter(str(tmp_path / "a.tfrecord"), kind) as writer:
-        writer.write(b"record")
-    assert [frame.length for frame in walk(str(tmp_path / "a.tfrecord"))] == [6]
-    assert content(TFRecordSource(tmp_path, FEATURES)) == [[b"record"]]
-
-
-def test_a_pipeline_over_compressed_files_delivers_the_same_augmented_examples(plain, packed):
+def test_pipeline_over_compressed_files_is_the_same(plain, packed):
     def examples(source) -> dict[int, bytes]:
         batches = Pipeline(source, "color_jitter(); rescale()", batch_size=7, shuffle=16, seed=3).dataset(epoch=0)
         return {
@@ -84,7 +77,7 @@ def test_a_pipeline_over_compressed_files_delivers_the_same_augmented_examples(p
     assert found == examples(TFRecordSource(plain, FEATURES))
 
 
-def test_records_are_found_by_their_ids_and_a_split_can_be_read_from_its_middle(plain, packed):
+def test_records_are_found_by_id_and_position(plain, packed):
     source, bare = TFRecordSource(packed, FEATURES), TFRecordSource.from_directory(plain)
     ids = [example_id(2, 5), example_id(0, 0), example_id(1, 12)]
     of_ids = [[record.numpy() for *_, record in each.read_at(ids)] for each in (source, bare)]
@@ -96,11 +89,11 @@ def test_records_are_found_by_their_ids_and_a_split_can_be_read_from_its_middle(
     assert [record.numpy() for _, record in rest] == content(bare)[1][4:]
 
 
-@pytest.mark.parametrize("by", [1, 9, 200])
-def test_a_file_that_was_cut_is_refused_with_the_place_or_read_as_far_as_it_goes(packed, kind, by):
+@pytest.mark.parametrize("by", [1, 200])
+def test_cut_file_is_refused_or_read_partly(packed, kind, by):
     file = sorted(packed.iterdir())[1]
     cut(file, by)
-    with pytest.raises(DataError, match=f"{file.name}.* it ends inside its {kind} stream, so it was cut"):
+    with pytest.raises(DataError, match=f"{file.name}.* {kind} stream.*cut"):
         TFRecordSource(packed, FEATURES).check()
     source = TFRecordSource(packed, FEATURES, on_bad_record="skip")
     source.check()
@@ -110,16 +103,16 @@ def test_a_file_that_was_cut_is_refused_with_the_place_or_read_as_far_as_it_goes
     assert 0 < source.split_sizes()[1] == len(whole) - 1 == len(content(source)[1]) <= 14
 
 
-def test_a_stream_that_is_broken_in_its_middle_is_found(packed, kind):
+def test_broken_stream_is_found(packed, kind):
     file = sorted(packed.iterdir())[0]
     data = bytearray(file.read_bytes())
     data[-4 if kind == ZLIB else -8] ^= 1  # its checksum
     file.write_bytes(data)
-    with pytest.raises(DataError, match=f"its {kind} stream is broken"):
+    with pytest.raises(DataError, match=f"{kind} stream"):
         TFRecordSource(packed, FEATURES).check()
 
 
-def test_a_bad_record_inside_a_compressed_file_is_named_and_those_after_it_are_read(tmp_path, plain, kind):
+def test_bad_record_in_compressed_file_is_named(tmp_path, plain, kind):
     bare = sorted(plain.glob("*.tfrecord"))[0]
     frame, sound = list(walk(str(bare)))[3:5]
     data = bytearray(bare.read_bytes())
@@ -135,23 +128,23 @@ def test_a_bad_record_inside_a_compressed_file_is_named_and_those_after_it_are_r
     assert [record.numpy() for *_, record in source.read_at([4])] == [bytes(data)[sound.offset + 12 : sound.end - 4]]
 
 
-def test_files_that_are_compressed_in_several_ways_are_refused(tmp_path, plain, packed, kind):
+def test_mixed_compression_is_refused(tmp_path, plain, packed, kind):
     other = sorted(plain.glob("*.tfrecord"))[2]
     (packed / "x.tfrecord").write_bytes(other.read_bytes())
-    with pytest.raises(UsageError, match=f"x.tfrecord is not compressed, and files before it are {kind}: compress"):
+    with pytest.raises(UsageError, match=f"x.tfrecord .*{kind}"):
         TFRecordSource(packed, FEATURES).check()
     (plain / "x.tfrecord").write_bytes(COMPRESS[kind](other.read_bytes()))
-    with pytest.raises(UsageError, match=f"x.tfrecord is {kind}, and files before it are not compressed: compress"):
+    with pytest.raises(UsageError, match=f"x.tfrecord .*{kind}"):
         TFRecordSource(plain, FEATURES).check()
 
 
-def test_files_of_a_file_system_that_only_tensorflow_knows_are_unpacked_alike(packed):
+def test_files_of_other_file_systems_are_unpacked(packed):
     file = str(sorted(packed.iterdir())[0])
     assert list(walk(f"file://{file}")) == list(walk(file))
     assert reach([f"file://{file}"]) == reach([file])
 
 
-def test_members_of_a_gzip_file_follow_one_another(tmp_path):
+def test_members_of_a_gzip_file_are_joined(tmp_path):
     data = np.random.default_rng(0).bytes(700_000) + bytes(900_000)
     file = tmp_path / "several.gz"
     file.write_bytes(b"".join(gzip.compress(data[at : at + 300_000]) for at in range(0, len(data), 300_000)))
@@ -176,5 +169,5 @@ def test_members_of_a_gzip_file_follow_one_another(tmp_path):
         (b"", PLAIN),
     ],
 )
-def test_the_first_bytes_say_which_compression(head, expected):
+def test_first_bytes_show_the_compression(head, expected):
     assert compression_of(head) == expected

@@ -25,6 +25,8 @@ from tfhet.source import (
     diagnose,
     example_id,
     find,
+    position_of,
+    split_of,
     write_tfrecords,
 )
 from tfhet.source.damage import SOUND
@@ -34,14 +36,14 @@ AT = example_id(1, 3)
 """The record that `damaged` damages."""
 REASONS = {
     "cut": "the file ends inside a record, ",
-    "cut in the header": "the file ends inside a record's header, 5 bytes into it",
-    "cut between records": "the file ends before this record",
-    "emptied": "the file ends before this record",
+    "cut in the header": "the file ends inside a record's header, 5 bytes",
+    "cut between records": "the file ends before",
+    "emptied": "the file ends before",
     "data": "the data's checksum is ",
-    "length": "the length's checksum is wrong",
+    "length": "the length's checksum",
     "no example": "not a tf.train.Example",
-    "no label": "feature label is missing; it holds image (bytes)",
-    "half image": "feature image has 24 bytes, not 48; it holds image (bytes), label (int64)",
+    "no label": "feature label is missing",
+    "half image": "feature image has 24 bytes, not 48",
 }
 
 
@@ -74,7 +76,7 @@ def elements(dataset: tf.data.Dataset, most: int = 1000) -> list:
 
 
 def ids_at(source: TFRecordSource, ids: list[int]) -> list[int]:
-    """Those that can be read and parsed, by the way of who skips the others."""
+    """Ids that can be read and parsed; the others are skipped."""
 
     def one(split: tf.Tensor, position: tf.Tensor, record: tf.Tensor) -> tf.Tensor:
         made = source.parse(record[tf.newaxis])
@@ -85,54 +87,66 @@ def ids_at(source: TFRecordSource, ids: list[int]) -> list[int]:
 
 
 def ids_read(source: TFRecordSource) -> list[int]:
-    """Those that come when splits are read as the lowering does, a batch with an error left out."""
+    """Ids in the order in which the lowering reads splits, without batches that have an error."""
     dataset = tf.data.Dataset.range(source.split_count()).interleave(
         lambda split: source.read(split).map(lambda position, _: example_id(split, position)), cycle_length=1
     )
     return [int(number) for number in elements(dataset.batch(1).ignore_errors().unbatch())]
 
 
-@pytest.mark.parametrize("kind", damaged.KINDS)
-def test_skipping_leaves_out_what_is_bad_and_gives_all_else(sound, tmp_path, kind):
-    broken = damaged.copy(sound, tmp_path / "set", kind)
-    source = TFRecordSource.from_directory(broken.directory, on_bad_record="skip")
+FIRST_BAD = {kind: 0 if kind == "emptied" else 3 for kind in damaged.KINDS}
+"""Position of the first bad record, by the kind of damage."""
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory) -> tuple[TFRecordSource, list[str], dict[str, int]]:
+    """A source with one file for each kind of damage, the files, and the byte of the bad record in each."""
+    examples = ({"image": np.full((4, 4, 3), index, np.uint8), "label": index} for index in range(10 * EACH))
+    features = {"image": Raw((4, 4, 3)), "label": Scalar()}
+    place = write_tfrecords(tmp_path_factory.mktemp("broken") / "set", examples, len(damaged.KINDS) + 1, features)
+    files = sorted(place.glob("*.tfrecord"))[1:]
+    offsets = {kind: damaged.damage(file, kind) for kind, file in zip(damaged.KINDS, files, strict=True)}
+    source = TFRecordSource.from_directory(place, on_bad_record="skip")
     source.check()
-    first_lost = {"emptied": example_id(1, 0)}.get(kind, AT)
-    if kind in damaged.UNREACHABLE:
-        kept = [number for number in all_ids() if not first_lost <= number < example_id(2, 0)]
-        assert source.split_sizes() == (EACH, first_lost % 2**32, EACH)
-        lost = EACH - first_lost % 2**32
-        (damage,) = source.damages()
-        assert (damage.file, damage.offset, damage.split) == (broken.file, broken.offset, 1)
-        assert (damage.position, damage.examples) == (first_lost % 2**32, lost)
-    else:
-        kept = [number for number in all_ids() if number != AT]
-        assert source.split_sizes() == (EACH,) * SPLITS
-        assert source.damages() == ()
+    return source, list(map(str, files)), offsets
+
+
+def test_skipping_leaves_out_bad_records_only(broken):
+    source, files, offsets = broken
+    found, read = ids_at(source, [example_id(split, at) for split in range(10) for at in range(EACH)]), ids_read(source)
     assert source.example_count() == sum(source.split_sizes())
-    assert ids_at(source, all_ids()) == kept
-    # A checksum that is wrong ends the split, and what can only be seen by parsing does not stop the reading.
-    behind = range(AT, example_id(2, 0)) if kind == "data" else range(0)
-    in_reach = kept if kind in damaged.UNREACHABLE else all_ids()
-    assert ids_read(source) == [number for number in in_reach if number not in behind]
+    damages = {damage.file: damage for damage in source.damages()}
+    assert damages.keys() == {file for kind, file in zip(FIRST_BAD, files, strict=True) if kind in damaged.UNREACHABLE}
+    for split, (kind, first) in enumerate(FIRST_BAD.items(), start=1):
+        of_split = [[position_of(number) for number in ids if split_of(number) == split] for ids in (found, read)]
+        if kind in damaged.UNREACHABLE:
+            assert of_split == [list(range(first))] * 2, kind
+            assert source.split_sizes()[split] == first
+            damage = damages[files[split - 1]]
+            assert (damage.offset, damage.split) == (offsets[kind], split)
+            assert (damage.position, damage.examples) == (first, EACH - first)
+        else:
+            assert source.split_sizes()[split] == EACH
+            assert of_split[0] == [at for at in range(EACH) if at != first], kind
+            # A wrong checksum ends the split when it is read; what only parsing sees does not.
+            assert of_split[1] == list(range(first if kind == "data" else EACH)), kind
 
 
-@pytest.mark.parametrize("kind", damaged.KINDS)
-def test_a_diagnosis_says_what_is_wrong_and_where(sound, tmp_path, kind):
-    broken = damaged.copy(sound, tmp_path / "set", kind)
-    source = TFRecordSource.from_directory(broken.directory, on_bad_record="skip")
-    number = example_id(1, 0) if kind == "emptied" else AT
-    before, bad = diagnose(source, [0, number])
+def test_diagnosis_names_reason_and_place(broken):
+    source, files, offsets = broken
+    ids = [example_id(split, first) for split, first in enumerate(FIRST_BAD.values(), start=1)]
+    before, *found = diagnose(source, [0, *ids])
     assert before.reason == SOUND
-    assert (bad.file, bad.offset) == (broken.file, broken.offset)
-    assert (bad.split, bad.position, bad.examples) == (1, number % 2**32, 1)
-    assert bad.reason.startswith(REASONS[kind])
-    assert str(bad) == f"{broken.file} at byte {broken.offset}: {bad.reason}"
-    assert BadRecord(**asdict(bad)) == bad
+    for number, file, (kind, offset), bad in zip(ids, files, offsets.items(), found, strict=True):
+        assert (bad.file, bad.offset, bad.examples) == (file, offset, 1)
+        assert (bad.split, bad.position) == (split_of(number), position_of(number))
+        assert bad.reason.startswith(REASONS[kind]), kind
+        assert str(bad) == f"{file} at byte {offset}: {bad.reason}"
+        assert BadRecord(**asdict(bad)) == bad
 
 
-@pytest.mark.parametrize("kind", sorted(damaged.KINDS.keys() - {"cut between records", "emptied"}))
-def test_the_first_bad_record_of_all_is_found(sound, tmp_path, kind):
+@pytest.mark.parametrize("kind", ["cut", "data", "no example", "half image"])
+def test_first_bad_record_is_found(sound, tmp_path, kind):
     broken = damaged.copy(sound, tmp_path / "set", kind)
     damaged.damage(sorted(broken.directory.glob("*.tfrecord"))[2], "data", record=1)
     bad = find(TFRecordSource.from_directory(broken.directory))
@@ -142,43 +156,38 @@ def test_the_first_bad_record_of_all_is_found(sound, tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", damaged.UNREACHABLE)
-def test_failing_names_the_file_and_the_byte_in_the_check(sound, tmp_path, kind):
+def test_check_names_file_and_byte(sound, tmp_path, kind):
     broken = damaged.copy(sound, tmp_path / "set", kind)
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(DataError, match=f"{broken.file} .* byte {broken.offset}: ") as caught:
         TFRecordSource.from_directory(broken.directory).check()
     assert (caught.value.path, caught.value.offset) == (broken.file, broken.offset)
-    assert str(caught.value).startswith(f"{broken.file} is broken at byte {broken.offset}: the ")
 
 
-def test_a_first_record_with_a_wrong_checksum_is_named_when_failing_and_passed_over_when_skipping(sound, tmp_path):
+def test_bad_first_record_fails_or_is_skipped(sound, tmp_path):
     broken = damaged.copy(sound, tmp_path / "set", "data", split=0, record=0)
-    with pytest.raises(DataError, match="at byte 0: the data's checksum is"):
+    with pytest.raises(DataError, match="byte 0: .*checksum"):
         TFRecordSource.from_directory(broken.directory).check()
     TFRecordSource.from_directory(broken.directory, on_bad_record="skip").check()
 
 
-def test_features_that_no_record_fits_are_an_error_when_skipping_too(sound):
-    source = TFRecordSource.from_directory(sound, {"picture": Raw((4, 4, 3))}, on_bad_record="skip")
-    with pytest.raises(UsageError, match="do not fit the features .*feature picture is missing"):
-        source.check()
-
-
-def test_what_is_no_bad_record_is_an_error_when_skipping_too(sound, tmp_path):
-    with pytest.raises(UsageError, match="unknown on_bad_record 'ignore'; known: fail, skip"):
+def test_skipping_does_not_hide_wrong_use(sound, tmp_path):
+    with pytest.raises(UsageError, match="feature picture"):
+        TFRecordSource.from_directory(sound, {"picture": Raw((4, 4, 3))}, on_bad_record="skip").check()
+    with pytest.raises(UsageError, match="'ignore'; known: fail, skip"):
         TFRecordSource.from_directory(sound, on_bad_record="ignore")
     with pytest.raises(UsageError, match="no TFRecord files"):
         TFRecordSource.from_directory(tmp_path / "absent", on_bad_record="skip")
     target = shutil.copytree(sound, tmp_path / "set")
     for file in target.glob("*.tfrecord"):
         os.truncate(file, 5)
-    with pytest.raises(UsageError, match="no records in 3 files, .*at byte 0: the file ends inside a record's header"):
+    with pytest.raises(UsageError, match="no records in 3 files, .* byte 0: "):
         TFRecordSource.from_directory(target, on_bad_record="skip").check()
     next(target.glob("*.tfrecord")).unlink()
     with pytest.raises(UsageError, match="lacks 1 files"):
         TFRecordSource.from_directory(target, on_bad_record="skip")
 
 
-def test_how_many_lie_behind_broken_framing_is_unknown_without_a_sidecar(sound, tmp_path):
+def test_lost_count_is_unknown_without_a_sidecar(sound, tmp_path):
     broken = damaged.copy(sound, tmp_path / "set", "length")
     features = Sidecar.read(sound).features
     (broken.directory / Sidecar.NAME).unlink()
@@ -186,22 +195,17 @@ def test_how_many_lie_behind_broken_framing_is_unknown_without_a_sidecar(sound, 
     assert source.split_sizes() is None
     source.check()
     (damage,) = source.damages()
-    assert damage.examples is None
-    assert "an unknown number of records after it cannot be reached" in damage.reason
+    assert damage.examples is None and "unknown number" in damage.reason
 
 
-def test_the_sizes_of_broken_files_are_not_taken_from_the_sidecar_when_skipping(sound):
-    assert TFRecordSource.from_directory(sound).split_sizes() == (EACH,) * SPLITS
-    assert TFRecordSource.from_directory(sound, on_bad_record="skip").split_sizes() is None
-
-
-def test_skipping_is_no_part_of_the_fingerprint(sound):
+def test_skipping_changes_known_sizes_but_not_fingerprint(sound):
     failing, skipping = (TFRecordSource.from_directory(sound, on_bad_record=how) for how in ("fail", "skip"))
     assert failing.fingerprint() == skipping.fingerprint()
+    assert failing.split_sizes() == (EACH,) * SPLITS and skipping.split_sizes() is None
 
 
 @pytest.mark.parametrize("damage", ["gone", "cut", "emptied"])
-def test_a_file_that_breaks_after_the_check_ends_its_split_and_is_named(sound, tmp_path, damage):
+def test_file_broken_after_check_ends_its_split(sound, tmp_path, damage):
     source = TFRecordSource.from_directory(shutil.copytree(sound, tmp_path / "set"), on_bad_record="skip")
     source.check()
     file = Path(source.files[1])
@@ -213,9 +217,8 @@ def test_a_file_that_breaks_after_the_check_ends_its_split_and_is_named(sound, t
     assert ids_read(source) == others
     assert ids_at(source, all_ids()) == others
     reasons = [bad.reason for bad in diagnose(source, [example_id(1, 4), 0])]
-    assert reasons[0].startswith(
-        {"gone": "no such TFRecord file", "cut": "the file ends inside", "emptied": "the file ends before"}[damage]
-    )
+    expected = {"gone": "no such", "cut": "the file ends inside", "emptied": "the file ends before"}
+    assert reasons[0].startswith(expected[damage])
     assert reasons[1] == SOUND
 
 
@@ -226,7 +229,7 @@ def decoded(ids: tf.Tensor, records: tf.Tensor) -> tf.Tensor:
 
 
 @pytest.mark.parametrize("size", [None, (8, 8)])
-def test_an_image_that_cannot_be_decoded_is_named_where_it_is_decoded(photos, tmp_path, size):
+def test_undecodable_image_is_named(photos, tmp_path, size):
     broken = damaged.copy(photos, tmp_path / "set", "half image")
     source = TFRecordSource.from_directory(broken.directory, size=size)
     source.check()
@@ -244,19 +247,14 @@ def test_an_image_that_cannot_be_decoded_is_named_where_it_is_decoded(photos, tm
     assert (bad.file, bad.offset) == (broken.file, broken.offset)
 
 
-def test_a_diagnosis_is_of_the_first_ids_up_to_the_limit(sound):
-    source = TFRecordSource.from_directory(sound)
-    assert [bad.position for bad in diagnose(source, [4, 2, 1], limit=2)] == [4, 2]
-
-
-def test_the_stages_see_the_id_that_the_example_has(sound):
+def test_diagnosis_is_limited_and_stages_get_ids(sound):
     source, seen = TFRecordSource.from_directory(sound), []
 
     def prepare(ids: tf.Tensor, records: tf.Tensor) -> tf.Tensor:
         seen.extend(ids.numpy().tolist())
         return records
 
-    diagnose(source, [AT, 2], prepare=prepare)
+    assert [bad.position for bad in diagnose(source, [AT, 2, 1], limit=2, prepare=prepare)] == [3, 2]
     assert seen == [AT, 2]
 
 
@@ -269,7 +267,7 @@ class Refusing(SyntheticSource):
             return super().parse(tf.identity(records))
 
 
-def test_a_bad_example_of_a_source_without_files_is_named_by_its_place():
+def test_bad_example_without_file_is_named_by_place():
     source = Refusing(SPLITS * EACH, SPLITS, (2, 2, 1))
     bad = find(source)
     assert bad is not None
@@ -279,7 +277,7 @@ def test_a_bad_example_of_a_source_without_files_is_named_by_its_place():
     assert diagnose(source, [AT]) == [bad]
 
 
-def test_the_search_ends_when_its_time_is_over(sound, tmp_path):
+def test_search_ends_at_its_deadline(sound, tmp_path):
     class Slow(FakeClock):
         def monotonic(self) -> float:
             self.sleep(1.0)
@@ -291,7 +289,7 @@ def test_the_search_ends_when_its_time_is_over(sound, tmp_path):
     assert find(source, deadline_s=60, clock=Slow()) is not None
 
 
-def test_records_of_ids_are_served_like_all_others(sound, tmp_path):
+def test_records_of_ids_can_be_serialized(sound, tmp_path):
     """The data set survives being written down, as tf.data service does with it."""
     broken = damaged.copy(sound, tmp_path / "set", "data")
     source = TFRecordSource.from_directory(broken.directory, on_bad_record="skip")

@@ -38,7 +38,7 @@ def through_an_example(feature, values) -> tf.Tensor:
 
 
 @pytest.mark.parametrize(("feature", "values"), VALUES, ids=lambda value: repr(value)[:40])
-def test_values_come_back_as_they_were_written(feature, values):
+def test_values_are_read_as_written(feature, values):
     back = through_an_example(feature, values)
     assert back.dtype.name == feature.dtype
     assert (back.numpy() == values).all()
@@ -47,7 +47,7 @@ def test_values_come_back_as_they_were_written(feature, values):
 @pytest.mark.parametrize(
     "feature", [*(feature for feature, _ in VALUES), Encoded(), Encoded(8, 9, 1)], ids=lambda feature: repr(feature)
 )
-def test_a_feature_reads_back_from_its_json_form(feature):
+def test_feature_reads_back_from_json(feature):
     import json
 
     assert from_json(json.loads(json.dumps(feature.as_json()))) == feature
@@ -56,7 +56,7 @@ def test_a_feature_reads_back_from_its_json_form(feature):
 @pytest.mark.parametrize(
     "encode", [tf.io.encode_png, tf.io.encode_jpeg, lambda image: tf.io.encode_jpeg(image, quality=100)]
 )
-def test_encoded_images_of_the_stated_size_are_what_tensorflow_decodes(encode):
+def test_encoded_images_equal_tensorflow(encode):
     images = [RNG.integers(0, 256, (12, 10, 3)).astype(np.uint8) for _ in range(3)]
     contents = [encode(image).numpy() for image in images]
     back = through_an_example(Encoded(12, 10), contents)
@@ -64,7 +64,7 @@ def test_encoded_images_of_the_stated_size_are_what_tensorflow_decodes(encode):
     assert (back.numpy() == expected).all()
 
 
-def test_encoded_images_of_any_size_and_kind_come_out_in_the_stated_size():
+def test_encoded_images_get_the_stated_size():
     ramp = np.repeat(np.repeat(np.linspace(0, 255, 40).astype(np.uint8)[:, None, None], 30, 1), 3, 2)
     contents = [
         tf.io.encode_png(ramp).numpy(),
@@ -77,18 +77,18 @@ def test_encoded_images_of_any_size_and_kind_come_out_in_the_stated_size():
         assert np.abs(np.int32(image) - np.linspace(0, 255, 20)[:, None, None]).max() < 10
 
 
-def test_encoded_images_without_a_size_stay_the_bytes_of_their_files():
+def test_encoded_images_without_a_size_stay_bytes():
     contents = [tf.io.encode_png(np.zeros((rows, 6, 3), np.uint8)).numpy() for rows in (3, 8)]
     assert through_an_example(Encoded(), contents).numpy().tolist() == contents
     assert Encoded().spec == tf.TensorSpec([None], tf.string)
 
 
-def test_encoded_images_with_half_a_size_are_refused():
-    with pytest.raises(UsageError, match="a height and a width, or neither, not 224, None"):
+def test_half_a_size_is_refused():
+    with pytest.raises(UsageError, match="224, None"):
         Encoded(224)
 
 
-def test_any_feature_of_tensorflow_is_read_as_tensorflow_does():
+def test_features_of_tensorflow_are_read():
     example = tf.train.Example()
     example.features.feature["it"].int64_list.value.extend([4, 5, 6])
     record = example.SerializeToString()
@@ -98,11 +98,11 @@ def test_any_feature_of_tensorflow_is_read_as_tensorflow_does():
         assert native.spec.is_compatible_with(back)
         flat = back if isinstance(back, tf.Tensor) else back.values
         assert tf.reshape(flat, [-1]).numpy().tolist() == [4, 5, 6]
-        with pytest.raises(UsageError, match="use Raw, Scalar, Fixed or Encoded"):
+        with pytest.raises(UsageError, match="Raw, Scalar, Fixed"):
             native.encode([4, 5, 6])
 
 
-def test_raw_bytes_of_another_length_fail_instead_of_becoming_two_images():
+def test_raw_bytes_of_another_length_fail():
     raw = Raw((4, 4, 3))
     with pytest.raises((tf.errors.InvalidArgumentError, ValueError)):
         raw.decode(tf.constant([bytes(96)]))
@@ -111,19 +111,19 @@ def test_raw_bytes_of_another_length_fail_instead_of_becoming_two_images():
 @pytest.mark.parametrize(
     ("feature", "value", "complaint"),
     [
-        (Raw((4, 4, 3)), np.zeros((4, 4), np.uint8), r"shape \(4, 4\) does not fit a feature of shape \(4, 4, 3\)"),
-        (Raw((2,)), np.array([0.5, 1.0]), "values of float64 do not fit a feature of uint8"),
-        (Raw((2,)), np.array([0, 256]), "values of int64 do not fit a feature of uint8"),
-        (Scalar(), 1.5, "do not fit a feature of int64"),
-        (Encoded(), np.zeros(3), "bytes of its file, not ndarray"),
+        (Raw((4, 4, 3)), np.zeros((4, 4), np.uint8), r"\(4, 4\) .* \(4, 4, 3\)"),
+        (Raw((2,)), np.array([0.5, 1.0]), "float64 .* uint8"),
+        (Raw((2,)), np.array([0, 256]), "int64 .* uint8"),
+        (Scalar(), 1.5, "int64"),
+        (Encoded(), np.zeros(3), "ndarray"),
     ],
 )
-def test_a_value_that_does_not_fit_is_refused_when_written(feature, value, complaint):
+def test_value_that_does_not_fit_is_refused(feature, value, complaint):
     with pytest.raises(UsageError, match=complaint):
         feature.encode(value)
 
 
 @pytest.mark.parametrize("document", [{}, {"kind": "video"}, {"kind": "raw", "size": 3}])
-def test_a_json_form_of_another_version_is_refused_with_the_known_kinds(document):
-    with pytest.raises(UsageError, match="known kinds: raw, scalar, fixed, encoded"):
+def test_unknown_json_form_is_refused(document):
+    with pytest.raises(UsageError, match="raw, scalar, fixed, encoded"):
         from_json(document)

@@ -40,8 +40,12 @@ def read(directory, size=None) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("size", [None, (16, 16)], ids=["encoded", "raw"])
-def test_every_image_arrives_with_the_label_of_its_folder(folder, tmp_path, size):
-    target = from_image_folder(folder, tmp_path / "set", shards=2, size=size)
+def test_image_gets_the_label_of_its_folder(folder, tmp_path, size):
+    counts: list[tuple[int, int]] = []
+    target = from_image_folder(
+        folder, tmp_path / "set", shards=2, size=size, progressed=lambda *done: counts.append(done)
+    )
+    assert (counts[0], counts[-1]) == ((0, 9), (9, 9))
     images, labels = read(target, size=None if size else (16, 16))
     assert images.shape == (9, 16, 16, 3)
     assert np.bincount(labels).tolist() == [3, 3, 3]
@@ -60,7 +64,7 @@ def test_encoded_images_are_stored_byte_for_byte(folder, tmp_path):
     assert stored == {file.read_bytes() for file in folder.rglob("*") if file.suffix in (".png", ".JPG")}
 
 
-def test_classes_are_mixed_in_an_order_that_the_seed_decides(folder, tmp_path):
+def test_seed_decides_the_order(folder, tmp_path):
     labels = {}
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
         labels[name] = read(from_image_folder(folder, tmp_path / name, 1, (8, 8), seed))[1].tolist()
@@ -68,19 +72,13 @@ def test_classes_are_mixed_in_an_order_that_the_seed_decides(folder, tmp_path):
     assert labels["a"] != sorted(labels["a"])
 
 
-def test_progress_is_told_from_the_first_image_to_the_last(folder, tmp_path):
-    told = []
-    from_image_folder(folder, tmp_path / "set", 1, progressed=lambda *counts: told.append(counts))
-    assert told == [(0, 9), (9, 9)]
-
-
-def test_a_folder_without_classes_or_images_is_refused(folder, tmp_path):
+def test_folder_without_classes_or_images_is_refused(folder, tmp_path):
     with pytest.raises(UsageError, match="no image folder"):
         from_image_folder(tmp_path / "absent", tmp_path / "set", 1)
-    with pytest.raises(UsageError, match="has no sub-folders"):
+    with pytest.raises(UsageError, match="sub-folders"):
         from_image_folder(folder / "blue" / "more", tmp_path / "set", 1)
     (folder / "empty").mkdir()
-    with pytest.raises(UsageError, match=r"class empty has no images .*\.jpg"):
+    with pytest.raises(UsageError, match="class empty"):
         from_image_folder(folder, tmp_path / "set", 1)
     assert not (tmp_path / "set").exists()
 
@@ -93,35 +91,31 @@ def converted(*args, **options) -> list[str]:
 
 
 @pytest.mark.parametrize("size", [None, (8, 8)], ids=["encoded", "raw"])
-def test_what_is_no_image_is_passed_over_and_named(folder, tmp_path, size):
+def test_other_files_are_omitted_and_named(folder, tmp_path, size):
     (folder / "red" / "fake.jpg").write_bytes(b"hello")
     (folder / "red" / "broken.jpg").write_bytes((folder / "red" / "0.JPG").read_bytes()[:60])
     (folder / "red" / "._1.png").write_bytes(b"hello")
     (folder / "blue" / ".thumbnails").mkdir()
     (folder / "blue" / ".thumbnails" / "1.png").write_bytes((folder / "blue" / "1.png").read_bytes())
     (folder / ".git").mkdir()
-    assert sorted(converted(folder, tmp_path / "set", 2, size)) == [
-        f"{tmp_path / 'set'}: 9 images: blue 3, green 3, red 3",
-        "passed over, cannot be read or decoded: 1 (red/broken.jpg)",
-        "passed over, hidden: 3 (.git, blue/.thumbnails/1.png, red/._1.png)",
-        "passed over, in no folder of a class: 1 (readme.md)",
-        "passed over, not JPEG, PNG, BMP or GIF: 2 (green/notes.txt, red/fake.jpg)",
+    whole, *omitted = sorted(converted(folder, tmp_path / "set", 2, size))
+    assert whole.endswith("blue 3, green 3, red 3")
+    assert [line.rpartition(": ")[2] for line in omitted] == [
+        "1 (red/broken.jpg)",
+        "3 (.git, blue/.thumbnails/1.png, red/._1.png)",
+        "1 (readme.md)",
+        "2 (green/notes.txt, red/fake.jpg)",
     ]
     assert len(read(tmp_path / "set", size=None if size else (8, 8))[1]) == 9
 
 
-def test_a_script_that_does_not_ask_is_told_in_its_log(folder, tmp_path, caplog):
-    from_image_folder(folder, tmp_path / "set", 2)
-    assert "passed over, not JPEG, PNG, BMP or GIF: 1 (green/notes.txt)" in caplog.messages
-
-
-def test_a_long_list_is_cut(folder, tmp_path):
+def test_omitted_files_are_logged_and_long_lists_cut(folder, tmp_path, caplog):
     for index in range(7):
         (folder / "red" / f"note-{index}.txt").touch()
-    (line,) = (line for line in converted(folder, tmp_path / "set", 2) if "GIF" in line)
-    assert line.endswith(
-        "8 (green/notes.txt, red/note-0.txt, red/note-1.txt, red/note-2.txt, red/note-3.txt and 3 more)"
-    )
+    from_image_folder(folder, tmp_path / "set", 2)
+    (line,) = (line for line in caplog.messages if "GIF" in line)
+    notes = ", ".join(f"red/note-{number}.txt" for number in range(4))
+    assert line.endswith(f"8 (green/notes.txt, {notes} and 3 more)")
 
 
 # A part for validation
@@ -150,20 +144,20 @@ def sides(directory) -> tuple[set[tuple[int, int]], set[tuple[int, int]]]:
     return training, validation
 
 
-def test_a_split_puts_each_image_on_one_side_and_its_share_of_each_class_on_validation(many, tmp_path):
+def test_split_divides_each_class(many, tmp_path):
     lines = converted(many[0], tmp_path / "set", 4, split=0.25)
     training, validation = sides(tmp_path / "set")
     assert training | validation == {(label, number) for label in range(2) for number in range(60)}
     assert not training & validation
     counts = np.bincount([label for label, _ in sorted(validation)])
     assert (abs(counts - 15) <= 7).all(), counts
-    assert lines == [
-        f"{tmp_path / 'set' / 'training'}: {len(training)} images: cat {60 - counts[0]}, dog {60 - counts[1]}",
-        f"{tmp_path / 'set' / 'validation'}: {len(validation)} images: cat {counts[0]}, dog {counts[1]}",
+    assert [line.rpartition(": ")[2] for line in lines] == [
+        f"cat {60 - counts[0]}, dog {60 - counts[1]}",
+        f"cat {counts[0]}, dog {counts[1]}",
     ]
 
 
-def test_images_keep_their_side_when_others_are_added_and_the_seed_decides(many, tmp_path):
+def test_images_keep_their_side_when_others_join(many, tmp_path):
     folder, add = many
     from_image_folder(folder, tmp_path / "set", 4, split=0.25)
     from_image_folder(folder, tmp_path / "other", 4, seed=1, split=0.25)
@@ -176,7 +170,7 @@ def test_images_keep_their_side_when_others_are_added_and_the_seed_decides(many,
     assert sides(tmp_path / "other")[1] != validation
 
 
-def test_both_sides_have_the_classes_of_all_images_and_no_empty_file(tmp_path, many):
+def test_both_sides_have_all_classes(tmp_path, many):
     folder, add = many
     add("rare", range(1))
     lines = converted(folder, tmp_path / "set", 40, split=0.1)
@@ -189,10 +183,10 @@ def test_both_sides_have_the_classes_of_all_images_and_no_empty_file(tmp_path, m
 
 
 @pytest.mark.parametrize(
-    ("split", "said"), [(1.0, "from 0 to below 1, not 1"), (-0.1, "not -0.1"), (1e-9, "gives all images to .*training")]
+    ("split", "named"), [(1.0, "below 1, not 1"), (-0.1, "not -0.1"), (1e-9, "all images to .*training")]
 )
-def test_a_split_without_a_side_is_refused(folder, tmp_path, split, said):
-    with pytest.raises(UsageError, match=said):
+def test_split_without_a_side_is_refused(folder, tmp_path, split, named):
+    with pytest.raises(UsageError, match=named):
         from_image_folder(folder, tmp_path / "set", 1, split=split)
     assert not (tmp_path / "set").exists()
 
@@ -210,15 +204,15 @@ def test_classes_are_numbered_as_in_other_data(folder, tmp_path):
     assert f"{tmp_path / 'set'} has no image of black, brown" in lines
 
 
-def test_a_class_that_the_other_data_lack_is_named(folder, tmp_path):
-    with pytest.raises(UsageError, match="images has classes that the training data lack: blue, red; those have green"):
+def test_class_missing_from_other_data_is_named(folder, tmp_path):
+    with pytest.raises(UsageError, match="images .*: blue, red; .* green"):
         from_image_folder(folder, tmp_path / "set", 1, classes=("green",))
 
 
 # The command
 
 
-def test_the_command_tells_what_it_wrote_and_numbers_one_set_as_another(folder, tmp_path, capsys):
+def test_command_reports_and_reuses_classes(folder, tmp_path, capsys):
     assert main(["convert", str(folder), str(tmp_path / "a"), "--shards", "2", "--split", "0.5"]) == 0
     said = capsys.readouterr()
     assert said.out == f"{tmp_path / 'a'}\n"
@@ -239,6 +233,6 @@ def test_the_command_tells_what_it_wrote_and_numbers_one_set_as_another(folder, 
     assert sorted(read(tmp_path / "b", size=(8, 8))[1].tolist()) == [1, 1, 1, 2, 2, 2]
 
 
-def test_the_command_needs_classes_where_they_should_be(folder, tmp_path, capsys):
+def test_command_needs_data_with_classes(folder, tmp_path, capsys):
     assert main(["convert", str(folder), str(tmp_path / "set"), "--classes", str(folder)]) == 2
-    assert f"--classes {folder}: it has no tfhet.json that lists classes" in capsys.readouterr().err
+    assert f"--classes {folder}: " in capsys.readouterr().err

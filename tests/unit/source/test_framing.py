@@ -48,23 +48,23 @@ def damage(file: str, at: int) -> None:
         (bytes(range(32)), 0x46DD794E),
     ],
 )
-def test_the_checksum_gives_the_published_values(data, expected):
+def test_checksum_gives_published_values(data, expected):
     # RFC 3720, appendix B.4, and the check value of CRC-32/ISCSI in the catalogue of CRC algorithms.
     assert crc32c(data) == expected
 
 
-def test_a_walk_finds_every_record_where_it_lies(file):
+def test_walk_finds_every_record(file):
     assert list(walk(file)) == [Frame(offset, length) for offset, length in zip(OFFSETS, LENGTHS, strict=False)]
 
 
-def test_sound_and_empty_files_are_not_corrupt(file, tmp_path):
+def test_sound_and_empty_files_have_no_fault(file, tmp_path):
     empty = tmp_path / "empty.tfrecord"
     empty.touch()
     assert first_fault(file) is first_fault(str(empty)) is None
     assert list(walk(str(empty))) == []
 
 
-def test_files_of_a_file_system_that_only_tensorflow_knows_are_read_alike(file):
+def test_other_file_systems_are_read_alike(file):
     assert list(walk(f"file://{file}")) == list(walk(file))
     damage(file, OFFSETS[2] + HEADER_BYTES)
     assert first_fault(f"file://{file}") == first_fault(file) is not None
@@ -74,7 +74,7 @@ def test_files_of_a_file_system_that_only_tensorflow_knows_are_read_alike(file):
 
 @pytest.mark.parametrize("record", range(len(LENGTHS)))
 @pytest.mark.parametrize("place", ["length", "checksum of the length", "first of the data", "checksum of the data"])
-def test_one_wrong_bit_anywhere_is_found_in_its_record(file, record, place):
+def test_wrong_bit_is_found_in_its_record(file, record, place):
     inside = {
         "length": 1,
         "checksum of the length": 9,
@@ -87,7 +87,7 @@ def test_one_wrong_bit_anywhere_is_found_in_its_record(file, record, place):
     in_length = place in ("length", "checksum of the length")
     assert ("length's checksum" if in_length else "data's checksum") in reason
     if in_length:
-        with pytest.raises(DataError, match=f"byte {OFFSETS[record]}: the length's checksum is wrong") as caught:
+        with pytest.raises(DataError, match=f"byte {OFFSETS[record]}: ") as caught:
             list(walk(file))
         assert (caught.value.path, caught.value.offset) == (file, OFFSETS[record])
     else:
@@ -95,22 +95,16 @@ def test_one_wrong_bit_anywhere_is_found_in_its_record(file, record, place):
 
 
 @pytest.mark.parametrize("kept", [OFFSETS[1] - 1, OFFSETS[2] + 5, OFFSETS[4] + HEADER_BYTES, OFFSETS[5] - 4])
-def test_a_file_that_ends_too_early_is_found_in_the_record_where_it_ends(file, kept):
+def test_truncated_file_is_found_at_its_record(file, kept):
     with open(file, "r+b") as stream:
         stream.truncate(kept)
     start = max(offset for offset in OFFSETS if offset < kept)
     offset, reason = first_fault(file)
     assert offset == start
-    assert "the file ends inside a record" in reason
+    assert reason.startswith("the file ends inside")
 
 
-def test_a_file_of_another_kind_is_suspected_of_it(tmp_path):
-    other = tmp_path / "b.tfrecord"
-    other.write_bytes(b"what is this")
-    assert "is this a TFRecord file?" in fault(str(other), 0)
-
-
-def test_tensorflow_stops_at_the_record_that_has_the_fault(file):
+def test_tensorflow_stops_at_the_same_record(file):
     damage(file, OFFSETS[2] + HEADER_BYTES + 3)
     read = 0
     with pytest.raises(tf.errors.DataLossError):
@@ -119,19 +113,21 @@ def test_tensorflow_stops_at_the_record_that_has_the_fault(file):
     assert OFFSETS.index(first_fault(file)[0]) == read == 2
 
 
-def test_compressed_missing_and_unreadable_files_are_told_apart(tmp_path):
+def test_compressed_missing_and_unreadable_files_differ(tmp_path):
     packed = tmp_path / "a.tfrecord.gz"
     packed.write_bytes(gzip.compress(b"records" * 10))
-    with pytest.raises(DataError, match="is this a TFRecord file.*this file is compressed"):
+    with pytest.raises(DataError, match="TFRecord file.*compressed"):
         list(walk(str(packed)))
     with pytest.raises(UsageError, match="no such TFRecord file"):
         list(walk(str(tmp_path / "absent")))
     with pytest.raises(DataError, match="cannot open"):
         list(walk(str(tmp_path)))
+    packed.write_bytes(b"what is this")
+    assert "TFRecord file?" in fault(str(packed), 0)
 
 
 @pytest.mark.parametrize("compiled", [True, False])
-def test_records_are_counted_as_far_as_they_can_be_reached(tmp_path, monkeypatch, compiled: bool):
+def test_reachable_records_are_counted(tmp_path, monkeypatch, compiled: bool):
     if not compiled:
         monkeypatch.setattr("tfhet.native.ops", lambda name: None)
     elif not native.available("records"):

@@ -22,7 +22,7 @@ def test_sets_are_joined_subtracted_and_counted(some: list[int], others: list[in
 
 
 @given(IDS, st.lists(st.sampled_from([0, 1, 63, 511, 512, 513, 1030]), min_size=4, max_size=4))
-def test_the_first_gap_of_each_split_is_found_with_all_ids_after_it(ids: list[int], prefixes: list[int]):
+def test_first_gap_of_each_split_is_found(ids: list[int], prefixes: list[int]):
     every = {*ids, *(example_id(split, place) for split, size in enumerate(prefixes) for place in range(size))}
     firsts, rest = IdSet.of(sorted(every)).beyond_gaps(5)
     for split, first in enumerate(firsts):
@@ -35,7 +35,7 @@ def test_the_first_gap_of_each_split_is_found_with_all_ids_after_it(ids: list[in
 
 
 @pytest.mark.parametrize("sizes", [(0, 1, 63, 64, 65), (512, 511, 513, 0), (65_536, 65_537, 200_000)])
-def test_whole_splits_are_all_their_ids_in_the_blocks_that_are_wanted(sizes: tuple[int, ...]):
+def test_whole_splits_are_all_their_ids(sizes: tuple[int, ...]):
     every = np.concatenate([example_id(split, 0) + np.arange(size) for split, size in enumerate(sizes)])
     splits = np.arange(len(sizes))
     found = IdSet.whole(splits, np.array(sizes), lambda blocks: blocks >= 0)
@@ -44,11 +44,11 @@ def test_whole_splits_are_all_their_ids_in_the_blocks_that_are_wanted(sizes: tup
     np.testing.assert_array_equal(odd.ids(), every[(every >> 16) % 2 == 1])
 
 
-def test_the_last_id_of_a_word_and_of_the_largest_split_is_kept():
+def test_last_ids_are_kept():
     ids = [63, 511, example_id(2**31 - 1, 2**32 - 1)]
     assert IdSet.of(ids).ids().tolist() == ids
 
 
-def test_neighbours_share_a_row_and_scattered_ids_do_not():
+def test_neighbours_share_a_row():
     assert IdSet.of(range(1024)).table.nbytes == 2 * 72
     assert IdSet.of(range(0, 1024, 512)).table.nbytes == 2 * 72

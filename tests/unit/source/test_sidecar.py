@@ -12,20 +12,19 @@ from tfhet.source import Raw, Sidecar
 SOUND = {"schema": 1, "features": {"image": Raw((4,)).as_json()}, "files": {"a.tfrecord": 3}, "classes": ["cat"]}
 
 
-def test_a_directory_without_one_has_none(tmp_path: Path) -> None:
-    assert Sidecar.read(tmp_path) is None
-
-
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_sidecar_is_read_as_written(tmp_path: Path) -> None:
     sidecar = Sidecar({"image": Raw((4,))}, {"a.tfrecord": 3}, ("cat",), {"seed": 1})
+    assert Sidecar.read(tmp_path) is None
     sidecar.write(tmp_path)
     assert Sidecar.read(tmp_path) == sidecar
+    assert json.loads((tmp_path / Sidecar.NAME).read_text())["schema"] == 1
 
 
 @pytest.mark.parametrize(
     "broken",
     [
         {"schema": 2},
+        {"features": {"image": {"kind": "hologram"}}},
         {"features": []},
         {"features": {"image": {"kind": "raw", "shape": ["x"]}}},
         {"features": {"image": {"kind": "raw", "shape": [4], "dtype": "no such"}}},
@@ -38,20 +37,20 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_a_part_of_the_wrong_kind_is_wrong_use(tmp_path: Path, broken: dict[str, Any]) -> None:
+def test_wrong_parts_are_refused(tmp_path: Path, broken: dict[str, Any]) -> None:
     (tmp_path / Sidecar.NAME).write_text(json.dumps({**SOUND, **broken}))
-    with pytest.raises(UsageError, match=r"cannot understand .*tfhet\.json"):
+    with pytest.raises(UsageError, match=r"tfhet\.json"):
         Sidecar.read(tmp_path)
 
 
 @pytest.mark.parametrize("content", [b"", b"\x80", b"[" * 100_000, b"9" * 5000], ids=["empty", "bytes", "deep", "long"])
-def test_what_is_no_json_is_wrong_use(tmp_path: Path, content: bytes) -> None:
+def test_file_that_is_no_json_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / Sidecar.NAME).write_bytes(content)
-    with pytest.raises(UsageError, match=r"cannot understand .*tfhet\.json"):
+    with pytest.raises(UsageError, match=r"tfhet\.json"):
         Sidecar.read(tmp_path)
 
 
-def test_a_folder_in_its_place_is_wrong_use(tmp_path: Path) -> None:
+def test_folder_in_its_place_is_refused(tmp_path: Path) -> None:
     (tmp_path / Sidecar.NAME).mkdir()
-    with pytest.raises(UsageError, match=r"cannot read .*tfhet\.json"):
+    with pytest.raises(UsageError, match=r"tfhet\.json"):
         Sidecar.read(tmp_path)

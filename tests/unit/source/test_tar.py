@@ -40,7 +40,7 @@ SAMPLES = [
 
 
 @pytest.mark.parametrize("mode", ["w", "w:gz"])
-def test_neighbouring_files_of_one_name_are_a_sample(tmp_path, mode):
+def test_files_of_one_name_are_a_sample(tmp_path, mode):
     tars = [write_tar(tmp_path / f"{number}.tar", FILES, mode) for number in range(2)]
     assert list(tar_samples(tars)) == SAMPLES * 2
 
@@ -55,21 +55,21 @@ def test_samples_become_tfrecords(tmp_path):
 
 
 @pytest.mark.parametrize(("mode", "kept"), [("w", 1500), ("w", 2600), ("w", 512 * 6), ("w:gz", 150), ("w:gz", -1)])
-def test_a_tar_that_was_cut_is_named(tmp_path, mode, kept):
+def test_truncated_tar_is_named(tmp_path, mode, kept):
     tar = write_tar(tmp_path / "a.tar", FILES, mode)
     tar.write_bytes(tar.read_bytes()[:kept])
-    with pytest.raises(DataError, match="a.tar cannot be read to its end"):
+    with pytest.raises(DataError, match="a.tar"):
         list(tar_samples([tar]))
 
 
 @pytest.mark.parametrize("content", [b"", b"no tar" * 200, None])
-def test_what_is_no_tar_is_named(tmp_path, content):
+def test_file_that_is_no_tar_is_named(tmp_path, content):
     if content is not None:
         (tmp_path / "a.tar").write_bytes(content)
-    with pytest.raises(DataError, match="a.tar cannot be read"):
+    with pytest.raises(DataError, match="a.tar"):
         list(tar_samples([tmp_path / "a.tar"]))
 
 
-def test_a_sample_with_one_file_twice_is_refused(tmp_path):
-    with pytest.raises(DataError, match="has a.cls twice in one sample"):
+def test_sample_with_a_duplicate_is_refused(tmp_path):
+    with pytest.raises(DataError, match="a.cls twice"):
         list(tar_samples([write_tar(tmp_path / "a.tar", [("a.jpg", b""), ("a.cls", b""), ("a.cls", b"")])]))

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import shutil
 
 import numpy as np
@@ -9,7 +8,7 @@ import tensorflow as tf
 
 import tfhet
 from tfhet.errors import DataError, UsageError
-from tfhet.source import Encoded, Fixed, Raw, Scalar, Sidecar, TFRecordSource, example_id, find, write_tfrecords
+from tfhet.source import Encoded, Fixed, Raw, Scalar, TFRecordSource, example_id, find, write_tfrecords
 from tfhet.source.framing import reach
 
 FEATURES = {"image": Raw((2, 2, 1)), "label": Scalar()}
@@ -41,7 +40,7 @@ def read_all(source: TFRecordSource, name: str) -> list[list]:
     return found
 
 
-def test_files_of_others_are_read_in_the_order_of_their_names(tmp_path):
+def test_files_are_read_in_order_of_names(tmp_path):
     write_plain(tmp_path / "b.tfrecord", [3, 4])
     write_plain(tmp_path / "a.tfrecords", [1, 2])
     (tmp_path / "notes.txt").write_text("no records")
@@ -55,7 +54,7 @@ def test_files_of_others_are_read_in_the_order_of_their_names(tmp_path):
     assert read_all(TFRecordSource(tmp_path, {"x": tf.io.FixedLenFeature([], tf.int64)}), "x") == expected
 
 
-def test_the_number_of_examples_is_unknown_for_files_of_others_until_they_are_checked(tmp_path):
+def test_check_counts_files_without_a_sidecar(tmp_path):
     write_plain(tmp_path / "a.tfrecord", range(7))
     source = TFRecordSource(tmp_path, {"x": Scalar()})
     assert source.example_count() is None
@@ -63,7 +62,7 @@ def test_the_number_of_examples_is_unknown_for_files_of_others_until_they_are_ch
     assert source.example_count() == 7
 
 
-def test_a_directory_that_tfhet_wrote_knows_its_features_and_counts(directory):
+def test_sidecar_gives_features_and_counts(directory):
     source = TFRecordSource.from_directory(directory)
     assert source.features == FEATURES
     assert source.example_count() == 10
@@ -73,7 +72,7 @@ def test_a_directory_that_tfhet_wrote_knows_its_features_and_counts(directory):
     assert only_label.example_count() == 10
 
 
-def test_the_size_of_encoded_images_is_stated_when_reading_or_they_stay_encoded(tmp_path):
+def test_images_without_a_size_stay_encoded(tmp_path):
     png = tf.io.encode_png(np.zeros((6, 6, 3), np.uint8)).numpy()
     target = write_tfrecords(tmp_path / "set", [{"image": png, "label": 0}], 1, {"image": Encoded(), "label": Scalar()})
     assert TFRecordSource.from_directory(target, size=(8, 4)).spec["image"].shape.as_list() == [None, 8, 4, 3]
@@ -83,7 +82,7 @@ def test_the_size_of_encoded_images_is_stated_when_reading_or_they_stay_encoded(
     assert sum(read_all(source, "image"), []) == [png]
 
 
-def test_a_missing_directory_pattern_or_list_is_refused_when_the_source_is_made(tmp_path):
+def test_missing_files_are_refused(tmp_path):
     for files in (tmp_path / "absent", str(tmp_path / "*.tfrecord"), tmp_path, []):
         with pytest.raises(UsageError, match="no TFRecord files"):
             TFRecordSource(files, FEATURES)
@@ -93,63 +92,54 @@ def test_a_missing_directory_pattern_or_list_is_refused_when_the_source_is_made(
         TFRecordSource([tmp_path / "a"], {})
 
 
-def test_a_directory_of_others_without_features_is_refused(tmp_path):
+def test_directory_without_features_is_refused(tmp_path):
     write_plain(tmp_path / "a.tfrecord", [1])
-    with pytest.raises(UsageError, match=r"has no tfhet\.json that names its features: give features="):
+    with pytest.raises(UsageError, match=r"tfhet\.json.*features="):
         TFRecordSource.from_directory(tmp_path)
 
 
-def test_a_file_that_vanished_since_it_was_written_is_named(directory):
+def test_vanished_file_is_named(directory):
     (directory / "part-00001-of-00003.tfrecord").unlink()
-    with pytest.raises(UsageError, match="lacks 1 files .* the first part-00001-of-00003"):
+    with pytest.raises(UsageError, match="lacks 1 files .* part-00001-of-00003"):
         TFRecordSource.from_directory(directory)
     with pytest.raises(UsageError, match=r"no such TFRecord file: .*absent"):
         TFRecordSource([directory / "absent"], FEATURES).check()
 
 
-@pytest.mark.parametrize(
-    "content", ["", "[]", '{"schema": 2}', '{"schema": 1, "features": {"image": {"kind": "hologram"}}, "files": {}}']
-)
-def test_a_sidecar_that_cannot_be_understood_is_named(directory, content):
-    (directory / Sidecar.NAME).write_text(content)
-    with pytest.raises(UsageError, match=r"cannot understand .*tfhet\.json"):
-        TFRecordSource.from_directory(directory)
-
-
-def test_a_broken_file_fails_the_check_with_its_name_and_offset(directory):
+def test_broken_file_fails_the_check(directory):
     victim = directory / "part-00002-of-00003.tfrecord"
     victim.write_bytes(victim.read_bytes()[:-1])
-    with pytest.raises(DataError, match="part-00002-of-00003.tfrecord is broken at byte") as caught:
+    with pytest.raises(DataError, match="part-00002-of-00003.tfrecord .* byte") as caught:
         TFRecordSource.from_directory(directory).check()
     assert caught.value.path == str(victim)
     assert caught.value.offset is not None
 
 
 @pytest.mark.parametrize(
-    ("features", "complaint"),
+    "features",
     [
-        ({"picture": Raw((2, 2, 1))}, r"do not fit .*; it holds image \(bytes\), label \(int64\)"),
-        ({"label": Scalar("float32")}, r"do not fit .*; it holds image \(bytes\), label \(int64\)"),
-        ({"image": Raw((2, 2, 3))}, r"do not fit .*; it holds image \(bytes\), label \(int64\)"),
-        ({"label": Fixed([2], "int64")}, r"do not fit .*; it holds image \(bytes\), label \(int64\)"),
+        {"picture": Raw((2, 2, 1))},
+        {"label": Scalar("float32")},
+        {"image": Raw((2, 2, 3))},
+        {"label": Fixed([2], "int64")},
     ],
 )
-def test_features_that_the_records_lack_fail_the_check_with_what_they_hold(directory, features, complaint):
-    with pytest.raises(UsageError, match=complaint):
+def test_features_that_do_not_fit_fail_the_check(directory, features):
+    with pytest.raises(UsageError, match=r"image \(bytes\), label \(int64\)"):
         TFRecordSource.from_directory(directory, features).check()
 
 
-def test_files_without_any_record_and_records_that_are_no_examples_fail_the_check(tmp_path):
+def test_files_without_examples_fail_the_check(tmp_path):
     write_plain(tmp_path / "a.tfrecord", [])
     with pytest.raises(UsageError, match="no records in 1 files"):
         TFRecordSource(tmp_path, FEATURES).check()
     with tf.io.TFRecordWriter(str(tmp_path / "b.tfrecord")) as writer:
         writer.write(b"\xff\xff not a message")
-    with pytest.raises(UsageError, match=r"at byte 0: not a tf\.train\.Example"):
+    with pytest.raises(UsageError, match=r"byte 0: .*tf\.train\.Example"):
         TFRecordSource(tmp_path, FEATURES).check()
 
 
-def test_the_fingerprint_is_that_of_names_sizes_and_features_wherever_the_files_lie(directory, tmp_path):
+def test_fingerprint_is_of_names_sizes_and_features(directory, tmp_path):
     here = TFRecordSource.from_directory(directory)
     copy = shutil.copytree(directory, tmp_path / "other" / "place")
     assert TFRecordSource.from_directory(copy).fingerprint() == here.fingerprint()
@@ -160,7 +150,7 @@ def test_the_fingerprint_is_that_of_names_sizes_and_features_wherever_the_files_
     assert TFRecordSource.from_directory(copy).fingerprint() != here.fingerprint()
 
 
-def test_files_of_one_name_in_two_directories_are_counted_apart(tmp_path):
+def test_files_of_one_name_are_counted_separately(tmp_path):
     for name, values in (("a", [1]), ("b", [2, 3])):
         (tmp_path / name).mkdir()
         write_plain(tmp_path / name / "part.tfrecord", values)
@@ -170,15 +160,8 @@ def test_files_of_one_name_in_two_directories_are_counted_apart(tmp_path):
     assert read_all(source, "x") == [[1], [2, 3]]
 
 
-def test_the_sidecar_is_plain_json_with_a_schema(directory):
-    document = json.loads((directory / Sidecar.NAME).read_text())
-    assert document["schema"] == 1
-    assert sum(document["files"].values()) == 10
-    assert document["features"]["image"] == {"kind": "raw", "shape": [2, 2, 1], "dtype": "uint8"}
-
-
 @pytest.mark.parametrize("scheme", ["", "file://"])
-def test_data_written_anew_under_the_same_names_have_another_fingerprint(tmp_path, scheme):
+def test_rewritten_data_have_another_fingerprint(tmp_path, scheme):
     prints = []
     for label in (1, 3):
         examples = [{"image": np.full((2, 2, 3), label, np.uint8), "label": label} for _ in range(4)]
@@ -188,7 +171,7 @@ def test_data_written_anew_under_the_same_names_have_another_fingerprint(tmp_pat
     assert prints[0] != prints[1]
 
 
-def test_a_rank_checks_its_share_of_the_files_and_knows_all_counts(directory, monkeypatch):
+def test_rank_checks_its_share_of_files(directory, monkeypatch):
     whole, shared = (TFRecordSource.from_directory(directory) for _ in range(2))
     whole.check()
     sizes, walked = whole.split_sizes(), []
@@ -214,7 +197,7 @@ def classified(place, names: tuple[str, ...], labels: list[int], feature=None) -
 
 
 @pytest.mark.parametrize("dtype", ["int64", "uint8"])
-def test_labels_get_the_numbers_that_their_classes_have_in_other_data(tmp_path, dtype):
+def test_labels_are_renumbered_as_in_other_data(tmp_path, dtype):
     place = classified(tmp_path / "set", ("cat", "dog"), [0, 1, 1], Scalar(dtype))
     source = TFRecordSource.from_directory(place, classes=("ant", "cat", "cow", "dog"))
     source.check()
@@ -227,7 +210,7 @@ def test_labels_get_the_numbers_that_their_classes_have_in_other_data(tmp_path, 
 
 
 @pytest.mark.parametrize("names", [(), ("cat", "dog"), ("cat", "dog", "emu")])
-def test_labels_stay_where_the_classes_have_their_numbers_already_or_are_not_known(tmp_path, names):
+def test_labels_of_equal_or_unknown_classes_stay(tmp_path, names):
     place = classified(tmp_path / "set", ("cat", "dog"), [0, 1])
     source, plain = TFRecordSource.from_directory(place, classes=names), TFRecordSource.from_directory(place)
     assert read_all(source, "label") == [[0, 1]]
@@ -236,24 +219,24 @@ def test_labels_stay_where_the_classes_have_their_numbers_already_or_are_not_kno
     assert read_all(nameless, "label") == [[1, 0]]
 
 
-def test_a_class_that_other_data_do_not_number_is_named(tmp_path):
+def test_class_missing_from_other_data_is_named(tmp_path):
     place = classified(tmp_path / "set", ("cat", "dog", "emu"), [0, 1])
-    with pytest.raises(UsageError, match="set has classes that the training data lack: dog, emu; those have ant, cat;"):
+    with pytest.raises(UsageError, match="set .*: dog, emu; .* ant, cat;"):
         TFRecordSource.from_directory(place, classes=("ant", "cat"))
 
 
-def test_a_label_without_a_class_is_a_bad_record(tmp_path):
+def test_label_without_a_class_is_a_bad_record(tmp_path):
     source = TFRecordSource.from_directory(
         classified(tmp_path / "set", ("cat", "dog"), [0, 2]), classes=("ant", "cat", "dog")
     )
     source.check()
     bad = find(source)
-    assert bad is not None and bad.position == 1 and "a label is not from 0 to 1" in bad.reason
+    assert bad is not None and bad.position == 1 and "0 to 1" in bad.reason
 
 
-def test_only_class_numbers_can_be_numbered_by_other_classes(tmp_path):
+def test_only_class_numbers_can_be_renumbered(tmp_path):
     shares = write_tfrecords(
         tmp_path / "set", [{"label": np.float32([1, 0])}], 1, {"label": Fixed((2,))}, classes=("cat", "dog")
     )
-    with pytest.raises(UsageError, match="only class numbers can be numbered anew, not the label Fixed"):
+    with pytest.raises(UsageError, match="label Fixed"):
         TFRecordSource.from_directory(shares, classes=("ant", "cat", "dog"))

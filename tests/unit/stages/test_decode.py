@@ -53,7 +53,7 @@ def both_ways(stage, drawn) -> list[np.ndarray]:
     return [stage.apply(Decode().apply(contents(), {}), drawn).numpy(), direct.numpy()]
 
 
-def test_the_files_of_a_source_become_images_of_many_sizes():
+def test_files_become_images_of_many_sizes():
     assert ImageSpec(None, None, 0, "encoded", 0.0, 255.0) == ENCODED
     assert (ENCODED.form, RAGGED.form) == ("encoded", "ragged")
     assert ENCODED.tensor == tf.TensorSpec([None], tf.string)
@@ -65,7 +65,7 @@ def test_the_files_of_a_source_become_images_of_many_sizes():
         assert (image.to_tensor().numpy() == whole(index)).all()
 
 
-def test_grey_is_one_channel_and_animations_show_their_first_frame():
+def test_grey_files_and_animations_are_decoded():
     file = io.BytesIO()
     frames = [Image.fromarray(picture(20, 30)), Image.fromarray(picture(20, 31)).resize((30, 20))]
     frames[0].save(file, "GIF", save_all=True, append_images=frames[1:])
@@ -77,31 +77,29 @@ def test_grey_is_one_channel_and_animations_show_their_first_frame():
 @pytest.mark.parametrize(
     "stage", [RandomFlip(), Normalize(), parse("center_crop(20, 20)")[0], parse("pad(2)")[0], Decode()]
 )
-def test_only_what_makes_one_size_may_follow(stage):
+def test_only_a_stage_of_one_size_may_follow(stage):
     with pytest.raises(UsageError, match=f"stage {stage.name}: .*put|stage decode: .*already decoded"):
         stage.admit(RAGGED)
 
 
 @pytest.mark.parametrize("stage", [RandomResizedCrop(), Resize(), ResizedCenterCrop()])
-def test_stages_that_make_one_size_do_so_and_want_decoded_images(stage):
+def test_stages_of_one_size_need_decoded_images(stage):
     assert stage.spec(RAGGED) == ImageSpec(224, 224, 3, "uint8", 0.0, 255.0)
-    with pytest.raises(UsageError, match=f"stage {stage.name}: the images are not decoded yet: put decode before it"):
+    with pytest.raises(UsageError, match=f"stage {stage.name}: .*put decode before"):
         stage.spec(ENCODED)
 
 
-def test_what_is_decoded_is_not_decoded_again_and_channels_are_1_or_3():
-    with pytest.raises(UsageError, match="stage decode: the images are already decoded"):
+def test_decoding_twice_and_other_methods_are_refused():
+    with pytest.raises(UsageError, match="stage decode: .*already decoded"):
         Decode().spec(ImageSpec(32, 32, 3, "uint8", 0, 255))
-    with pytest.raises(UsageError, match="unknown channels of stage decode 4; known: 1, 3"):
-        Decode(4)
-    with pytest.raises(UsageError, match="after decode the method must be bilinear, not area"):
+    with pytest.raises(UsageError, match="bilinear.* area"):
         Resize(method="area").spec(RAGGED)
     stages = parse("decode(); random_resized_crop(64, 64, antialias=True); random_flip()")
     assert parse(text(stages)) == stages
 
 
 @pytest.mark.parametrize("antialias", [False, True])
-def test_images_of_many_sizes_are_resized_as_by_tensorflow(antialias):
+def test_images_of_many_sizes_resize_like_tensorflow(antialias):
     for made in both_ways(Resize(20, 24, antialias=antialias), {}):
         for index in range(4):
             exact = tf.image.resize(whole(index), [20, 24], antialias=antialias)
@@ -109,7 +107,7 @@ def test_images_of_many_sizes_are_resized_as_by_tensorflow(antialias):
 
 
 @pytest.mark.parametrize("antialias", [False, True])
-def test_a_random_part_of_an_image_is_that_of_images_of_its_size(antialias):
+def test_random_part_does_not_depend_on_other_sizes(antialias):
     stage = RandomResizedCrop(20, 24, antialias=antialias)
     drawn = stage.parameters(keys(stage), RAGGED)
     assert {name: value.shape.as_list() for name, value in drawn.items()} == {
@@ -127,7 +125,7 @@ def test_a_random_part_of_an_image_is_that_of_images_of_its_size(antialias):
             assert np.abs(made[index] - tf.image.resize(part, [20, 24], antialias=antialias)).max() < 0.51
 
 
-def test_windows_are_taken_in_a_graph_of_any_batch():
+def test_windows_are_decoded_in_a_graph():
     stage = RandomResizedCrop(20, 24)
 
     def prepare(batch):
@@ -140,7 +138,3 @@ def test_windows_are_taken_in_a_graph_of_any_batch():
     for first, second in made:
         assert first.shape == second.shape == (2, 20, 24, 3)
         assert np.abs(np.int32(first) - np.int32(second)).max() <= 1
-
-
-def test_only_a_bilinear_resize_is_a_window():
-    assert Resize().bilinear and RandomResizedCrop().bilinear and not Resize(method="area").bilinear

@@ -1,94 +1,87 @@
-from __future__ import annotations
+"""Grey levels: rounding to 256 levels, look-up tables and statistics."""
 
-import math
+from __future__ import annotations
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from hypothesis import given, settings, strategies as st
+from stage_images import noise, one
 
-from tfhet import stages
-from tfhet.errors import UsageError
-from tfhet.stages import ImageSpec, levels, randomness
+from tfhet import native
+from tfhet.stages import levels
+from tfhet.stages.levels import lookup
 
-pytestmark = pytest.mark.usefixtures("backend")
-
-NEEDING_THE_FULL_RANGE = (
-    "random_brightness",
-    "random_contrast",
-    "random_saturation",
-    "random_hue",
-    "color_jitter",
-    "posterize",
-    "solarize",
-    "equalize",
-    "autocontrast",
-    "invert",
-    "gamma",
-    "gaussian_noise",
-    "sharpen",
-)
+RNG = np.random.default_rng(1)
 
 
-OTHERS = ("grayscale", "erode", "normalize", "cast", "random_erasing", "cutout")
-
-
-@pytest.mark.parametrize("name", NEEDING_THE_FULL_RANGE)
-def test_a_stage_that_works_with_levels_refuses_images_of_another_range_and_says_what_to_do(name):
-    stage = stages.get(name)()
-    for spec in (
-        ImageSpec(8, 8, 3, "float32", -1.0, 1.0),
-        ImageSpec(8, 8, 3, "float32", 0.0, 255.0),
-        ImageSpec(8, 8, 3, "float32", -math.inf, math.inf),
-        ImageSpec(8, 8, 3, "uint8", 0.0, 16.0),
-    ):
-        with pytest.raises(UsageError, match=f"stage {name}: needs {spec.dtype} images from 0 to .*: put it before"):
-            stage.spec(spec)
-
-
-def test_images_that_were_rescaled_to_0_to_1_are_taken():
-    spec = stages.Rescale().spec(ImageSpec(8, 8, 3, "uint8", 0.0, 255.0))
-    assert stages.Invert().spec(spec) == spec
-
-
-@pytest.mark.parametrize("name", [*NEEDING_THE_FULL_RANGE, *OTHERS])
-def test_images_whose_size_is_known_only_when_they_come_are_taken(name):
-    stage, spec = stages.get(name)(), ImageSpec(None, None, 3, "uint8", 0.0, 255.0)
-    ids = tf.range(3, dtype=tf.int64)
-
-    @tf.function(input_signature=[spec.tensor])
-    def traced(images):
-        return stage.apply(images, stage.parameters(randomness.keys(0, name, 0, 0, ids), spec))
-
-    assert traced.get_concrete_function().output_shapes.is_compatible_with(stage.spec(spec).tensor.shape)
-    batch = tf.constant(np.random.default_rng(1).integers(0, 256, (3, 13, 7, 3)), tf.uint8)
-    known = stage.apply(batch, stage.parameters(randomness.keys(0, name, 0, 0, ids), stage.spec(spec)))
-    assert np.abs(np.float32(traced(batch)) - np.float32(known)).max() <= 1e-5
-
-
-@pytest.mark.parametrize("name", ["random_saturation", "random_hue", "color_jitter", "grayscale"])
-def test_a_stage_about_colour_refuses_what_is_neither_grey_nor_rgb(name):
-    with pytest.raises(UsageError, match=f"stage {name}: needs images of 1 or 3 channels, not 4"):
-        stages.get(name)().spec(ImageSpec(8, 8, 4, "uint8", 0.0, 255.0))
-
-
-def test_values_are_rounded_to_the_nearest_level_and_clipped():
+def test_values_are_rounded_to_the_nearest_level():
     values = tf.constant([-300.0, -0.6, -0.2, 0.4, 0.6, 127.49, 127.51, 254.6, 255.4, 300.0])
     assert levels.restored(values, tf.uint8).numpy().tolist() == [0, 0, 0, 0, 1, 127, 128, 255, 255, 255]
     assert levels.restored(tf.constant([-0.1, 0.3, 1.2]), tf.float32).numpy().tolist() == [0.0, np.float32(0.3), 1.0]
+    assert sum(levels.LUMA) == 65536.0
+
+
+def test_all_levels_survive_conversion_to_float(backend):
+    every = tf.cast(tf.reshape(tf.range(256), [1, 16, 16, 1]), tf.uint8)
+    np.testing.assert_array_equal(levels.in_levels(levels.as_given(every, tf.float32)), every)
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-def test_statistics_keep_images_and_channels_apart(channels, backend):
+def test_statistics_separate_images_and_channels(channels, backend):
     batch = np.random.default_rng(1).random((5, 7, 4, channels)).astype(np.float32)
     found = levels.Statistics.of(tf.constant(batch))
     for ours, exact in ((found.mean, np.mean), (found.low, np.min), (found.high, np.max)):
         np.testing.assert_allclose(ours, exact(batch, axis=(1, 2)), atol=1e-6)
 
 
-def test_all_levels_survive_the_way_to_float_and_back():
-    every = tf.cast(tf.reshape(tf.range(256), [1, 16, 16, 1]), tf.uint8)
-    assert (levels.in_levels(levels.as_given(every, tf.float32)).numpy() == every.numpy()).all()
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+@pytest.mark.parametrize("rows", [1, 4])
+@pytest.mark.parametrize(("channels", "columns"), [(1, 1), (3, 1), (3, 3), (5, 5)])
+def test_each_image_and_channel_has_its_table(channels, columns, rows, dtype, backend):
+    images = RNG.integers(0, 256, (4, 13, 11, channels)).astype(np.uint8)
+    tables = RNG.integers(0, 256, (rows, 256, columns)).astype(dtype)
+    every = np.broadcast_to(tables, (4, 256, channels))
+    exact = np.take_along_axis(every, images.reshape(4, -1, channels).astype(int), axis=1).reshape(images.shape)
+    found = lookup(tf.constant(images), tf.constant(tables))
+    assert found.dtype == dtype
+    np.testing.assert_array_equal(found, exact)
+    near = np.clip(images + RNG.uniform(-0.49, 0.49, images.shape), 0, 255) / 255
+    np.testing.assert_array_equal(lookup(tf.constant(near, tf.float32), tf.constant(tables)), exact)
 
 
-def test_the_shares_of_the_colours_in_grey_sum_to_one():
-    assert sum(levels.LUMA) == 65536.0
+@pytest.mark.parametrize("text", ["gamma(0.4, 1.2)", "invert()", "posterize(3)", "solarize(99)"])
+def test_pointwise_stage_equals_its_table(text, backend):
+    stage, images = one(text), noise(height=8, width=9, count=3)
+    ramp = tf.cast(tf.tile(tf.reshape(tf.range(256), [1, 1, 256, 1]), [1, 1, 1, 3]), tf.uint8)
+    assert stage.pointwise
+    np.testing.assert_array_equal(lookup(images, stage.apply(ramp, {})[:, 0]), stage.apply(images, {}))
+
+
+@pytest.mark.skipif(not native.available("tone"), reason="compiled ops cannot be built here")
+@settings(max_examples=40)
+@given(
+    st.tuples(st.integers(0, 3), st.integers(1, 40), st.integers(1, 40), st.integers(1, 4)),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from(["uint8", "float32"]),
+)
+def test_compiled_look_ups_equal_the_plain_ones(plainly, shape, by_image, by_channel, dtype):
+    images = tf.constant(RNG.integers(0, 256, shape), tf.uint8)
+    size = (shape[0] if by_image else 1, 256, shape[3] if by_channel else 1)
+    tables = tf.constant(RNG.integers(0, 256, size), dtype)
+    np.testing.assert_array_equal(lookup(images, tables), plainly(lookup, images, tables))
+
+
+def test_look_up_keeps_shapes_in_a_graph(backend):
+    @tf.function(input_signature=[tf.TensorSpec([None, 5, None, 3], tf.uint8), tf.TensorSpec([None, 256, 3], tf.uint8)])
+    def traced(images, tables):
+        found = lookup(images, tables)
+        assert found.shape.as_list() == [None, 5, None, 3]
+        return found
+
+    images = noise(height=5, width=6, count=4)
+    identity = np.tile(np.arange(256, dtype=np.uint8)[None, :, None], (1, 1, 3))
+    np.testing.assert_array_equal(traced(images, tf.constant(identity)), images)
+    four = tf.constant(np.concatenate([identity, 255 - identity, identity, identity]))
+    np.testing.assert_array_equal(traced(images, four)[1], 255 - images[1])

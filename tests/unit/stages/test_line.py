@@ -45,7 +45,7 @@ def by_definition(values: np.ndarray, line: Line) -> np.ndarray:
 
 @pytest.mark.parametrize("spec", [LEVELS, UNIT], ids=["uint8", "float32"])
 @pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)
-def test_a_stage_is_its_line_but_for_the_rounding(stage, spec, backend):
+def test_stage_equals_its_line_but_for_rounding(stage, spec, backend):
     images = batch_of(spec)
     drawn = stage.parameters(randomness.keys(0, stage.name, 0, 0, tf.range(4, dtype=tf.int64)), spec)
     assert stage.measures == bool(stage.measured(images))
@@ -60,7 +60,7 @@ def test_a_stage_is_its_line_but_for_the_rounding(stage, spec, backend):
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
 @pytest.mark.parametrize("columns", [1, 3])
 @pytest.mark.parametrize("rows", [1, 5])
-def test_each_image_and_each_channel_may_have_a_line_of_its_own(rows, columns, dtype, to, rounding, backend):
+def test_each_image_and_channel_has_its_line(rows, columns, dtype, to, rounding, backend):
     rng = np.random.default_rng(2)
     images = rng.integers(0, 256, (5, 7, 4, 3))
     line = Line.of(
@@ -105,7 +105,7 @@ def test_lines_in_a_row_are_one_line(lines, values):
     )
 
 
-def test_a_negative_scale_turns_the_ends_about_and_a_scale_of_zero_forgets_them():
+def test_scale_may_exchange_or_remove_the_ends():
     turned = Line.of(low=0.0).then(Line.of(-2.0, 1.0))
     assert (turned.low.numpy().item(), turned.high.numpy().item()) == (-np.inf, 1.0)
     flat = Line.of(3.0, 1.0).then(Line.of(0.0, 7.0))
@@ -113,7 +113,7 @@ def test_a_negative_scale_turns_the_ends_about_and_a_scale_of_zero_forgets_them(
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
-def test_a_line_keeps_what_is_known_of_the_shape_in_a_graph(count, backend):
+def test_line_keeps_the_shape_in_a_graph(count, backend):
     @tf.function(input_signature=[LEVELS.tensor])
     def traced(images):
         result = apply_line(images, Line.of([1.0, 2.0, 3.0]), tf.float32)

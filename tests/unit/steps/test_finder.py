@@ -21,25 +21,25 @@ def found(*events: Moment, close_s: float | None = None) -> tuple[list[tuple[flo
     return rounded, [each for each in every if isinstance(each, Pause)]
 
 
-def test_a_step_lasts_from_one_request_to_the_next_one_and_the_last_to_the_end_of_the_pass():
+def test_step_lasts_until_the_next_request():
     steps, pauses = found(batch(0.0, begins=True), batch(0.1, 0.04), Moment(0.3), batch(1.0, begins=True))
     assert steps == [(0.0, 0.1, 0.01), (0.1, 0.2, 0.04)]
     assert pauses == [Pause("between epochs", 0.3, 0.7)]
 
 
-def test_the_last_step_of_a_pass_whose_end_is_not_asked_for_computes_as_long_as_those_before_it():
+def test_last_step_of_an_open_pass():
     steps, pauses = found(batch(0.0, begins=True), batch(0.1), batch(0.2), batch(5.0, begins=True), close_s=9.0)
     assert steps == [(0.0, 0.1, 0.01), (0.1, 0.1, 0.01), (0.2, 0.1, 0.01), (5.0, 0.1, 0.01)]
     (pause,) = pauses
     assert (pause.name, round(pause.at_s, 6), round(pause.dur_s, 6)) == ("between epochs", 0.3, 4.7)
 
 
-def test_a_first_step_alone_lasts_as_long_as_is_seen():
+def test_single_step_lasts_until_the_end():
     assert found(batch(0.0, begins=True), close_s=2.0)[0] == [(0.0, 2.0, 0.01)]
 
 
 @pytest.mark.parametrize(("of", "count"), [(VALIDATION, 1), (VALIDATION, 3), (OTHER, 2), (OTHER, 5)])
-def test_batches_of_other_data_between_two_steps_are_a_validation(of, count):
+def test_other_data_between_steps_are_a_validation(of, count):
     others = [batch(0.25 + 0.1 * number, of=of, begins=number == 0) for number in range(count)]
     steps, pauses = found(
         batch(0.0, begins=True), batch(0.1), *others, Moment(0.9, of), batch(1.0, begins=True), batch(1.1)
@@ -48,7 +48,7 @@ def test_batches_of_other_data_between_two_steps_are_a_validation(of, count):
     assert [(pause.name, round(pause.at_s, 6), round(pause.dur_s, 6)) for pause in pauses] == [("validation", 0.2, 0.8)]
 
 
-def test_one_batch_of_other_training_data_belongs_to_the_step():
+def test_other_training_data_belong_to_the_step():
     steps, pauses = found(
         batch(0.0, begins=True), batch(0.02, 0.03, OTHER), batch(0.1), batch(0.12, 0.03, OTHER), batch(0.2)
     )
@@ -56,7 +56,7 @@ def test_one_batch_of_other_training_data_belongs_to_the_step():
     assert pauses == []
 
 
-def test_a_script_that_says_where_its_steps_end_may_take_several_batches_in_one():
+def test_declared_steps_may_take_several_batches():
     told = Moment(0.35, ends_step=True), Moment(0.8, ends_step=True)
     steps, pauses = found(
         batch(0.0, begins=True), batch(0.1), batch(0.2), told[0], batch(0.5), batch(0.6), told[1], Moment(0.9)

@@ -37,7 +37,7 @@ def test_elements_types_and_cardinality_stay(ops):
             np.testing.assert_array_equal(left, right)
 
 
-def test_each_delivery_is_noted_with_its_examples_and_each_end_of_a_pass(ops):
+def test_deliveries_and_ends_are_noted(ops):
     noted = NotedDataset(pairs(), ops)
     before_s = time.monotonic()
     for _ in range(2):
@@ -59,14 +59,14 @@ def slow(element: tf.Tensor) -> tf.Tensor:
     return tf.ensure_shape(tf.numpy_function(wait, [element], element.dtype), [None])
 
 
-def test_what_the_consumer_waits_for_is_noted_after_all_that_a_script_adds(ops):
+def test_waits_include_what_the_script_adds(ops):
     noted = NotedDataset(tf.data.Dataset.range(6).batch(2), ops)
     for _ in noted.dataset.map(slow):
         pass
     waits_s = [note.delivered_s - note.asked_s for note in noted.take() if note.examples]
     assert len(waits_s) == 3 and min(waits_s) > 0.04
     delivered = [note.delivered_s - note.asked_s for note in noted.take_deliveries() if note.examples]
-    assert len(delivered) == (3 if ops else 0) and all(each < 0.04 for each in delivered)
+    assert len(delivered) == (3 if ops else 0) and sum(delivered) < sum(waits_s)
 
 
 @pytest.mark.parametrize("after", [lambda data: data, lambda data: data.prefetch(2), lambda data: data.cache()])
@@ -80,7 +80,7 @@ def test_the_batches_of_keras_are_noted_in_every_epoch(ops, after):
     assert all(note.examples == 2 for note in notes)
 
 
-def test_ids_are_taken_off_and_kept_also_where_keras_asks():
+def test_ids_are_removed_and_kept():
     data = tf.data.Dataset.range(10).map(lambda n: (tf.fill([3], n), n, n + 100, n // 5)).batch(4)
     noted = NotedDataset(data, compiled(), has_ids=True)
     assert noted.dataset.element_spec == data.element_spec[:2] and int(noted.dataset.cardinality()) == 3
@@ -93,7 +93,7 @@ def test_ids_are_taken_off_and_kept_also_where_keras_asks():
     assert sorted(noted.take_ids()[0]) == sorted([*range(100, 110)] * 2)
 
 
-def test_elements_that_do_not_end_with_ids_are_refused():
+def test_elements_without_ids_are_refused():
     floats = tf.data.Dataset.from_tensors((tf.zeros(1), tf.zeros(1), tf.zeros(1))).batch(1)
     with pytest.raises(tf.errors.InvalidArgumentError, match="ids and epochs"):
         NotedDataset(floats, compiled(), has_ids=True)
@@ -106,7 +106,7 @@ def before_the_notes(dataset: tf.data.Dataset) -> str:
     return type(last).__name__
 
 
-def test_the_prefetch_that_tf_data_gives_to_a_synchronous_end_stands_before_the_notes():
+def test_automatic_prefetch_precedes_the_notes():
     assert before_the_notes(pairs()) == "_PrefetchDataset"
     assert before_the_notes(pairs().map(lambda a, b: (a, b), num_parallel_calls=2)) == "_ParallelMapDataset"
     options = tf.data.Options()
@@ -114,15 +114,27 @@ def test_the_prefetch_that_tf_data_gives_to_a_synchronous_end_stands_before_the_
     assert before_the_notes(pairs().with_options(options)) == "_OptionsDataset"
 
 
-def test_a_consumer_that_is_slower_than_its_data_hardly_waits(ops):
-    noted = NotedDataset(tf.data.Dataset.range(8).batch(1).map(slow), ops)
-    for count, _ in enumerate(noted.dataset.prefetch(2)):
-        time.sleep(0.15 if count else 0.0)
-    waits_s = [note.delivered_s - note.asked_s for note in noted.take() if note.examples]
-    assert len(waits_s) == 8 and sorted(waits_s)[4] < 0.04
+def test_prepared_elements_cause_no_wait(ops):
+    prepared: list[int] = []
+
+    def prepare(value: np.ndarray) -> np.ndarray:
+        time.sleep(0.5)
+        prepared.append(int(value[0]))
+        return value
+
+    data = tf.data.Dataset.range(4).batch(1)
+    data = data.map(lambda element: tf.ensure_shape(tf.numpy_function(prepare, [element], element.dtype), [None]))
+    noted = NotedDataset(data, ops)
+    for count, _ in enumerate(noted.dataset.prefetch(2), start=1):
+        deadline_s = time.monotonic() + 30
+        while len(prepared) < min(count + 1, 4):  # the next one is prepared before it is requested
+            assert time.monotonic() < deadline_s
+            time.sleep(0.01)
+    first, *others = [note.delivered_s - note.asked_s for note in noted.take() if note.examples]
+    assert len(others) == 3 and first > 0.4 and sorted(others)[1] < 0.25
 
 
-def test_other_data_sets_are_iterated_over_as_before(ops):
+def test_other_data_sets_stay(ops):
     NotedDataset(pairs(), ops)
     assert list(tf.data.Dataset.range(3).as_numpy_iterator()) == [0, 1, 2]
     assert room._noted_in(tf.data.Dataset.range(3)) is None

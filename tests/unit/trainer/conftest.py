@@ -1,4 +1,4 @@
-"""Batches without a pipeline, ranks without processes, a tiny model."""
+"""Readers without a pipeline, ranks without processes, a tiny model."""
 
 from __future__ import annotations
 
@@ -40,9 +40,35 @@ def tiny_model(hidden: bool = False) -> tf.keras.Model:
     return model
 
 
+class FakeReader:
+    """The calls of a reader that most tests do not look at."""
+
+    is_served = False
+    was_cut_off = False
+    failure: Exception | None = None
+
+    def agree(self) -> None:
+        return None
+
+    def go_local(self) -> None:
+        self.is_served = False
+
+    def offer(self, epoch: int, rest: Rest | None = None, part: int = 0) -> None:
+        return None
+
+    def ahead(self, epoch: int, offers: bool) -> None:
+        return None
+
+    def has_offered_ahead(self, epoch: int) -> bool:
+        return False
+
+    def close(self) -> None:
+        return None
+
+
 @dataclass
-class FakeFeed:
-    """Delivers batches of the given sizes in each epoch; each was waited for `wait_s` on the clock."""
+class FakeFeed(FakeReader):
+    """Delivers batches of the given sizes in each epoch; the wait for each took `wait_s` on the clock."""
 
     sizes: Sequence[int]
     batch_size: int = 4
@@ -50,13 +76,10 @@ class FakeFeed:
     wait_s: float = 0.0
     clock: FakeClock = field(default_factory=FakeClock)
     examples: int | None = None
-    """In the whole source, all ranks together; None: as many as this feed has."""
+    """Examples of the whole source, of all ranks; None for those of this feed."""
     given: int = 0
-    """Batches that were asked for and delivered."""
-    is_served: bool = False
+    """Batches that were requested and delivered."""
     serving: bool = True
-    was_cut_off: bool = False
-    failure: Exception | None = None
     made_ready: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -66,26 +89,11 @@ class FakeFeed:
         )
         self.pipeline = SimpleNamespace(batch_size=self.batch_size, source=source)
 
-    def agree(self) -> None:
-        return None
-
     def has_servers(self, is_given_up: Callable[[], bool]) -> bool:
         return self.serving
 
-    def go_local(self) -> None:
-        self.is_served = False
-
-    def offer(self, epoch: int, rest: Rest | None = None, part: int = 0) -> None:
-        return None
-
     def ahead(self, epoch: int, offers: bool) -> None:
         self.made_ready.append(epoch)
-
-    def has_offered_ahead(self, epoch: int) -> bool:
-        return False
-
-    def close(self) -> None:
-        return None
 
     def epoch(self, epoch: int, rest: Rest | None = None, part: int = 0) -> Iterator[Delivery]:
         at = self.first_id
@@ -99,7 +107,7 @@ class FakeFeed:
 
 @dataclass
 class FakeService:
-    """A data service that several readers share: it deals the batches of what is offered to them in turn.
+    """A data service that several readers share: it gives the offered batches to them in turn.
 
     `sizes`: examples in each split.
     """
@@ -110,11 +118,11 @@ class FakeService:
     cuts: dict[int, dict[int, int]] = field(default_factory=dict)
     """Part -> rank -> after so many batches that reader is cut off."""
     lost: dict[int, Sequence[int]] = field(default_factory=dict)
-    """Part -> numbers of the batches that nobody gets."""
+    """Part -> numbers of the batches that are lost."""
     twice: dict[int, Sequence[int]] = field(default_factory=dict)
-    """Part -> numbers of the batches that come once more."""
+    """Part -> numbers of the batches that are delivered twice."""
     serves: bool = True
-    """Whether any host is left that serves, once the readers have agreed for the first time."""
+    """Whether a host still serves after the readers have agreed for the first time."""
     offered: dict[tuple[int, int], list[int]] = field(default_factory=dict)
     """(Epoch, part) -> ids."""
     rests: dict[tuple[int, int], Rest | None] = field(default_factory=dict)
@@ -124,12 +132,11 @@ class FakeService:
         return [example_id(split, place) for split, size in enumerate(self.sizes) for place in range(size)]
 
 
-class ServedFeed:
-    """One rank's reader of it. It may be read only what was offered."""
+class ServedFeed(FakeReader):
+    """One rank's reader of the service, which delivers only offered examples."""
 
     def __init__(self, service: FakeService, rank: int = 0, size: int = 1):
-        self.is_served, self.was_cut_off = True, False
-        self.failure: Exception | None = None
+        self.is_served = True
         self.agreed = 0
         self._service, self._rank, self._size = service, rank, size
         sizes = tuple(service.sizes)
@@ -145,18 +152,6 @@ class ServedFeed:
 
     def has_servers(self, is_given_up: Callable[[], bool]) -> bool:
         return self._service.serves or not self.agreed
-
-    def go_local(self) -> None:
-        self.is_served = False
-
-    def ahead(self, epoch: int, offers: bool) -> None:
-        return None
-
-    def has_offered_ahead(self, epoch: int) -> bool:
-        return False
-
-    def close(self) -> None:
-        return None
 
     def offer(self, epoch: int, rest: Rest | None = None, part: int = 0) -> None:
         assert self._rank == 0 and (epoch, part) not in self._service.offered
@@ -210,7 +205,7 @@ class Threads:
 
 @pytest.fixture
 def each_rank() -> Callable[[int, Callable[[Threads], Any]], list[Any]]:
-    """Runs something as every rank of a collective, side by side; the results by rank."""
+    """Runs a function as every rank of a collective, in parallel; the results by rank."""
 
     def run(size: int, what: Callable[[Threads], Any]) -> list[Any]:
         barrier, slots = threading.Barrier(size), [None] * size

@@ -24,7 +24,7 @@ def read(folder: Path) -> dict[str, list[tuple[float, int, float]]]:
     }
 
 
-def test_tensorboard_reads_metric_lines_and_epochs_while_the_training_goes_on(tmp_path):
+def test_tensorboard_reads_lines_and_epochs(tmp_path):
     clock = FakeClock(1000.0)
     board = Board(tmp_path / "tensorboard", clock)
     board.line(LINE)
@@ -43,20 +43,20 @@ def test_tensorboard_reads_metric_lines_and_epochs_while_the_training_goes_on(tm
     board.line(LINE)  # what comes later is left out
 
 
-def test_a_loss_that_is_no_number_is_shown_as_that(tmp_path):
+def test_nan_loss_is_shown(tmp_path):
     Board(tmp_path).line(MetricLine(10, 1, 86.0, 1280.0, 3.5, math.nan))
     assert math.isnan(read(tmp_path)["step/loss"][0][2])
 
 
 @pytest.mark.parametrize(("given", "where"), [("", "usual"), ("{}/own", "own"), (OFF, None)])
-def test_the_argument_says_where(tmp_path, given, where):
+def test_argument_sets_the_folder(tmp_path, given, where):
     board = Board.of(given.format(tmp_path), tmp_path / "usual")
     board.line(LINE)
     board.close()
     assert [path.parent.name for path in tmp_path.rglob("*tfevents*")] == ([where] if where else [])
 
 
-def test_a_disk_that_refuses_ends_it_and_says_so_once(tmp_path, monkeypatch, caplog):
+def test_full_disk_is_reported_once(tmp_path, monkeypatch, caplog):
     board = Board(tmp_path)
 
     def refuse(*of: object) -> None:
@@ -66,20 +66,19 @@ def test_a_disk_that_refuses_ends_it_and_says_so_once(tmp_path, monkeypatch, cap
     for _ in range(3):
         board.line(LINE)
     board.close()
-    assert [record.getMessage() for record in caplog.records] == [
-        "nothing more is written for TensorBoard: no space left on device"
-    ]
+    (record,) = caplog.records
+    assert "no space left on device" in record.getMessage()
 
 
-def test_a_folder_that_cannot_be_made_ends_it_too(tmp_path, caplog):
+def test_missing_folder_is_reported(tmp_path, caplog):
     (tmp_path / "full").write_text("no folder")
     board = Board(tmp_path / "full" / "tensorboard")
     board.line(LINE)
     board.close()
-    assert "nothing is written for TensorBoard" in caplog.text
+    assert "TensorBoard" in caplog.text
 
 
-def test_without_tensorboard_the_training_is_told_and_goes_on(tmp_path, monkeypatch, caplog):
+def test_missing_tensorboard_is_reported(tmp_path, monkeypatch, caplog):
     monkeypatch.setitem(sys.modules, "tensorboard.compat.proto.event_pb2", None)
     board = Board(tmp_path)
     board.line(LINE)

@@ -29,7 +29,7 @@ def checkpoints(folder: Path, trained: KerasAccelerator, keep: int = 3) -> Check
 
 
 @pytest.mark.parametrize("scaling", [False, True])
-def test_what_was_saved_comes_back_bit_for_bit_with_optimizer_and_loss_scale(tmp_path, model, batch, scaling):
+def test_restored_state_is_identical(tmp_path, model, batch, scaling):
     trained = accelerator(model(), loss_scaling=scaling)
     for step in range(3):
         trained.step(batch(4, step))
@@ -45,13 +45,10 @@ def test_what_was_saved_comes_back_bit_for_bit_with_optimizer_and_loss_scale(tmp
     assert fresh.digest() == trained.digest()
 
 
-def test_nothing_saved_is_nothing_to_go_on_from(tmp_path, model):
-    assert checkpoints(tmp_path / "none", accelerator(model())).restore() is None
-
-
-def test_only_the_newest_are_kept_and_the_newest_is_restored(tmp_path, model):
+def test_newest_checkpoints_are_kept_and_restored(tmp_path, model):
     trained = accelerator(model())
     saved = checkpoints(tmp_path, trained, keep=2)
+    assert saved.restore() is None
     for step in (9, 10, 100):  # in the order of numbers, not of their digits
         saved.save(Progress(step // 9, step))
     assert [path.name for path in saved.all()] == ["checkpoint-0000-0000000010", "checkpoint-0000-0000000100"]
@@ -59,17 +56,17 @@ def test_only_the_newest_are_kept_and_the_newest_is_restored(tmp_path, model):
     assert saved.restore() == (Progress(11, 100), None)
 
 
-def test_a_checkpoint_of_the_same_step_takes_the_place_of_the_old_one(tmp_path, model, batch):
+def test_checkpoint_of_the_same_step_is_replaced(tmp_path, model, batch):
     trained = accelerator(model())
     saved = checkpoints(tmp_path, trained)
-    saved.save(Progress(1, 5))
+    saved.save(Progress(1, 5, 2, 1), LEDGER)
     trained.step(batch(4))
     saved.save(Progress(2, 5))
     assert saved.restore() == (Progress(2, 5), None)
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_half_a_checkpoint_is_never_seen(tmp_path, model, monkeypatch):
+def test_incomplete_checkpoint_is_invisible(tmp_path, model, monkeypatch):
     trained = accelerator(model())
     saved = checkpoints(tmp_path, trained)
     saved.save(Progress(1, 5))
@@ -85,7 +82,7 @@ def test_half_a_checkpoint_is_never_seen(tmp_path, model, monkeypatch):
     assert saved.restore() == (Progress(1, 5), None)
 
 
-def test_what_others_left_half_written_is_never_read_and_goes_when_the_folder_is_claimed(tmp_path, model):
+def test_leftovers_are_ignored_and_removed(tmp_path, model):
     saved = checkpoints(tmp_path, accelerator(model()))
     saved.save(Progress(1, 5))
     leftover = tmp_path / ".checkpoint-0001-0000000099.4711"
@@ -97,12 +94,10 @@ def test_what_others_left_half_written_is_never_read_and_goes_when_the_folder_is
     assert not leftover.exists() and (tmp_path / "notes.txt").exists()
 
 
-def test_a_checkpoint_of_another_model_is_refused_by_path(tmp_path, model):
+def test_checkpoint_of_another_model_is_refused(tmp_path, model):
     checkpoints(tmp_path, accelerator(model())).save(Progress(1, 5))
     for other in (accelerator(model(hidden=True)), accelerator(model(), loss_scaling=True)):
-        with pytest.raises(
-            DataError, match="checkpoint-0000-0000000005 does not fit this model .*--resume False"
-        ) as refused:
+        with pytest.raises(DataError, match="checkpoint-0000-0000000005 .*--resume False") as refused:
             checkpoints(tmp_path, other).restore()
         assert refused.value.path == str(tmp_path / "checkpoint-0000-0000000005")
 
@@ -121,7 +116,7 @@ def damage(path: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["missing", "empty", "half", "zeros", "flipped"])
-def test_a_checkpoint_that_is_not_whole_is_passed_over_whatever_is_wrong_with_it(tmp_path, model, batch, caplog, how):
+def test_damaged_checkpoint_is_skipped(tmp_path, model, batch, caplog, how):
     trained = accelerator(model())
     saved = checkpoints(tmp_path, trained)
     saved.save(Progress(1, 5, 2, 1), LEDGER)
@@ -135,32 +130,33 @@ def test_a_checkpoint_that_is_not_whole_is_passed_over_whatever_is_wrong_with_it
         caplog.clear()
         fresh = accelerator(model())
         progress, ledger = checkpoints(tmp_path, fresh).restore()
-        assert progress == Progress(1, 5, 2, 1) and ledger.rest.splits.tolist() == [True] * 3 + [False]
+        assert progress == Progress(1, 5, 2, 1) and ledger.fingerprint == "abc"
+        assert (ledger.rest.splits.tolist(), ledger.rest.seen.ids().tolist()) == ([True] * 3 + [False], [1, 2])
         assert fresh.digest() == wanted
         assert broken.name in caplog.text
 
 
 @pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "a/b", "..", ""])
-def test_a_manifest_that_names_a_file_elsewhere_is_not_followed(tmp_path, model, name, caplog):
+def test_manifest_may_not_name_files_elsewhere(tmp_path, model, name, caplog):
     saved = checkpoints(tmp_path, accelerator(model()))
     manifest = saved.save(Progress(1, 5)) / "manifest.json"
     said = json.loads(manifest.read_text())
     said["files"][name] = said["files"]["state.index"]
     manifest.write_text(json.dumps(said))
-    with pytest.raises(DataError, match="none of the 1 checkpoints"):
+    with pytest.raises(DataError, match="1 checkpoints"):
         saved.restore()
-    assert f"the manifest names {name!r}, which is no file in it" in caplog.text
+    assert f"names {name!r}" in caplog.text
 
 
-def test_checkpoints_none_of_which_is_whole_are_an_error_and_not_a_new_start(tmp_path, model):
+def test_only_damaged_checkpoints_are_an_error(tmp_path, model):
     saved = checkpoints(tmp_path, accelerator(model()))
     (saved.save(Progress(1, 5)) / "state.index").unlink()
     (tmp_path / "checkpoint-0000000098").mkdir()  # as they were named before they had manifests
-    with pytest.raises(DataError, match="none of the 2 checkpoints .*--resume False"):
+    with pytest.raises(DataError, match="2 checkpoints .*--resume False"):
         saved.restore()
 
 
-def test_broken_checkpoints_go_first_when_there_are_too_many(tmp_path, model):
+def test_damaged_checkpoints_are_removed_first(tmp_path, model):
     trained = accelerator(model())
     saved = checkpoints(tmp_path, trained, keep=2)
     whole, broken = saved.save(Progress(1, 5)), saved.save(Progress(2, 10))
@@ -172,7 +168,7 @@ def test_broken_checkpoints_go_first_when_there_are_too_many(tmp_path, model):
     assert following.all() == [whole, newest]
 
 
-def test_a_former_owner_of_the_folder_is_refused_and_what_it_wrote_elsewhere_is_not_newer(tmp_path, model):
+def test_former_owner_is_refused(tmp_path, model):
     trained = accelerator(model())
     old, new = (Checkpoints(tmp_path, 1, job, **trained.state()) for job in ("job-1", "job-2"))
     old.claim()
@@ -187,7 +183,7 @@ def test_a_former_owner_of_the_folder_is_refused_and_what_it_wrote_elsewhere_is_
     assert not list(tmp_path.glob(".checkpoint-*"))
 
 
-def test_a_copied_folder_without_its_owner_file_gets_a_later_term(tmp_path, model):
+def test_copied_folder_gets_a_later_term(tmp_path, model):
     saved = checkpoints(tmp_path, accelerator(model()))
     for name in ("checkpoint-0001-0000000900", "checkpoint-0007-0000000100"):
         saved.save(Progress(9, 5)).rename(tmp_path / name)
@@ -195,7 +191,7 @@ def test_a_copied_folder_without_its_owner_file_gets_a_later_term(tmp_path, mode
     assert saved.save(Progress(9, 1)).name == "checkpoint-0008-0000000001"
 
 
-def test_a_checkpoint_that_cannot_be_written_says_where_and_leaves_nothing(tmp_path, model, monkeypatch):
+def test_failed_write_leaves_nothing(tmp_path, model, monkeypatch):
     saved = checkpoints(tmp_path, accelerator(model()))
     saved.save(Progress(1, 5))
 
@@ -203,39 +199,29 @@ def test_a_checkpoint_that_cannot_be_written_says_where_and_leaves_nothing(tmp_p
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(Ledger, "write", full)
-    with pytest.raises(DataError, match=f"step 10 cannot be written to {tmp_path}: .*No space left"):
+    with pytest.raises(DataError, match=f"step 10 .*{tmp_path}: .*No space left"):
         saved.save(Progress(2, 10), LEDGER)
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-0000-0000000005"]
 
 
-def test_a_folder_that_cannot_be_written_to_is_found_before_the_training_begins(tmp_path, model):
+def test_unwritable_folder_is_found_first(tmp_path, model):
     (tmp_path / "file").write_text("")
-    with pytest.raises(UsageError, match="checkpoints cannot be written to .*file"):
+    with pytest.raises(UsageError, match=f"{tmp_path}/file"):
         checkpoints(tmp_path / "file", accelerator(model())).claim()
 
 
-def test_a_process_that_holds_the_folder_does_not_hold_the_training_for_ever(tmp_path, model, monkeypatch):
+def test_wait_for_a_locked_folder_is_limited(tmp_path, model, monkeypatch):
     monkeypatch.setattr(checkpoint, "_LOCKED_S", 0.1)
     descriptor = os.open(tmp_path, os.O_RDONLY)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     saved = checkpoints(tmp_path, accelerator(model()))
-    with pytest.raises(DataError, match="another process has held"):
+    with pytest.raises(DataError, match="another process"):
         saved.save(Progress(1, 5))
     os.close(descriptor)
     assert saved.save(Progress(1, 5)).is_dir()
 
 
-def test_what_was_seen_of_a_pass_is_kept_with_the_checkpoint(tmp_path, model):
-    saved = checkpoints(tmp_path, accelerator(model()))
-    assert (saved.save(Progress(1, 5, 2, 1), LEDGER) / "ledger.npz").exists()
-    progress, found = saved.restore()
-    assert progress == Progress(1, 5, 2, 1) and found is not None
-    assert (found.fingerprint, found.rest.splits.sum(), found.rest.seen.ids().tolist()) == ("abc", 3, [1, 2])
-    saved.save(Progress(2, 5))  # the same step, at the end of the epoch
-    assert saved.restore() == (Progress(2, 5), None)
-
-
-def test_the_model_is_exported_under_1_whole_or_not_at_all(tmp_path, model, batch):
+def test_model_is_exported_completely(tmp_path, model, batch):
     made = model()
     images, _ = batch(3)
     assert export(made, tmp_path / "model") == tmp_path / "model" / "1"

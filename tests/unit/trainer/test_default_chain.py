@@ -20,7 +20,7 @@ def images(height: int, width: int, channels: int = 3) -> ImageSpec:
         (images(224, 224, 1), "random_resized_crop(224, 224); random_flip(); rescale()", "the images are 224x224"),
     ],
 )
-def test_the_chain_is_chosen_for_the_images_and_ends_with_one_size(given, chain, reason):
+def test_chain_is_chosen_for_the_images(given, chain, reason):
     assert default_chain(given) == (chain, reason)
     spec = given
     for stage in parse(chain):

@@ -8,7 +8,7 @@ from fake_clock import FakeClock
 from tfhet.trainer.emulated import EmulatedDevice
 
 
-def test_a_device_works_while_the_next_batch_is_got_and_waits_for_a_late_one() -> None:
+def test_device_works_while_the_next_batch_loads() -> None:
     clock = FakeClock()
     device, begun, idle = EmulatedDevice(clock), [], []
     for input_s in (0.02, 0.02, 0.38):
@@ -23,7 +23,7 @@ def test_a_device_works_while_the_next_batch_is_got_and_waits_for_a_late_one() -
     assert clock.monotonic() == pytest.approx(0.52)
 
 
-def test_who_feeds_it_is_a_step_ahead_and_no_more() -> None:
+def test_feeding_is_one_step_ahead() -> None:
     clock = FakeClock()
     device, begun = EmulatedDevice(clock), []
     for _ in range(4):

@@ -18,7 +18,7 @@ def ledger(seen: object, *left: bool) -> Ledger:
     return Ledger("abc", Rest(np.array(left or (True,) * len(SIZES)), IdSet.of(sorted(seen))))  # type: ignore[call-overload]
 
 
-def test_a_ledger_is_read_as_it_was_written(tmp_path):
+def test_ledger_is_read_as_written(tmp_path):
     ledger(ALL[5:], False, False, False, True).write(tmp_path / "ledger.npz")
     found = Ledger.read(tmp_path / "ledger.npz")
     assert found.fingerprint == "abc"
@@ -26,12 +26,12 @@ def test_a_ledger_is_read_as_it_was_written(tmp_path):
     assert found.rest.seen.ids().tolist() == ALL[5:]
 
 
-def test_one_that_is_not_there_is_an_error(tmp_path):
-    with pytest.raises(DataError, match=r"ledger\.npz cannot be read"):
+def test_missing_ledger_is_an_error(tmp_path):
+    with pytest.raises(DataError, match=r"ledger\.npz"):
         Ledger.read(tmp_path / "ledger.npz")
 
 
-def test_a_ledger_has_a_byte_for_a_split_and_a_bit_for_an_example_of_an_open_one(tmp_path):
+def test_ledger_is_small(tmp_path):
     whole = Rest(np.arange(100_000) == 5, IdSet.of())
     half = Rest(np.ones(1, bool), IdSet.of(np.arange(0, 1_000_000, 2)))
     for number, (rest, most) in enumerate([(whole, 101_000), (half, 145_000)]):
@@ -40,7 +40,7 @@ def test_a_ledger_has_a_byte_for_a_split_and_a_bit_for_an_example_of_an_open_one
         assert path.stat().st_size < most
 
 
-def test_a_damaged_ledger_is_named_or_reads_well(tmp_path):
+def test_damaged_ledger_is_named(tmp_path):
     path, drawn = tmp_path / "ledger.npz", random.Random(5)
     Ledger("abc", Rest(np.arange(500) % 2 == 0, IdSet.of(np.arange(3000) * 7))).write(path)
     whole, refused = path.read_bytes(), 0
@@ -58,7 +58,7 @@ def test_a_damaged_ledger_is_named_or_reads_well(tmp_path):
     assert refused > 90
 
 
-def test_a_file_of_something_else_is_refused(tmp_path):
+def test_file_of_something_else_is_refused(tmp_path):
     np.save(tmp_path / "one.npy", np.arange(3))
     np.savez(tmp_path / "other.npz", fingerprint=np.array("abc"))
     of = {"fingerprint": np.array("abc"), "splits": np.ones(2, bool), "seen": np.zeros((1, 9), np.int64)}

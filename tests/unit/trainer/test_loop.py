@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from fake_clock import FakeClock
 
 from tfhet.messages import MetricLine
@@ -49,8 +50,6 @@ class Sums:
         self._count, self._calls, self._stop = count, calls, stop
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
-        import numpy as np
-
         self._calls.append(f"read {self._count}")
         return np.array([self._count, 0.5 * self._count, 1.0 if self._count else 0.0, self._stop])
 
@@ -63,7 +62,7 @@ def steps_told(lines: list[str]) -> list[int]:
     return [int(found) for line in lines for found in re.findall(r" step=(\d+) ", line)]
 
 
-def test_an_epoch_takes_every_batch_and_says_what_was_in_it(fake_feed):
+def test_epoch_takes_and_counts_every_batch(fake_feed):
     loop = Loop(fake_feed([4, 4, 2]), Recording(), SoloCollective())
     result = loop.epoch(3)
     assert result == {
@@ -92,20 +91,20 @@ def test_sums_are_read_one_step_late(fake_feed):
     assert accelerator.calls[6:] == ["read 2", "step 0", "read 0", "read 0"]
 
 
-def test_where_another_epoch_follows_the_last_example_ends_one_without_steps_that_have_none(fake_feed):
+def test_next_epoch_saves_the_empty_steps(fake_feed):
     accelerator = Recording()
     Loop(fake_feed([4, 4, 2]), accelerator, SoloCollective()).epoch(0, is_last=False)
     assert accelerator.calls == ["step 4", "step 4", "read 4", "step 2", "read 4", "read 2"]
 
 
-def test_one_that_brings_an_example_twice_is_read_on_where_another_is_lacking(fake_service, served_feed):
+def test_repeated_example_does_not_replace_a_missing_one(fake_service, served_feed):
     service = fake_service((4, 4), lost={0: (1,)})
     service.twice = {0: (0,)}
     result = Loop(served_feed(service), Recording(), SoloCollective()).epoch(0, is_last=False)
     assert (result["once"], result["repeated"], result["missing"], result["rereads"]) == (4, 4, 0, 1)
 
 
-def test_the_next_pass_is_made_ready_once_unless_none_follows(fake_feed):
+def test_next_pass_is_prepared_once(fake_feed):
     feed = fake_feed([4] * 4)
     loop = Loop(feed, Recording(), SoloCollective())
     loop.epoch(0, is_last=False)
@@ -119,7 +118,7 @@ def test_the_next_pass_is_made_ready_once_unless_none_follows(fake_feed):
     assert feed.made_ready == [1]
 
 
-def test_the_next_pass_is_made_ready_when_this_one_takes_half_a_minute_more(fake_feed):
+def test_next_pass_is_prepared_before_the_end(fake_feed):
     clock = FakeClock()
     feed = fake_feed([4] * 40, wait_s=2.0, clock=clock)
     taken: list[int] = []
@@ -128,7 +127,7 @@ def test_the_next_pass_is_made_ready_when_this_one_takes_half_a_minute_more(fake
     assert taken == [26]  # one step is begun while the sums of the one before are read
 
 
-def test_batches_are_accumulated_and_the_last_group_may_be_smaller(fake_feed):
+def test_batches_are_accumulated_in_groups(fake_feed):
     accelerator = Recording()
     loop = Loop(fake_feed([4, 4, 4, 4, 1]), accelerator, SoloCollective(), accumulate=2)
     result = loop.epoch(0)
@@ -138,10 +137,7 @@ def test_batches_are_accumulated_and_the_last_group_may_be_smaller(fake_feed):
     assert loop.batches == 5
 
 
-def test_accumulating_groups_learns_what_larger_batches_teach(fake_feed, model):
-    import numpy as np
-    import tensorflow as tf
-
+def test_accumulated_groups_equal_larger_batches(fake_feed, model):
     found = []
     for sizes, accumulate in (([6, 3], 1), ([3, 3, 3], 2)):
         optimizer = tf.keras.optimizers.SGD(0.5)
@@ -154,17 +150,18 @@ def test_accumulating_groups_learns_what_larger_batches_teach(fake_feed, model):
         np.testing.assert_allclose(one, other, rtol=1e-5)
 
 
-def test_each_metric_line_comes_once_over_the_epochs(fake_feed):
+def test_metric_lines_count_over_epochs(fake_feed):
     lines: list[str] = []
-    loop = Loop(fake_feed([4] * 9), Recording(), SoloCollective(), log_every=10, on_metrics=printed(lines))
+    how = {"log_every": 10, "on_metrics": printed(lines), "step": 40}  # as in a training that was resumed
+    loop = Loop(fake_feed([4] * 9), Recording(), SoloCollective(), **how)
     for epoch in range(3):
         assert loop.epoch(epoch)["steps"] == 9
-    assert loop.step == 27
-    assert steps_told(lines) == [10, 20]
+    assert loop.step == 67
+    assert steps_told(lines) == [50, 60]
     assert [re.search(r"epoch=(\d+)", line)[1] for line in lines] == ["1", "2"]  # type: ignore[index]
 
 
-def test_the_line_of_a_step_counts_that_step(fake_feed):
+def test_line_of_a_step_includes_that_step(fake_feed):
     clock, lines = FakeClock(), []  # type: ignore[var-annotated]
     feed = fake_feed([4] * 4, wait_s=0.75, clock=clock)
     accelerator = EmulatedAccelerator(0.25, SoloCollective(), clock)
@@ -176,7 +173,7 @@ def test_the_line_of_a_step_counts_that_step(fake_feed):
     assert loop.meter.examples_per_s() == pytest.approx(16 / 3)
 
 
-def test_with_steps_an_epoch_is_that_many_and_the_next_goes_on_from_there(fake_feed):
+def test_epoch_may_be_a_number_of_steps(fake_feed):
     feed, accelerator = fake_feed([4, 4, 2]), Recording()
     loop = Loop(feed, accelerator, SoloCollective())
     results = [loop.epoch(epoch, steps=4) for epoch in range(2)]
@@ -189,7 +186,7 @@ def test_with_steps_an_epoch_is_that_many_and_the_next_goes_on_from_there(fake_f
     assert (loop.step, feed.given) == (8, 8)
 
 
-def test_a_step_is_measured_with_its_parts_and_its_place(fake_feed):
+def test_step_is_measured_in_parts(fake_feed):
     clock = FakeClock(100.0)
 
     class Slow(Recording):
@@ -210,7 +207,7 @@ def test_a_step_is_measured_with_its_parts_and_its_place(fake_feed):
     assert parts == [(0.25, 0.0625, 0.8125, 0.125)] * 2
 
 
-def test_an_allreduce_that_nobody_can_tell_is_none_and_none_is_longer_than_its_step(fake_feed):
+def test_allreduce_is_limited_or_unknown(fake_feed):
     for told, expected in ((float("nan"), None), (9.0, 0.5), (-1.0, 0.0)):
         clock = FakeClock()
         accelerator = Recording()
@@ -220,29 +217,14 @@ def test_an_allreduce_that_nobody_can_tell_is_none_and_none_is_longer_than_its_s
         assert [step.allreduce_s for step in loop.meter.steps] == [expected]
 
 
-def test_validating_is_a_pause(fake_feed):
+def test_validation_is_a_pause(fake_feed):
     clock = FakeClock(5.0)
     loop = Loop(fake_feed([4]), Recording(), SoloCollective(), clock=clock)
     loop.evaluate(fake_feed([4, 4], wait_s=0.5, clock=clock))
     assert [(each.name, each.at_s, each.dur_s) for each in loop.meter.pauses] == [("validation", 5.0, 1.0)]
 
 
-def test_steps_go_on_counting_where_a_training_was_resumed(fake_feed):
-    lines: list[str] = []
-    loop = Loop(
-        fake_feed([4, 4]),
-        Recording(),
-        SoloCollective(),
-        log_every=1,
-        on_metrics=printed(lines),
-        step=40,
-    )
-    loop.epoch(5)
-    assert loop.step == 42
-    assert steps_told(lines) == [41, 42]
-
-
-def test_the_learning_rate_hears_how_far_the_epoch_is(fake_feed):
+def test_learning_rate_follows_the_epoch(fake_feed):
     heard: list[float] = []
     Loop(fake_feed([4] * 4), Recording(), SoloCollective(), set_epoch=heard.append).epoch(2)
     assert heard[:4] == [2.0, 2.25, 2.5, 2.75]
@@ -254,24 +236,17 @@ def test_the_learning_rate_hears_how_far_the_epoch_is(fake_feed):
     assert heard == [0.0, 0.5, 1.0, 1.5]
 
 
-def test_an_accelerator_that_learns_nothing_has_no_loss(fake_feed):
+def test_empty_epochs_and_unknown_counts(fake_feed):
     assert "loss" not in Loop(fake_feed([4]), EmulatedAccelerator(0.0, SoloCollective()), SoloCollective()).epoch(0)
-
-
-def test_an_epoch_without_examples_takes_no_step(fake_feed):
     loop = Loop(fake_feed([]), Recording(), SoloCollective())
     result = loop.epoch(0)
     assert (result["steps"], result["examples"], result["seen"], result["missing"]) == (0, 0, 0, 0)
-    assert "loss" not in result
-    assert loop.meter.step_ms() is None
-
-
-def test_the_count_of_an_unknown_source_is_left_open(fake_feed):
+    assert "loss" not in result and loop.meter.step_ms() is None
     result = Loop(fake_feed([4, 4], examples=-1), Recording(), SoloCollective()).epoch(0)
     assert (result["expected"], result["missing"], result["seen"]) == (None, None, 8)
 
 
-def test_the_end_of_an_epoch_is_told_once(fake_feed):
+def test_epoch_end_is_reported_once(fake_feed):
     ends: list[int] = []
     loop = Loop(fake_feed([4]), Recording(), SoloCollective(), on_epoch_end=lambda: ends.append(1), audit=False)
     assert "seen" not in loop.epoch(0)
@@ -291,41 +266,32 @@ SHARES = ([4, 4, 4, 4, 1], [4, 3], [])
 """Batches of each rank; the third is dry from the start."""
 
 
-def unequal(fake_feed: Any, log_every: int = 2) -> Callable[[Any], tuple[Loop, list[dict], list[str]]]:
+def unequal(fake_feed: Any) -> Callable[[Any], tuple[Loop, list[dict], list[str]]]:
     total = sum(map(sum, SHARES))
 
     def run(together: Any) -> tuple[Loop, list[dict], list[str]]:
         lines: list[str] = []
         feed = fake_feed(SHARES[together.rank], first_id=100 * together.rank, examples=total)
         accelerator = EmulatedAccelerator(0.0, together, FakeClock())
-        loop = Loop(feed, accelerator, together, log_every=log_every, on_metrics=printed(lines))
+        loop = Loop(feed, accelerator, together, log_every=1, on_metrics=printed(lines))
         return loop, [loop.epoch(epoch) for epoch in range(2)], lines
 
     return run
 
 
-def test_unequal_ranks_take_the_same_steps_and_end_when_all_are_dry(fake_feed, each_rank):
+def test_unequal_ranks_take_the_same_steps(fake_feed, each_rank):
     found = each_rank(3, unequal(fake_feed))
+    assert [steps_told(lines) for _, _, lines in found] == [list(range(1, 11)), [], []]  # rank 0 alone prints
     for loop, results, _ in found:
+        assert sum(step.examples for step in loop.meter.steps) == 2 * 24
+        assert len(loop.meter.steps) == 10
         assert [(r["steps"], r["examples"]) for r in results] == [(5, 24), (5, 24)]
         assert [(r["once"], r["missing"], r["repeated"]) for r in results] == [(24, 0, 0)] * 2
         assert loop.step == 10
     assert [loop.batches for loop, _, _ in found] == [10, 4, 0]
 
 
-def test_the_meter_counts_the_examples_of_all_ranks_as_they_were(fake_feed, each_rank):
-    for loop, _, _ in each_rank(3, unequal(fake_feed)):
-        assert sum(step.examples for step in loop.meter.steps) == 2 * 24
-        assert len(loop.meter.steps) == 10
-
-
-def test_rank_0_alone_prints(fake_feed, each_rank):
-    lines = [lines for _, _, lines in each_rank(3, unequal(fake_feed, log_every=1))]
-    assert steps_told(lines[0]) == list(range(1, 11))
-    assert lines[1:] == [[], []]
-
-
-def test_a_rank_whose_servers_are_all_gone_prepares_its_own_data(fake_feed):
+def test_rank_without_servers_prepares_its_own_data(fake_feed):
     reader = fake_feed([4])
     reader.is_served = True
     loop = Loop(reader, Recording(), SoloCollective())
@@ -336,14 +302,14 @@ def test_a_rank_whose_servers_are_all_gone_prepares_its_own_data(fake_feed):
     assert not reader.is_served
 
 
-def test_a_training_that_was_stopped_just_at_the_end_of_an_epoch_of_steps_stands_where_it_stood(fake_feed):
+def test_resumed_at_the_end_of_an_epoch(fake_feed):
     begun = Begun(steps=2, number=7, rest=Rest(np.ones(1, bool), IdSet.of(range(5))))
     loop = Loop(fake_feed([4, 4]), Recording(), SoloCollective(), step=40)
     result = loop.epoch(3, steps=2, begun=begun)
     assert (result["steps"], loop.step, loop.begun) == (0, 40, begun)
 
 
-def test_closing_ends_what_is_being_read(fake_feed):
+def test_closing_ends_the_reading(fake_feed):
     closed: list[int] = []
 
     class Feed(type(fake_feed([]))):  # type: ignore[misc]

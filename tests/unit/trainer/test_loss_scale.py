@@ -13,14 +13,14 @@ def state(scale: LossScale) -> tuple[float, int]:
     return float(scale.value), int(scale.updates)
 
 
-def test_gradients_of_a_scaled_loss_are_those_of_the_loss_again():
+def test_gradients_are_unscaled():
     scale = LossScale()
     found = scale.unscaled([tf.constant([3.0 * INITIAL]), tf.constant(INITIAL / 4)])
     assert [np.asarray(gradient).tolist() for gradient in found] == [[3.0], 0.25]
 
 
 @pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
-def test_a_gradient_that_is_not_finite_halves_the_scale_and_is_not_admitted(bad):
+def test_infinite_gradient_halves_the_scale(bad):
     scale = LossScale()
     assert bool(scale.admits(GOOD))
     assert state(scale) == (INITIAL, 1)
@@ -28,7 +28,7 @@ def test_a_gradient_that_is_not_finite_halves_the_scale_and_is_not_admitted(bad)
     assert state(scale) == (INITIAL / 2, 0)
 
 
-def test_the_scale_doubles_after_many_updates_in_a_row():
+def test_scale_doubles_after_many_updates():
     scale = LossScale()
     scale.updates.assign(GROWTH_STEPS - 2)
     assert bool(scale.admits(GOOD))
@@ -37,7 +37,7 @@ def test_the_scale_doubles_after_many_updates_in_a_row():
     assert state(scale) == (2 * INITIAL, 0)
 
 
-def test_the_scale_stays_between_one_and_what_float32_holds():
+def test_scale_stays_within_its_limits():
     scale = LossScale()
     scale.value.assign(1.5)
     for _ in range(2):
@@ -49,7 +49,7 @@ def test_the_scale_stays_between_one_and_what_float32_holds():
     assert state(scale) == (2.0**127, 0)
 
 
-def test_the_rules_are_those_of_keras():
+def test_rules_equal_keras():
     optimizer = tf.keras.mixed_precision.LossScaleOptimizer
     if not hasattr(optimizer, "get_scaled_loss"):
         pytest.skip("Keras 2's LossScaleOptimizer is missing")

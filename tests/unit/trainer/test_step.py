@@ -21,7 +21,7 @@ def assert_equal(found: list[np.ndarray], expected: list[np.ndarray], exact: boo
         np.testing.assert_allclose(one, other, rtol=0 if exact else 1e-5, atol=0 if exact else 1e-6)
 
 
-def test_a_step_follows_the_gradient_of_the_mean_loss(batch, model):
+def test_step_follows_the_gradient(batch, model):
     accelerator, reference, (images, labels) = KerasAccelerator(model(), SGD(0.5), SoloCollective()), model(), batch(5)
     with tf.GradientTape() as tape:
         losses = tf.keras.losses.sparse_categorical_crossentropy(labels, reference(images))
@@ -37,7 +37,7 @@ def test_a_step_follows_the_gradient_of_the_mean_loss(batch, model):
     assert_equal(weights(accelerator), [v.numpy() for v in reference.weights])
 
 
-def test_a_step_without_a_batch_changes_nothing(model):
+def test_step_without_a_batch_changes_nothing(model):
     accelerator = KerasAccelerator(model(), tf.keras.optimizers.Adam(0.1), SoloCollective(), accumulate=True)
     before = accelerator.digest()
     np.testing.assert_array_equal(accelerator.step(None), [0, 0, 0, 0])
@@ -46,7 +46,7 @@ def test_a_step_without_a_batch_changes_nothing(model):
 
 
 @pytest.mark.parametrize("scaling", [False, True])
-def test_accumulated_batches_make_the_step_of_one_batch_of_all(batch, model, scaling):
+def test_accumulated_batches_equal_one_batch(batch, model, scaling):
     whole = KerasAccelerator(model(), SGD(0.5), SoloCollective(), loss_scaling=scaling)
     parts = KerasAccelerator(model(), SGD(0.5), SoloCollective(), loss_scaling=scaling, accumulate=True)
     for step in range(2):
@@ -57,7 +57,7 @@ def test_accumulated_batches_make_the_step_of_one_batch_of_all(batch, model, sca
         assert_equal(weights(parts), weights(whole))
 
 
-def test_what_was_accumulated_counts_in_a_step_without_a_batch_too(batch, model):
+def test_accumulated_batches_count_without_a_batch(batch, model):
     whole, parts = (KerasAccelerator(model(), SGD(0.5), SoloCollective(), accumulate=a) for a in (False, True))
     whole.step(batch(4))
     parts.accumulate(batch(4))
@@ -67,7 +67,7 @@ def test_what_was_accumulated_counts_in_a_step_without_a_batch_too(batch, model)
 
 
 @pytest.mark.parametrize("accumulate", [False, True])
-def test_class_numbers_and_their_rows_of_ones_make_the_same_step(batch, model, accumulate):
+def test_class_numbers_equal_one_hot_labels(batch, model, accumulate):
     numbers = KerasAccelerator(model(), SGD(0.5), SoloCollective(), accumulate=accumulate)
     rows = KerasAccelerator(model(), SGD(0.5), SoloCollective(), labels=shares(3), accumulate=accumulate)
     for size in (5, 1):
@@ -81,7 +81,7 @@ def test_class_numbers_and_their_rows_of_ones_make_the_same_step(batch, model, a
     assert rows._step.experimental_get_tracing_count() == 1
 
 
-def test_shared_labels_weigh_the_loss_and_the_largest_share_is_the_answer(batch, model):
+def test_soft_labels_weight_the_loss(batch, model):
     (images, labels), reference = batch(6), model()
     soft = 0.7 * tf.one_hot(labels, 3) + 0.3 * tf.one_hot((labels + 1) % 3, 3)
     accelerator = KerasAccelerator(model(), SGD(0.5), SoloCollective(), labels=shares(3))
@@ -107,7 +107,7 @@ def test_evaluating_learns_nothing(batch, model):
     np.testing.assert_allclose(accelerator.step(batch(6))[:3], counts, rtol=1e-5)
 
 
-def test_one_graph_serves_batches_of_every_size_and_kind(batch, model):
+def test_one_graph_serves_every_batch(batch, model):
     accelerator = KerasAccelerator(model(), SGD(0.5), SoloCollective())
     for size in (4, 3, 1):
         accelerator.step(batch(size))
@@ -117,7 +117,7 @@ def test_one_graph_serves_batches_of_every_size_and_kind(batch, model):
     assert accelerator._step.experimental_get_tracing_count() == 1
 
 
-def test_the_learning_rate_can_be_set_between_steps_with_and_without_loss_scaling(batch, model):
+def test_learning_rate_can_be_set_between_steps(batch, model):
     for scaling in (False, True):
         accelerator = KerasAccelerator(model(), SGD(0.5), SoloCollective(), loss_scaling=scaling)
         before = weights(accelerator)
@@ -138,7 +138,7 @@ def test_float16_learns_with_a_loss_scale(batch, model):
     assert all(v.dtype == tf.float32 for v in accelerator.model.trainable_variables)
 
 
-def test_a_step_that_overflows_is_left_out_and_halves_the_loss_scale(batch, model):
+def test_overflowing_step_is_skipped(batch, model):
     accelerator = KerasAccelerator(model(), SGD(0.5), SoloCollective(), loss_scaling=True)
     before, scale = weights(accelerator), float(accelerator.loss_scale.value)
     images, labels = batch(3)
@@ -149,13 +149,13 @@ def test_a_step_that_overflows_is_left_out_and_halves_the_loss_scale(batch, mode
     assert any((now != then).any() for now, then in zip(weights(accelerator), before, strict=True))
 
 
-def test_the_loss_scale_is_among_what_ranks_share(model):
+def test_loss_scale_is_shared_by_ranks(model):
     plain, scaled = (KerasAccelerator(model(), SGD(0.5), SoloCollective(), loss_scaling=s) for s in (False, True))
     assert len(scaled.variables()) == len(plain.variables()) + 2
     assert any(v.shape == () and float(v) == 2.0**15 for v in scaled.variables())
 
 
-def test_the_digest_tells_the_smallest_difference(model):
+def test_digest_shows_the_smallest_difference(model):
     one, other = (KerasAccelerator(model(), SGD(0.5), SoloCollective()) for _ in range(2))
     assert one.digest() == other.digest()
     bias = other.model.weights[-1]
@@ -163,7 +163,7 @@ def test_the_digest_tells_the_smallest_difference(model):
     assert one.digest() != other.digest()
 
 
-def test_statistics_of_one_rank_stay_as_they_are(batch):
+def test_statistics_of_one_rank_stay(batch):
     model = tf.keras.Sequential(
         [
             tf.keras.layers.Input((2, 2, 1)),
@@ -181,7 +181,7 @@ def test_statistics_of_one_rank_stay_as_they_are(batch):
     assert_equal([v.numpy() for v in model.non_trainable_variables], moved, exact=True)
 
 
-def test_the_wish_to_stop_is_counted_and_changes_nothing_that_is_learned(batch, model):
+def test_stop_request_is_counted(batch, model):
     wishing, other = (KerasAccelerator(model(), tf.keras.optimizers.SGD(0.5), SoloCollective()) for _ in range(2))
     for stop in (True, False, True):
         assert np.asarray(wishing.step(batch(4), stop))[3] == stop
@@ -191,7 +191,7 @@ def test_the_wish_to_stop_is_counted_and_changes_nothing_that_is_learned(batch, 
     assert wishing.digest() == other.digest()
 
 
-def test_the_wishes_of_all_ranks_are_added(each_rank, batch):
+def test_stop_requests_of_all_ranks_are_added(each_rank, batch):
     def rank(together) -> float:
         return EmulatedAccelerator(0.0, together, FakeClock()).step(batch(2), together.rank > 0)[3]
 
@@ -201,7 +201,7 @@ def test_the_wishes_of_all_ranks_are_added(each_rank, batch):
 # Emulated
 
 
-def test_an_emulated_step_takes_time_on_the_clock_and_does_nothing_else(batch):
+def test_emulated_step_takes_time(batch):
     clock = FakeClock()
     accelerator = EmulatedAccelerator(0.25, SoloCollective(), clock)
     assert tuple(accelerator.step(batch(4))) == (4, 0, 0, 0)
@@ -211,7 +211,7 @@ def test_an_emulated_step_takes_time_on_the_clock_and_does_nothing_else(batch):
     assert clock.monotonic() == 0.75
 
 
-def test_an_emulated_step_is_as_long_as_its_file_says_and_keeps_its_length_where_that_says_nothing(batch, tmp_path):
+def test_emulated_step_follows_its_file(batch, tmp_path):
     clock, file = FakeClock(), tmp_path / "step_ms"
     accelerator = EmulatedAccelerator(0.25, SoloCollective(), clock, file)
     lengths = []
@@ -225,7 +225,7 @@ def test_an_emulated_step_is_as_long_as_its_file_says_and_keeps_its_length_where
     assert lengths == pytest.approx([0.25, 0.5, 0.1255, 0.1255, 0.0])
 
 
-def test_an_emulated_rank_without_a_batch_does_not_sleep(batch):
+def test_emulated_rank_without_a_batch_does_not_sleep(batch):
     clock = FakeClock()
     accelerator = EmulatedAccelerator(0.25, SoloCollective(), clock)
     assert tuple(accelerator.step(None)) == (0, 0, 0, 0)
@@ -259,14 +259,14 @@ class Slow(SoloCollective):
         return super().total(values, name)
 
 
-def test_the_allreduce_of_an_emulated_step_is_the_time_in_the_collective(batch):
+def test_emulated_allreduce_is_time_in_the_collective(batch):
     clock = FakeClock()
     accelerator = EmulatedAccelerator(0.25, Slow(clock), clock)
     accelerator.step(batch(4))
     assert (accelerator.allreduce_s, accelerator.copied_s, clock.monotonic()) == (1.0, 0.0, 1.0)
 
 
-def test_the_allreduce_of_a_step_lies_between_the_gradients_and_their_sums(batch, model, monkeypatch):
+def test_allreduce_is_measured_in_the_graph(batch, model, monkeypatch):
     clock = FakeClock(1000.0)
     monkeypatch.setattr(tf, "timestamp", lambda: tf.py_function(clock.wall, [], tf.float64))
     accelerator = KerasAccelerator(model(), SGD(0.5), Slow(clock))
@@ -274,7 +274,7 @@ def test_the_allreduce_of_a_step_lies_between_the_gradients_and_their_sums(batch
     assert float(accelerator.allreduce_s) == 1.0
 
 
-def test_one_rank_waits_for_nobody_and_asks_no_clock_in_its_graph(batch, model):
+def test_one_rank_has_no_clock_in_its_graph(batch, model):
     accelerator = KerasAccelerator(model(), SGD(0.5), SoloCollective())
     accelerator.step(batch(4))
     assert accelerator.allreduce_s == 0.0
@@ -282,14 +282,14 @@ def test_one_rank_waits_for_nobody_and_asks_no_clock_in_its_graph(batch, model):
     assert "Timestamp" not in {operation.type for operation in operations}
 
 
-def test_on_a_gpu_the_allreduce_is_not_told_apart(batch, model, monkeypatch):
+def test_allreduce_on_a_gpu_is_unknown(batch, model, monkeypatch):
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind=None: ["GPU:0"])
     accelerator = KerasAccelerator(model(), SGD(0.5), Slow(FakeClock()))
     accelerator.step(batch(4))
     assert np.isnan(accelerator.allreduce_s)
 
 
-def test_bringing_batches_to_the_device_is_measured(batch, model):
+def test_copying_batches_to_the_device_is_measured(batch, model):
     class Ticking(FakeClock):
         def monotonic(self) -> float:
             self.sleep(0.5)

@@ -18,11 +18,7 @@ def _handler_stays_as_it_was():
     signal.signal(signal.SIGTERM, before)
 
 
-def test_the_code_is_what_a_shell_says_of_sigterm():
-    assert STOP_CODE == 143
-
-
-def test_a_sigterm_is_heard_and_not_died_of():
+def test_sigterm_sets_the_event():
     stop = threading.Event()
     hear_sigterm(stop)
     assert not stop.is_set()
@@ -32,7 +28,7 @@ def test_a_sigterm_is_heard_and_not_died_of():
     assert stop.is_set()
 
 
-def test_outside_the_main_thread_nothing_is_heard_and_nothing_fails():
+def test_other_threads_change_no_handler():
     before, failed = signal.getsignal(signal.SIGTERM), []
 
     def listen() -> None:
@@ -47,7 +43,7 @@ def test_outside_the_main_thread_nothing_is_heard_and_nothing_fails():
     assert failed == [] and signal.getsignal(signal.SIGTERM) is before
 
 
-def test_a_training_that_has_failed_does_not_look_stopped_when_it_is_asked_to_stop_while_it_ends():
+def test_failed_training_does_not_look_stopped():
     script = """
 import os, signal
 from types import SimpleNamespace
@@ -65,4 +61,5 @@ late.itself = late
 script.main([], {})
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 1 and "the data are gone" in done.stderr, (done.returncode, done.stderr)
+    assert done.returncode == 1 and "the data are gone" in done.stderr, done.stderr
+    assert STOP_CODE == 143

@@ -1,0 +1,118 @@
+"""Fields of stages that are refused, each with the name of its stage and what is allowed."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tfhet import stages
+from tfhet.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("affine(scale=0)", "scale 0.0"),
+        ("affine(degrees=float)", "float literal"),
+        ("affine(degrees=1e999)", "degrees finite inf"),
+        ("affine(down=1.5)", "down from -1 1.5"),
+        ("affine(fill_mode='edge')", "fill_mode edge known constant nearest reflect wrap"),
+        ("cast('int32')", "dtype int32 known float32 uint8"),
+        ("center_crop(-1)", "height -1"),
+        ("color_jitter(hue=0.7)", "hue 0.5 0.7"),
+        ("color_jitter(contrast=-0.1)", "contrast 0 -0.1"),
+        ("color_jitter(0.0, 0.0, 0.0, 0.0)", "all four 0"),
+        ("cutmix(0.0)", "alpha above 0"),
+        ("cutout(0)", "size 1 0"),
+        ("decode(4)", "channels 4 known 1 3"),
+        ("dilate(2.5)", "size int 2.5"),
+        ("dilate(True)", "size int True"),
+        ("dilate(0)", "size 1 0"),
+        ("erode(0)", "size 1 0"),
+        ("gamma(0.0)", "gamma above 0"),
+        ("gamma(1.0, 1e999)", "gain finite inf"),
+        ("gaussian_blur(sigma='wide')", "sigma float wide"),
+        ("gaussian_blur(sigma=0.0)", "sigma above 0.0"),
+        ("gaussian_blur(backend='opencv')", "backend opencv known addons auto own"),
+        ("gaussian_blur(padding='WRAP')", "padding WRAP known CONSTANT REFLECT SYMMETRIC"),
+        ("gaussian_noise(-1)", "stddev 0 -1.0"),
+        ("grayscale(2)", "channels 2 known 1 3"),
+        ("mixup(-1.0)", "alpha above 0 -1.0"),
+        ("mixup(1e999)", "alpha finite inf"),
+        ("normalize(())", "mean each channel"),
+        ("normalize(('red',))", "mean each channel"),
+        ("normalize((0.5,), (1e999,))", "std each channel"),
+        ("normalize((0.5,), (0.2, 0.0, 0.2))", "std positive"),
+        ("one_hot(1)", "classes 2 1"),
+        ("one_hot(5, 1.0)", "smoothing 1 1.0"),
+        ("one_of()", "stages"),
+        ("one_of(posterize())", "two"),
+        ("one_of(posterize(), solarize(), weights=(1,))", "1 weights 2"),
+        ("one_of(posterize(), solarize(), weights=(1, -1))", "weights 0"),
+        ("one_of(posterize(), solarize(), weights=(0, 0))", "weights not 0"),
+        ("one_of(posterize(), 3)", "3 neither"),
+        ("one_of(posterize(), dilated())", "unknown dilated"),
+        ("one_of(posterize(), shuffle(9))", "shuffle flow"),
+        ("pad(top=-1)", "top 0 -1"),
+        ("pad(top=1, height=8)", "either border"),
+        ("pad(mode='wrap')", "mode wrap known constant edge reflect symmetric"),
+        ("posterize(9)", "bits 1 8 9"),
+        ("probability()", "stage missing"),
+        ("probability(0.5)", "0.5 neither"),
+        ("probability(invert(), 1.5)", "p 0 1 1.5"),
+        ("probability((invert(), posterize()), 0.5)", "chooses posterize"),
+        ("probability(batch(8), 0.5)", "batch flow"),
+        ("probability(invert(), p=n)", "n literal"),
+        ("randaugment(0)", "num_layers 1 0"),
+        ("randaugment(magnitude=31)", "magnitude 0 30 31"),
+        ("random_affine(degrees=-1)", "degrees 0 360 -1.0"),
+        ("random_affine(width_factor=2)", "width_factor 0 1 2.0"),
+        ("random_affine(scale_low=1.2)", "scale_low scale_high 1.2 1.1"),
+        ("random_brightness(32)", "delta 0 1 32.0"),
+        ("random_contrast(-0.1, 1.0)", "lower 0 -0.1"),
+        ("random_contrast(0.0, 1e999)", "upper finite inf"),
+        ("random_crop(-1)", "height 0 -1"),
+        ("random_crop(mode='wrap')", "mode wrap known constant edge reflect symmetric"),
+        ("random_erasing(1.1)", "probability 0 1 1.1"),
+        *((f"random_erasing(scale={pair})", "scale pair") for pair in ("(0.5, 0.1)", "(0.5, 1.1)", "0.5")),
+        *((f"random_erasing(ratio={pair})", "ratio pair") for pair in ("(0.0, 1.0)", "(1, 2, 3)", "('low', 'high')")),
+        ("random_flip(False)", "horizontal vertical"),
+        ("random_hue(0.6)", "delta 0 0.5 0.6"),
+        ("random_resized_crop(0)", "height 1 0"),
+        ("random_resized_crop(scale_low=0)", "scale_low above 0.0"),
+        ("random_resized_crop(scale_high=1.5)", "scale_high 0 1 1.5"),
+        ("random_resized_crop(ratio_low=2)", "ratio_low ratio_high 2.0"),
+        ("random_rotation(1.5)", "factor 0 1 1.5"),
+        ("random_saturation(1.2, 0.8)", "lower upper 1.2 0.8"),
+        ("random_shear(1.2)", "factor 0 1 1.2"),
+        ("random_translation(0.1, -0.1)", "width_factor 0 1 -0.1"),
+        ("random_zoom(1.0)", "factor 0 1 1.0"),
+        ("rescale(-1.0)", "scale above 0 -1.0"),
+        ("resize(0)", "height 1 0"),
+        ("resize(method='cubic')", "method cubic known area bicubic bilinear nearest"),
+        ("resize(method='area', antialias=True)", "antialias bilinear area"),
+        *((f"resized_center_crop{sizes}", "height width shorter") for sizes in ((225, 224, 224), (0, 5, 9))),
+        ("sharpen(-0.5)", "amount 0 -0.5"),
+        ("solarize(257)", "threshold 0 256 257"),
+        # text that is no call of a known stage with its own arguments
+        ("emboss()", "unknown emboss known dilate gaussian_blur"),
+        ("dilate(width=3)", "unknown dilate width known size"),
+        ("dilate(**{'size': 3})", "unknown dilate None"),
+        ("dilate(3, size=3)", "size twice"),
+        ("dilate(3, 4)", "1 size 2"),
+        ("dilate(size=n)", "n literal"),
+        ("dilate(size=open('/etc/passwd'))", "literal"),
+        ("rescale(1/0)", "literal"),
+        ("dilate(", "dilate cannot"),
+        ("aws-cifra", "cifra neither chain aws-cifar"),
+        ("import os", "import os neither"),
+        ("os.system('true')", "neither"),
+    ],
+)
+def test_bad_field_is_refused_by_name(text, named):
+    with pytest.raises(UsageError) as refused:
+        stages.parse(text)
+    message = str(refused.value)
+    assert text.partition("(")[0] in message
+    assert set(named.split()) <= set(re.findall(r"[\w.-]*\w", message)), message
