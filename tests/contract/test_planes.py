@@ -122,7 +122,7 @@ class Fleet:
         if not isinstance(report, link.PlaneReport):
             return
         try:
-            self.leader.heard(json.loads(json.dumps(report.facts)))
+            self.leader.on_report(json.loads(json.dumps(report.facts)))
         except MessageError as error:
             self.odd.append(str(error))
 
@@ -280,7 +280,7 @@ def test_an_order_that_no_reader_could_follow_is_refused_by_a_plane_that_serves(
 def test_rubbish_in_a_report_makes_nothing_ready(idle, facts):
     missing = idle.leader.missing()
     with contextlib.suppress(MessageError):
-        idle.leader.heard(facts)
+        idle.leader.on_report(facts)
     assert (idle.leader.missing() is None) is (missing is None)
 
 

@@ -27,7 +27,7 @@ from tfhet.planes.tensorflow_noise import is_noise
 from tfhet.telemetry import Metric
 
 if TYPE_CHECKING:
-    from tfhet.planes.feed.received import BatchReader
+    from tfhet.planes.feed.delivered import BatchReader
     from tfhet.planes.feed.source import FeedSource
     from tfhet.planes.reader import RankSide
     from tfhet.strategies import JobContext
@@ -40,7 +40,7 @@ class Outlets:
     say: Callable[[str], None]
     """Writes one line to the log."""
     report: Callable[[link.Report], None]
-    """Sends a report to the leader: a `link.PlaneReport` reaches `LauncherSide.heard` there."""
+    """Sends a report to the leader: a `link.PlaneReport` reaches `LauncherSide.on_report` there."""
     observe: Observer
     tell_script: Callable[[rank.Order], None]
     """Sends a message to the script of this launcher's rank, now or when it starts; dropped where there is none."""
@@ -89,7 +89,7 @@ class LauncherSide:
 
     # In the leader
 
-    def heard(self, facts: Mapping[str, Any]) -> None:
+    def on_report(self, facts: Mapping[str, Any]) -> None:
         """Takes a report of the plane in any launcher, this one included. Raises MessageError for one that is wrong,
         which ends the job; UnknownKind is ignored: the other launcher may be of a later version."""
 

@@ -16,8 +16,8 @@ import numpy as np
 from tfhet.cluster import environment
 from tfhet.errors import UsageError
 from tfhet.planes.feed.loader import Loader
-from tfhet.planes.feed.work import MAKE_LIMIT_S
-from tfhet.planes.handed_over import hand_over
+from tfhet.planes.feed.server_link import MAKE_LIMIT_S
+from tfhet.planes.hooks import run_hooks
 from tfhet.strategies import JobContext
 
 
@@ -62,7 +62,7 @@ def batches(
         given |= {"make_limit_s": make_limit_s}
         loader = Loader(data, arguments or {}, job=job, **options, **given)
         if training:
-            hand_over(loader)
+            run_hooks(loader)
         return loader
     if arguments or batch_size or shuffle or drop_last or collate is not None:
         raise UsageError(

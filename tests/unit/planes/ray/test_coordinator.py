@@ -8,8 +8,7 @@ import pytest
 from tfhet.clock import SYSTEM
 from tfhet.errors import NotReady
 from tfhet.planes.ray import coordinator, private
-from tfhet.planes.ray.coordinator import Coordinator
-from tfhet.planes.ray.dealing import Over, Portion
+from tfhet.planes.ray.coordinator import Coordinator, Over, Portion
 
 
 def until(happened: Callable[[], object]) -> None:

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from tfhet.planes.ray.dealing import Dealing, Over, Portion
+from tfhet.planes.ray.coordinator import Dealing, Over, Portion
 
 
 def share(dealing: Dealing, rank: int) -> tuple[list[list[tuple[str, int]]], Over]:

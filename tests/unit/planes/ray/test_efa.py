@@ -1,6 +1,6 @@
 """Adapters of a host, and the variables by which they are used."""
 
-from tfhet.planes.ray.efa import devices, efa_variables
+from tfhet.planes.ray.start import devices, efa_variables
 
 
 def device(folder, name: str, driver: str) -> None:

@@ -10,7 +10,7 @@ from tfhet.clock import SYSTEM
 from tfhet.errors import NotReady
 from tfhet.planes.feed.source import FeedSource
 from tfhet.planes.ray import private
-from tfhet.planes.ray.dealing import Over, Portion
+from tfhet.planes.ray.coordinator import Over, Portion
 from tfhet.planes.ray.reader import RayReader
 from tfhet.planes.ray.settings import Order
 from tfhet.strategies import JobContext
