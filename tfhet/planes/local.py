@@ -1,4 +1,4 @@
-"""The data plane `local`: every rank prepares its own share of the data, and nothing else runs."""
+"""The data plane `local`: every rank prepares its own share of the data."""
 
 from __future__ import annotations
 
