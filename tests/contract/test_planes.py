@@ -122,7 +122,7 @@ class Fleet:
         if not isinstance(report, link.PlaneReport):
             return
         try:
-            self.leader.heard(json.loads(json.dumps(report.facts)))
+            self.leader.on_report(json.loads(json.dumps(report.facts)))
         except MessageError as error:
             self.odd.append(str(error))
 
@@ -264,7 +264,7 @@ def test_rubbish_in_a_report_makes_nothing_ready(idle):
     missing = idle.leader.missing()
     for facts in RUBBISH:
         with contextlib.suppress(MessageError):
-            idle.leader.heard(facts)
+            idle.leader.on_report(facts)
         assert (idle.leader.missing() is None) is (missing is None), facts
 
 

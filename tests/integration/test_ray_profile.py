@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from tfhet.__main__ import main
-from tfhet.planes.ray.leftovers import MARK
+from tfhet.planes.ray import MARK
 from tfhet.profile import Profile
 from tfhet.record import Record
 

@@ -18,9 +18,9 @@ from rubbish import FULL
 from tfhet.planes.feed import FeedReader, FeedSource, Server
 from tfhet.planes.feed.connection import FeedConnection
 from tfhet.planes.feed.frame import LENGTHS
-from tfhet.planes.feed.message import FromServer, Want
-from tfhet.planes.feed.production import Wish
-from tfhet.planes.feed.server import MOST_UNKNOWN
+from tfhet.planes.feed.message import BatchRequests, FromServer
+from tfhet.planes.feed.production import BatchRequest
+from tfhet.planes.feed.server import MOST_UNAUTHENTICATED
 from tfhet.planes.feed.source import Shard
 from tfhet.schema import to_json
 
@@ -51,7 +51,7 @@ class Served:
         """Whether a reader gets all, once."""
         reader = FeedReader([self.address], KEY, SOURCE, say=lambda line: None)
         try:
-            found = [int(one) for each in reader.epoch(0, goes_on=False) for one in each.batch[:, 0]]
+            found = [int(one) for each in reader.epoch(0, continues=False) for one in each.batch[:, 0]]
         finally:
             reader.close()
         return sorted(found) == list(range(40))
@@ -88,8 +88,8 @@ def test_a_stranger_gets_a_nonce_and_nothing_else_whatever_it_sends(served):
 
 def test_a_member_that_sends_rubbish_ends_its_connection_alone(served):
     draw, odd = random.Random(2), [-1, None, 1.5, "0", [], 1 << 70, True]
-    shard = Shard(0, 1)
-    good = to_json(Want(SOURCE.id, (Wish(shard, 0, 0, ahead=2), Wish(shard, 1, 0, ahead=2)), SOURCE))
+    requests = tuple(BatchRequest(Shard(0, 1), number, 0, ahead=2) for number in range(2))
+    good = to_json(BatchRequests(SOURCE.id, requests, SOURCE))
 
     def rubbish() -> bytes:
         header = json.loads(json.dumps(good))
@@ -142,7 +142,7 @@ def test_a_stranger_that_sends_a_byte_now_and_then_has_no_more_time_than_others(
 
 
 def test_connections_that_prove_nothing_hold_up_no_reader_and_the_oldest_are_dropped(served):
-    held = [socket.create_connection(("127.0.0.1", served.port), timeout=10) for _ in range(MOST_UNKNOWN + 20)]
+    held = [socket.create_connection(("127.0.0.1", served.port), timeout=10) for _ in range(MOST_UNAUTHENTICATED + 20)]
     try:
         assert served.serves()
         assert len(held[0].recv(32, socket.MSG_WAITALL)) == 32 and held[0].recv(1) == b""

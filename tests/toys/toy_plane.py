@@ -94,7 +94,7 @@ class ToyLauncherSide(LauncherSide):
     def metrics(self) -> Mapping[Metric, float]:
         return {UP: float(len(self.processes()))} if self._place.host in self._hosts else {}
 
-    def heard(self, facts: Mapping[str, Any]) -> None:
+    def on_report(self, facts: Mapping[str, Any]) -> None:
         found = parse(facts, Serving)
         if found.host not in self._hosts or not is_address(found.address):
             raise MessageError(f"no toy server: {found}")

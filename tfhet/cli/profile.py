@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
                 step(event.fields["done"], event.fields["total"], "rounds")
 
         if not args.script:
-            with planes.noise_left_out():
+            with planes.without_noise():
                 importlib.import_module("tensorflow")
         script = args.script or (Path(args.target) if profile.makes_ray(args.target) else None)
         if script and args.stages:

@@ -177,7 +177,7 @@ class Leader:
     def _take(self, member: str, report: link.Report) -> None:
         match report:
             case link.PlaneReport():
-                self._side.heard(report.facts)
+                self._side.on_report(report.facts)
             case link.ScriptReport():
                 self.account.heard(report)
             case link.Restarted():

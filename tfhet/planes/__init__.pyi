@@ -9,7 +9,7 @@ from .costs import (
 )
 from .distribution import distribute as distribute
 from .feed.loader import Loader as Loader
-from .handed_over import hand_over_to as hand_over_to
+from .hooks import on_training_data as on_training_data
 from .malloc import with_malloc_tunables as with_malloc_tunables
 from .plane import DataPlane as DataPlane, LauncherSide as LauncherSide, Outlets as Outlets
 from .reader import Delivery as Delivery, RankSide as RankSide, Reader as Reader
@@ -24,4 +24,4 @@ from .registry import (
     kinds as kinds,
     names as names,
 )
-from .tensorflow_noise import is_noise as is_noise, noise_left_out as noise_left_out
+from .tensorflow_noise import is_noise as is_noise, without_noise as without_noise

@@ -1,6 +1,6 @@
-"""CPUs of a host: how many its training uses, which are left for its workers, and how a process gives way to others.
+"""CPUs of a host: the number that its training uses, the rest for its workers, and processes with the lowest priority.
 
-Processes are confined and give way on Linux only.
+Only Linux binds processes to CPUs and has the lowest priority.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from tfhet.clock import SYSTEM
 
 TOPOLOGY = Path("/sys/devices/system/cpu")
 LOWEST = 19
-"""Niceness, where the kernel has no SCHED_IDLE, and of an autogroup (sched(7)), within which alone niceness counts."""
+"""Niceness of threads and of their autogroup (sched(7)); niceness is relative within an autogroup."""
 WINDOW_S = 5.0
 """Seconds of one measurement."""
 WINDOWS = 6
-"""Number of measurements of which the largest counts: an evaluation, or the start of an epoch, is not the rule."""
+"""Number of measurements of which the largest counts; some contain an evaluation or the start of an epoch."""
 SPARE_CPUS = 0.5
-"""Fraction of a CPU of training load tolerated before one more CPU is reserved: workers give way there anyway."""
+"""Fraction of a CPU that the training may use before one more CPU is reserved."""
 
 
 class Reserve:
-    """Measures what the training of a host uses, and calls `keep` when the number of CPUs to reserve has changed."""
+    """Measures the CPU use of a host's training and calls `keep` when the number of CPUs to reserve changes."""
 
     def __init__(self, ranks: int, keep: Callable[[int, float], None]):
-        """ranks: number of training processes of the host, for all of which the watched one stands. keep: called with
-        the number of CPUs, and the largest use that was measured."""
+        """ranks: number of training processes of the host; one of them is watched. keep: called with the number of CPUs
+        and the largest measured use."""
         self._ranks, self._keep = ranks, keep
         self._used: collections.deque[float] = collections.deque(maxlen=WINDOWS)
         self._kept = 0
@@ -60,7 +60,7 @@ class Reserve:
 
 
 def cpu_s(pid: int) -> float | None:
-    """CPU seconds that a process and its living descendants have used; None when it is gone."""
+    """Returns the CPU seconds of a process and its living descendants; None if it has ended."""
     try:
         process = psutil.Process(pid)
         family, times = process.children(recursive=True), [process.cpu_times()]
@@ -73,13 +73,13 @@ def cpu_s(pid: int) -> float | None:
 
 
 def usable() -> tuple[int, ...]:
-    """Numbers of the CPUs that this process may use, ascending; () where the system does not say."""
+    """Returns the numbers of the CPUs that this process may use, ascending; () if the system does not know."""
     return tuple(sorted(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else ()
 
 
 def left_by(reserve: int, cpus: Sequence[int], topology: Path = TOPOLOGY) -> tuple[int, ...]:
-    """The CPUs that are left of `cpus` when `reserve` of them are kept; all of them when none would be left. Whole
-    cores are kept where possible, since two CPUs that are threads of one core share its units."""
+    """Returns the CPUs without `reserve` reserved ones; all of them if none would be left. Whole cores are reserved if
+    possible, because the CPUs of one core share its units."""
     if not 0 < reserve < len(cpus):
         return tuple(cpus)
     by_core = sorted(cpus, key=lambda cpu: (_core(cpu, topology), cpu))
@@ -87,24 +87,26 @@ def left_by(reserve: int, cpus: Sequence[int], topology: Path = TOPOLOGY) -> tup
 
 
 def confine(pid: int, cpus: Iterable[int]) -> None:
-    """Lets all threads of a process run on these CPUs only; does nothing for a process that is gone."""
+    """Binds all threads of a process to CPUs; does nothing if it has ended."""
     allowed = set(cpus)
-    for thread in _threads(pid):  # a new thread has the CPUs of the one that made it
+    for thread in _threads(pid):  # new threads inherit the CPUs
         with contextlib.suppress(OSError):
             os.sched_setaffinity(thread, allowed)
 
 
 def in_batches() -> None:
-    """Lets this thread, and those that it will make, use up their turn of the CPU before another of them runs. For a
-    batch of many small stages 142 ms of CPU with 100 interruptions were measured, 149 ms with 4,600 without this."""
+    """Lets this thread and its future threads use whole time slices.
+
+    A batch of many small stages took 142 ms of CPU with 100 interruptions, and 149 ms with 4,600 without this."""
     if hasattr(os, "SCHED_BATCH"):
         with contextlib.suppress(OSError):
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 def give_way() -> None:
-    """From now on the other threads of this process, and those that they make, run when no process of the host that
-    does not give way wants the CPU. The calling thread, which reports that the process lives, stays as it is."""
+    """Gives the lowest priority to the other threads of this process and their future threads.
+
+    The calling thread, which reports that the process is alive, keeps its priority."""
     me = os.getpid()
     for thread in _threads(me):
         if thread != me:
@@ -112,13 +114,13 @@ def give_way() -> None:
                 os.setpriority(os.PRIO_PROCESS, thread, LOWEST)
             with contextlib.suppress(OSError):
                 os.sched_setscheduler(thread, os.SCHED_IDLE, os.sched_param(0))
-    if os.getsid(0) == me:  # an autogroup is a session's, and others may be in this one
+    if os.getsid(0) == me:  # an autogroup is of a whole session
         with contextlib.suppress(OSError):
             Path("/proc/self/autogroup").write_text(str(LOWEST))
 
 
 def _threads(pid: int) -> Iterator[int]:
-    """The ids of all threads of a process, those included that begin meanwhile."""
+    """Yields the ids of all threads of a process, including new ones."""
     done = set[str]()
     with contextlib.suppress(OSError):
         while fresh := set(os.listdir(f"/proc/{pid}/task")) - done:
@@ -127,7 +129,7 @@ def _threads(pid: int) -> Iterator[int]:
 
 
 def _core(cpu: int, topology: Path) -> int:
-    """The first CPU of the core that it belongs to; itself where the system does not say."""
+    """Returns the first CPU of the same core; the CPU itself if the system does not know."""
     try:
         text = (topology / f"cpu{cpu}" / "topology" / "thread_siblings_list").read_text()
         return int(text.split(",")[0].split("-")[0])

@@ -20,7 +20,7 @@ from tfhet.messages import inherited, rank
 from tfhet.placement import Pipeline, inspect, without_autotune, without_last_assertion
 from tfhet.planes import private
 from tfhet.planes.feed import Shard
-from tfhet.planes.handed_over import hand_over
+from tfhet.planes.hooks import run_hooks
 from tfhet.planes.registry import get
 from tfhet.steps import ScriptSteps
 from tfhet.strategies import JobContext
@@ -65,7 +65,7 @@ def distribute(
     """
     make, data = _made(data, arguments)
     if training:
-        hand_over(data)
+        run_hooks(data)
     if steps_per_epoch is not None and steps_per_epoch < 1:
         raise UsageError(f"steps_per_epoch must be at least 1, not {steps_per_epoch}; omit it for a whole pass")
     if not (training or (steps_per_epoch is None and sharding == "auto")):

@@ -1,4 +1,4 @@
-"""The key of a job's data plane, which a launcher sends to each process that takes part, first of all."""
+"""The key of a job's data plane, which a launcher sends to each process as the first message."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _keys: dict[int, bytes] = {}
 
 
 def key_from(env: Mapping[str, str]) -> bytes:
-    """The key that the launcher of this process sent over their channel. Raises NotReady where none comes."""
+    """Returns the key that the launcher has sent to this process. Raises NotReady after KEY_S seconds."""
     channel = inherited(env)
     if id(channel) in _keys:
         return _keys[id(channel)]

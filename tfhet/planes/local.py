@@ -1,4 +1,4 @@
-"""The data plane `local`: every rank prepares its own share of the data, and nothing else runs."""
+"""The data plane `local`: every rank prepares its own share of the data."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tfhet.planes.plane import DataPlane
 from tfhet.strategies import LOCAL_PLANE, JobContext
 
 if TYPE_CHECKING:
-    from tfhet.planes.feed.received import BatchReader
+    from tfhet.planes.feed.delivered import BatchReader
     from tfhet.planes.feed.source import FeedSource
 
 

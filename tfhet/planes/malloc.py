@@ -1,4 +1,4 @@
-"""The C library's allocator in processes that make and move batches: what they ask of it, by `GLIBC_TUNABLES`."""
+"""Settings of the C library's allocator for processes that make and move batches, in `GLIBC_TUNABLES`."""
 
 from __future__ import annotations
 
@@ -6,28 +6,26 @@ from collections.abc import Mapping
 
 TUNABLES = "GLIBC_TUNABLES"
 HUGE_PAGES = {"glibc.malloc.hugetlb": 1}
-"""Memory in pages of 2 MiB, from glibc 2.35 on."""
+"""Pages of 2 MiB, since glibc 2.35."""
 THRESHOLDS = {"glibc.malloc.mmap_threshold": 32 << 20, "glibc.malloc.trim_threshold": 64 << 20}
-"""Bytes of the smallest piece that is memory of its own, and of free memory from which on a heap is given back."""
+"""Minimum bytes of a piece with a mapping of its own, and of free memory that a heap returns to the kernel."""
 _OLDER = {"MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"}
 """Variables that set the same thresholds."""
 
 
 def with_malloc_tunables(env: Mapping[str, str]) -> dict[str, str]:
-    """`env` for a process that makes or moves batches: its memory comes in huge pages, and stays with the process until
-    the next batch. What `env` says of either already stays. Linux; C libraries other than glibc ignore it.
+    """Returns `env` with settings for huge pages and for memory that stays with the process; settings of the user win.
+    Other C libraries than glibc ignore them.
 
-    glibc gives memory back to the kernel when a batch is gone, and gets the next one's as fresh pages, each of which
-    costs a fault. Huge pages are 512 times as large, so a batch that is memory of its own costs 512 times fewer faults
-    (`benchmarks.transport`: `small_pages`). Decoded photos lie in heaps, whose end glibc gives back as soon as 128 KiB
-    of it are free. It raises both thresholds when it frees a piece of up to 32 MiB that was memory of its own
-    (mallopt(3), M_MMAP_THRESHOLD), to the size of the piece and to twice that: these here are where that ends.
-    Processes that make batches of photos do not get there by themselves (`python -m benchmarks.malloc`).
+    By default glibc returns the memory of a batch to the kernel, and each fresh page of the next batch costs a fault.
+    Huge pages are 512 times as large, so they cost 512 times fewer faults. Decoded photos are in heaps, which glibc
+    shrinks as soon as 128 KiB at their end are free. The thresholds here are the largest that glibc would choose itself
+    (mallopt(3), M_MMAP_THRESHOLD); it never chooses them for batches of photos.
     """
-    given = [tunable for tunable in env.get(TUNABLES, "").split(":") if tunable]
-    names = {tunable.partition("=")[0] for tunable in given}
+    present = [tunable for tunable in env.get(TUNABLES, "").split(":") if tunable]
+    names = {tunable.partition("=")[0] for tunable in present}
     wanted = {} if names & HUGE_PAGES.keys() else HUGE_PAGES
-    if not names & THRESHOLDS.keys() and not _OLDER & env.keys():  # each of them is meant for the other
+    if not names & THRESHOLDS.keys() and not _OLDER & env.keys():  # setting one disables the other's default
         wanted = wanted | THRESHOLDS
-    asked = [f"{name}={value}" for name, value in wanted.items()]
-    return {**env, TUNABLES: ":".join([*given, *asked])} if asked else dict(env)
+    added = [f"{name}={value}" for name, value in wanted.items()]
+    return {**env, TUNABLES: ":".join([*present, *added])} if added else dict(env)

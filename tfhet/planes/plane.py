@@ -1,14 +1,14 @@
-"""The door to data planes: how batches come from the hosts that prepare them to the ranks.
+"""The protocol of data planes, which move batches from the hosts that prepare them to the ranks.
 
-A data plane is one object in the registry, with two sides. The rank's side reads (reader.py). The launcher's side
-starts and watches processes, and loads in a moment, without TensorFlow:
+A data plane is an object in the registry with two sides. The rank's side reads (reader.py). The launcher's side starts
+and watches processes, and loads without TensorFlow:
 
     side = planes.get("tf_service").launcher_side(settings, place, outlets)
     await side.serve()      # on every host; ends by raising, or by being cancelled
     side.missing()          # in the leader: None once all is ready
-    side.order()            # in the leader: what readers need, in the message "start"
+    side.order()            # in the leader: the addresses for readers, in the message "start"
 
-`DataPlane` and `LauncherSide` are those of a plane without processes; another plane overrides what differs.
+`DataPlane` and `LauncherSide` are a plane without processes; other planes override their methods.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tfhet.planes.tensorflow_noise import is_noise
 from tfhet.telemetry import Metric
 
 if TYPE_CHECKING:
-    from tfhet.planes.feed.received import BatchReader
+    from tfhet.planes.feed.delivered import BatchReader
     from tfhet.planes.feed.source import FeedSource
     from tfhet.planes.reader import RankSide
     from tfhet.strategies import JobContext
@@ -40,18 +40,18 @@ class Outlets:
     say: Callable[[str], None]
     """Writes one line to the log."""
     report: Callable[[link.Report], None]
-    """Sends a report to the leader: a `link.PlaneReport` reaches `LauncherSide.heard` there."""
+    """Sends a report to the leader: a `link.PlaneReport` reaches `LauncherSide.on_report` there."""
     observe: Observer
     tell_script: Callable[[rank.Order], None]
-    """Sends a message to the script of this launcher's rank, now or when it starts; dropped where there is none."""
+    """Sends a message to the script of this launcher's rank, now or when it starts; dropped if there is no rank."""
     ready_timeout_s: float
     """Seconds that all processes of the job may take to become ready."""
     key: bytes = field(repr=False)
-    """Key of the job's data plane, 32 bytes, made from the job's secret."""
+    """Key of the job's data plane, 32 bytes, derived from the job's secret."""
 
 
 class LauncherSide:
-    """A data plane in one launcher; this one starts nothing."""
+    """A data plane in a launcher; this one starts nothing."""
 
     @property
     def facts(self) -> Mapping[str, str]:
@@ -59,14 +59,14 @@ class LauncherSide:
         return {}
 
     async def serve(self) -> None:
-        """Starts this host's processes and keeps them alive; returns at once where the host has none. Ends by raising
+        """Starts this host's processes and keeps them alive; returns at once if the host has none. Ends by raising
         UsageError for a port in use, NotReady, or JobFailed."""
 
     async def stop(self, grace_s: float) -> None:
-        """Ends them, by SIGKILL after `grace_s` seconds."""
+        """Ends the processes, by SIGKILL after `grace_s` seconds."""
 
     def processes(self) -> Mapping[str, int]:
-        """Ids of the processes that run, by name."""
+        """Ids of the running processes, by name."""
         return {}
 
     def metrics(self) -> Mapping[Metric, float]:
@@ -74,54 +74,53 @@ class LauncherSide:
         return {}
 
     def environment(self, order: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, str]:
-        """`env` with the variables that the plane's reader needs in the script: here, those of the C library's
-        allocator."""
+        """Returns `env` with the variables of the plane's reader in the script: here, of the C library's allocator."""
         return with_malloc_tunables(env)
 
     async def beside(self, pid: int) -> None:
         """Runs from the start of this launcher's training process `pid` to its end."""
 
     def reads(self, endlessly: bool) -> None:
-        """Called when the script begins to read a data set. endlessly: whether that has no end."""
+        """Called when the script begins to read a data set. endlessly: whether the data set has no end."""
 
     def gone(self, host: str) -> None:
-        """Called in every launcher when `host`, which served, is lost and the job goes on without it."""
+        """Called in every launcher when the serving `host` is lost and the job continues without it."""
 
     # In the leader
 
-    def heard(self, facts: Mapping[str, Any]) -> None:
-        """Takes a report of the plane in any launcher, this one included. Raises MessageError for one that is wrong,
-        which ends the job; UnknownKind is ignored: the other launcher may be of a later version."""
+    def on_report(self, facts: Mapping[str, Any]) -> None:
+        """Handles a report of the plane in any launcher, including this one. Raises MessageError for a wrong one, which
+        ends the job; UnknownKind is ignored, because the other launcher may be of a later version."""
 
     def use(self) -> Mapping[str, Mapping[str, float]]:
         """Quantities that the plane has used, by host and name, for the run record."""
         return {}
 
     def missing(self) -> str | None:
-        """Describes what is not ready yet; None once all is."""
+        """Describes what is not ready yet; None if everything is."""
         return None
 
     def order(self) -> Mapping[str, Any]:
-        """Returns what readers need, as JSON values, once nothing is missing."""
+        """Returns the order for readers as JSON values, once nothing is missing."""
         return {}
 
     def lost(self, host: str) -> bool:
-        """Called when `host`, which served, is lost. Returns whether the other hosts deliver what is left; the job has
-        failed otherwise. Raises nothing."""
+        """Called when the serving `host` is lost. Returns whether the other hosts deliver the rest; otherwise the job
+        has failed. Raises nothing."""
         return True
 
 
 class DataPlane:
-    """A way for batches to come from the hosts that prepare them to the ranks of a job."""
+    """A way to move batches from the hosts that prepare them to the ranks of a job."""
 
     name: str
     """Value of `--data_plane` that chooses this plane."""
     settings: type[Any] = NoArguments
-    """Frozen dataclass of the launcher arguments that are this plane's own."""
+    """Frozen dataclass of the plane's launcher arguments."""
     goes_local: bool = False
-    """Whether the built-in trainer can prepare its own data once no host serves any more."""
+    """Whether the built-in trainer can prepare its own data when no host serves any more."""
     serves_functions: bool = False
-    """Whether ranks read by it what a function of the user's gives (`batches`)."""
+    """Whether ranks can read the batches of a user's function (`batches`)."""
     kinds: Mapping[str, bool] = {}
     """Kinds of processes that faults can name, and whether the leader's host has the only one."""
 
@@ -134,11 +133,11 @@ class DataPlane:
         return {}
 
     def serving(self, settings: Any, roles: Roles) -> tuple[str, ...]:
-        """Names of the hosts that prepare batches. Raises ClusterError for hosts that would do nothing."""
+        """Returns the hosts that prepare batches. Raises ClusterError for hosts without work."""
         return ()
 
     def ports(self, settings: Any, role: Role) -> Mapping[str, PortRange]:
-        """The ports that the processes on a host of this role listen on, by a name of the plane's."""
+        """Ports of the processes on a host of this role, by a name of the plane."""
         return {}
 
     def host_facts(self, settings: Any, role: Role) -> Mapping[str, Any]:
@@ -146,27 +145,27 @@ class DataPlane:
         return {}
 
     def check(self, order: Mapping[str, Any]) -> None:
-        """Raises ClusterError for an order that readers could not follow."""
+        """Raises ClusterError for an order that readers cannot use."""
 
     def launcher_side(self, settings: Any, place: Place, outlets: Outlets) -> LauncherSide:
         return LauncherSide()
 
     def batches(self, source: FeedSource, job: JobContext, options: Mapping[str, Any]) -> BatchReader:
-        """The reader of what a function of the user's gives, where the plane `serves_functions`. options: is_equal,
-        ahead, allocate, make_limit_s; see `tfhet.batches`."""
+        """Returns the reader of a user's function, if the plane `serves_functions`. options: is_equal, ahead, allocate,
+        make_limit_s; see `tfhet.batches`."""
         raise NotImplementedError
 
     def rank_side(self) -> RankSide:
-        """The plane in a rank; loads what reading needs."""
+        """The plane in a rank; loads the modules for reading."""
         from tfhet.planes.reader import RankSide
 
         return RankSide()
 
     def kind_of(self, command: Sequence[str]) -> str | None:
-        """Which of `kinds` a command line is of; None where it is no process of this plane."""
+        """Returns the kind of a process by its command line; None if it is not of this plane."""
         return None
 
     def is_noise(self, line: str, gpus: int = 0) -> bool:
-        """Whether a screen can omit a line that a process of the plane, or a script that reads from it, prints. gpus:
-        number of GPUs of its host. Log files hold such lines too. Here, the noise of TensorFlow."""
+        """Whether a screen can omit a line of the plane's processes or of a script that reads from them. gpus: number
+        of GPUs of its host. Log files keep the line."""
         return is_noise(line, gpus)

@@ -1,6 +1,6 @@
-"""Private API of TensorFlow that the planes use, all of it, as seen in TensorFlow 2.15.1 and 2.21.
+"""All private API of TensorFlow that the planes use (TensorFlow 2.15.1 and 2.21).
 
-Each function says why the public API does not do, and imports TensorFlow when it is called.
+Each function says why the public API is not enough, and imports TensorFlow when it is called.
 """
 
 from __future__ import annotations
@@ -18,22 +18,23 @@ CONFIGS = "tensorflow.core.protobuf.service_config_pb2"
 
 
 def auto_shard(data: Any, ranks: int, rank: Any) -> Any:
-    """The share of one rank, which may be a tensor, by the data set's auto-shard policy. The public API offers that to
-    strategies only."""
+    """Returns the share of one rank, which may be a tensor, by the data set's auto-shard policy.
+
+    The public API has this for strategies only."""
     from tensorflow.python.data.experimental.ops import distribute
 
     return distribute._AutoShardDataset(data, ranks, rank)
 
 
 def servers() -> tuple[Any, Any]:
-    """TensorFlow's extension module with the servers of tf.data service, and the messages that configure them. The
-    public servers have no field for the intervals that matter here."""
+    """Returns TensorFlow's extension module with the servers of tf.data service, and the messages that configure them.
+    The public servers have no fields for some intervals."""
     return importlib.import_module(SERVERS), importlib.import_module(CONFIGS)
 
 
 def servers_without_python() -> tuple[Any, Any] | None:
-    """As `servers`, without TensorFlow's Python, whose import takes 2 s of CPU; None where TensorFlow is not installed.
-    Raises whatever goes wrong under names that are TensorFlow's own; the process must begin anew then."""
+    """As `servers`, without importing TensorFlow's Python, which takes 2 s of CPU; None if TensorFlow is not installed.
+    After an error TensorFlow is half-imported: restart the process."""
     spec = importlib.util.find_spec("tensorflow")
     if spec is None or not spec.submodule_search_locations:
         return None
@@ -47,17 +48,17 @@ def servers_without_python() -> tuple[Any, Any] | None:
 
 
 def read_registered(sharding: Any, target: str, dataset_id: str, element_spec: Any, **options: Any) -> Any:
-    """The data set registered under an id. The public `from_dataset_id` has neither `task_refresh_interval_hint_ms` nor
-    `data_transfer_protocol`; the function under it does, since TensorFlow 2.4."""
+    """Returns the data set registered under an id. The public `from_dataset_id` has no `task_refresh_interval_hint_ms`
+    and no `data_transfer_protocol`."""
     from tensorflow.python.data.experimental.ops import data_service_ops
 
     return data_service_ops._from_dataset_id(sharding, target, dataset_id, element_spec, **options)
 
 
 def registered_metadata(dataset_id: str, dispatcher: str, protocol: str) -> Any:
-    """The dispatcher's description of a data set; the public API only reads one. Raises RuntimeError or
+    """Returns the dispatcher's description of a data set; the public API can only read one. Raises RuntimeError or
     tf.errors.OpError."""
     library, _ = servers()
-    with warnings.catch_warnings():  # protobuf 4 warns of what TensorFlow 2.15 does in there
+    with warnings.catch_warnings():  # of protobuf 4, caused by TensorFlow 2.15
         warnings.simplefilter("ignore")
         return library.TF_DATA_GetDataServiceMetadataByID(dataset_id, dispatcher, protocol)

@@ -1,11 +1,11 @@
-"""The rank's side of data planes: its batches of a declared pipeline, epoch by epoch, with the ids of their examples.
+"""The rank's side of data planes: the batches of a declared pipeline, by epochs, with the ids of the examples.
 
 reader = planes.get("local").rank_side().reader(pipeline, job)
 reader.offer(epoch)                      # on one rank
 for delivery in reader.epoch(epoch):     # on every rank, after that
     train(delivery.images, delivery.labels)
 
-`RankSide` and `Reader` are those of a plane whose ranks prepare their own share; another plane overrides what differs.
+`RankSide` and `Reader` are of a plane whose ranks prepare their own share; other planes override their methods.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from tfhet.clock import SYSTEM, Clock
 from tfhet.errors import DataError, UsageError
 from tfhet.placement import Cut, Pipeline, Rest, inspect, one_by_one, one_epoch, preparation
 from tfhet.planes import private
-from tfhet.planes.ahead import Ahead
+from tfhet.planes.ahead import Prefetcher
 from tfhet.source import RECORD_ERRORS, BadRecord, diagnose, error_text, find
 from tfhet.strategies import JobContext
 
 LOOK_S = 60.0
-"""Seconds that a rank looks for the record that ended its training."""
+"""Limit in seconds for the search for a bad record."""
 _POLL_S = 0.25
 log = logging.getLogger("tfhet")
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """One batch and what is known about it."""
+    """A batch with its ids, epoch and wait."""
 
     images: tf.Tensor
     labels: tf.Tensor
@@ -45,25 +45,25 @@ class Delivery:
     epoch: int
     """Pass over the data that the batch belongs to."""
     wait_s: float
-    """Seconds that the step waited for it."""
+    """Seconds that the step waited for the batch."""
 
 
 class RankSide:
     """A data plane in the process of a rank."""
 
     def reader(self, pipeline: Pipeline, job: JobContext, **options: Any) -> Reader:
-        """A reader of a declared pipeline. Options: cut, compression, clock, on_first_batch."""
-        options.pop("compression", None)  # nothing travels
+        """Returns a reader of a declared pipeline. Options: cut, compression, clock, on_first_batch."""
+        options.pop("compression", None)  # nothing is sent
         return Reader(pipeline, job, **options)
 
     def advice(self, pipeline: Pipeline, job: JobContext) -> str | None:
-        """Advice that would make the plane deliver this pipeline better; None where there is none."""
+        """Returns advice for this pipeline on this plane; None if there is none."""
         return None
 
     def plain(
         self, data: tf.data.Dataset, job: JobContext, ordinal: int, *, sharding: str, transport: Any
     ) -> tf.data.Dataset:
-        """This rank's share of a plain data set. ordinal: the number of the data set in its script."""
+        """Returns this rank's share of a plain data set. ordinal: index of the data set in its script."""
         return _share(data, job) if job.size > 1 else data
 
     def called(
@@ -74,20 +74,20 @@ class RankSide:
         job: JobContext,
         training: bool,
     ) -> tf.data.Dataset | None:
-        """This rank's share of the data sets that `make(shard, **arguments)` returns on the hosts that serve; None for
-        a plane whose hosts do not call it, so that `plain` takes what it returns here. spec: of the elements."""
+        """Returns this rank's share of the data sets that `make(shard, **arguments)` returns on the serving hosts; None
+        if the plane's hosts cannot call it, so that `plain` gets its data set. spec: of the elements."""
         return None
 
     def declared(
         self, pipeline: Pipeline, job: JobContext, ordinal: int, transport: Any, epoch: int | None = None
     ) -> tf.data.Dataset:
-        """This rank's share of an epoch, or without end for None: elements with `image`, `label`, `id` and `epoch`."""
+        """Returns this rank's share of an epoch, endless for None: elements with `image`, `label`, `id` and `epoch`."""
         return one_epoch(pipeline, epoch, (job.rank, job.size), job.threads)
 
 
 class Reader:
-    """Batches of one pipeline for one rank. A reader of served data overrides `is_served`, `dataset`, `go_local`, and
-    what else differs in its plane. A plane that was restarted remembers nothing of earlier reads."""
+    """Batches of one pipeline for one rank. A reader of served data overrides `is_served`, `dataset`, `go_local` and
+    others. A restarted plane remembers nothing of earlier reads."""
 
     def __init__(
         self,
@@ -104,13 +104,13 @@ class Reader:
         self.pipeline = pipeline
         self.cut = (cut or Cut.smallest(pipeline)).checked(pipeline)
         self.first_batch_s: float | None = None
-        """Seconds from the first request to the first batch; None before it."""
+        """Seconds from the first request to the first batch; None before the first batch."""
         self.was_cut_off = False
         """Whether the last part of an epoch ended because the data plane was restarted."""
         self.failure: Exception | None = None
-        """The last error of the data plane itself, for which the reader was cut off."""
+        """The last error of the data plane that cut the reader off."""
         self._at = 0
-        self._ahead: Ahead | None = None
+        self._ahead: Prefetcher | None = None
         self._job, self._clock, self._on_first_batch = job, clock, on_first_batch
 
     @property
@@ -119,70 +119,70 @@ class Reader:
         return False
 
     def agree(self) -> None:
-        """Marks the data plane, so that a later restart is noticed, and gives up what was made ready. All ranks call
-        it, and read after all have."""
+        """Marks the data plane, to notice later restarts, and drops the prefetched epoch. All ranks call it before any
+        of them reads."""
         self.close()
 
     def stands(self) -> bool:
-        """Whether the data plane is the one that was marked: what another one delivers may have been seen."""
+        """Whether the data plane is still the marked one; a restarted one may repeat examples."""
         return True
 
     def has_servers(self, is_given_up: Callable[[], bool]) -> bool:
-        """Whether any host still serves, once all that are left are ready, or `is_given_up` returns True."""
+        """Waits until all remaining hosts are ready or `is_given_up` returns True. Returns whether any host serves."""
         return False
 
     def go_local(self) -> None:
-        """From now on this rank prepares its share of the data itself."""
+        """Makes this rank prepare its own share of the data from now on."""
 
     def offer(self, epoch: int, rest: Rest | None = None, part: int = 0) -> None:
-        """Registers an epoch, or the `rest` of one, with the plane. Rank 0 calls it, which alone knows what was seen of
-        it, and the others read after that: of what is offered while others read, a restart could serve a part twice."""
+        """Registers an epoch, or the `rest` of one, with the plane. Rank 0 calls it before the other ranks read; only
+        it knows the examples that were seen. A restart could repeat a part of an epoch that is offered during reads."""
 
     def is_offered(self, epoch: int) -> bool:
         """Whether a rank has offered the whole `epoch`."""
         return True
 
     def ahead(self, epoch: int, offers: bool) -> None:
-        """Makes a whole epoch ready in a thread while another one is read: its first batches wait when `epoch` begins.
-        offers: whether this rank offers it. Any rank may call it, and none has to. When the epoch begins, after all
-        ranks have met, it is looked whether the plane still `stands`: one that was restarted meanwhile is not read."""
+        """Prefetches an epoch in a thread while another one is read. offers: whether this rank offers it. Any rank may
+        call it. When the epoch begins, it is dropped if the plane no longer `stands`."""
 
-        def work(ahead: Ahead) -> Iterator[Any]:
+        def work(ahead: Prefetcher) -> Iterator[Any]:
             if offers:
                 self.offer(epoch)
                 ahead.is_offered = True
             while not self.is_offered(epoch) and self.stands() and not ahead.ends.wait(_POLL_S):
                 pass
-            # A plane that was restarted may have got the offer. It numbers its readers anew: what is opened there would
-            # come to a reader of the current epoch, too, which still asks by its old number (TF 2.15.1).
+            # A restarted plane may have received the offer. It reuses the numbers of readers, so a reader of the
+            # current epoch would get the batches that are opened there (TF 2.15.1).
             is_over = ahead.ends.is_set() or not self.stands()
             iterator = iter(() if is_over else self.dataset(epoch, None, 0) or ())
-            # Taking the first element, which has no example, begins the work on the others.
+            # Reading the first element, which has no example, starts the work on the others.
             return filter(_holds_examples, itertools.chain([next(iterator)], iterator))
 
         self.close()
-        self._ahead = Ahead(epoch, work)
+        self._ahead = Prefetcher(epoch, work)
 
     def has_offered_ahead(self, epoch: int) -> bool:
-        """Whether `ahead` has offered the whole `epoch` already; waits while it does."""
+        """Waits for `ahead` and returns whether it has offered the whole `epoch`."""
         return self._ahead is not None and self._ahead.epoch == epoch and self._ahead.has_offered()
 
     def close(self) -> None:
-        """Gives up the epoch that was made ready, if there is one."""
+        """Drops the prefetched epoch, if there is one."""
         if self._ahead is not None:
             with self.giving_up():
                 self._ahead.end()
             self._ahead = None
 
     def epoch(self, epoch: int, rest: Rest | None = None, part: int = 0) -> Iterator[Delivery]:
-        """This rank's share of one pass, or of the `rest` of it, its `part`-th part; offered before. Ends early, with
-        `was_cut_off`, when the plane is restarted. Raises DataError, with file and offset, for a bad record."""
+        """Yields this rank's share of an epoch that was offered, or of its `rest`, which is its `part`-th part. Ends
+        early, with `was_cut_off`, if the plane is restarted. Raises DataError, with file and offset, for a bad
+        record."""
         began = self._clock.monotonic()
         self.was_cut_off, self._at = False, epoch
         ahead, iterator = self._ahead, None
         try:
             if ahead is not None and ahead.epoch == epoch and rest is None and part == 0:
-                self._ahead, iterator = None, ahead.taken()
+                self._ahead, iterator = None, ahead.result()
             dataset = self.dataset(epoch, rest, part) if iterator is None else None
             if not self.stands():
                 iterator = None
@@ -217,7 +217,7 @@ class Reader:
                     del iterator
 
     def singly(self, epoch: int, ids: np.ndarray) -> Iterator[Delivery]:
-        """This rank's share of the examples `ids`, int64 [n], each prepared by itself; only bad ones are left out."""
+        """Yields this rank's share of the examples `ids`, int64 [n], each prepared alone; bad examples are skipped."""
         mine = ids[self._job.rank :: self._job.size]
         dataset = one_by_one(self.pipeline, epoch, mine, self._job.threads) if mine.size else ()
         asked = self._clock.monotonic()
@@ -227,25 +227,25 @@ class Reader:
             asked = self._clock.monotonic()
 
     def diagnose(self, epoch: int, ids: np.ndarray) -> list[BadRecord]:
-        """The bad records among these examples, with what is wrong with each."""
+        """Returns the bad records among these examples, with their errors."""
         return diagnose(self.pipeline.source, ids, len(ids), preparation(self.pipeline, epoch))
 
     def dataset(self, epoch: int, rest: Rest | None, part: int) -> Iterable[Mapping[str, tf.Tensor]] | None:
-        """This rank's share, as elements with `image`, `label` and `id`, of which those without an example are passed
-        over; None: the reader is cut off. Here rank r's share is the splits r, r + size, ... of the epoch's order."""
+        """Returns this rank's share as elements with `image`, `label` and `id`; elements without an example are
+        skipped. None: the reader is cut off. Here rank r's share is the splits r, r + size, ... of the order."""
         job = self._job
         return one_epoch(self.pipeline, epoch, (job.rank, job.size), job.threads, rest, begun=True)
 
     def giving_up(self) -> contextlib.AbstractContextManager[Any]:
-        """Context within which a data set that was not read to its end is destroyed."""
+        """Context in which an unfinished data set is destroyed."""
         return contextlib.nullcontext()
 
     def cut_off_by(self, error: Exception) -> bool:
-        """Whether an error of TensorFlow means that the reader was cut off, rather than that the data are bad."""
+        """Whether an error of TensorFlow means that the reader was cut off; otherwise the data are bad."""
         return False
 
     def _explain(self, error: Exception) -> None:
-        """Returns when the reader was cut off, and raises what is wrong with the data otherwise."""
+        """Returns if the reader was cut off; otherwise raises the error of the data."""
         if self.cut_off_by(error):
             self.was_cut_off = True
             return
@@ -256,10 +256,10 @@ class Reader:
         if found is None:
             raise DataError(
                 f"a record cannot be read, and it was not found in {LOOK_S:g} s: {error_text(error)}; "
-                "--on_bad_record skip passes over such records"
+                "skip bad records with --on_bad_record skip"
             ) from None
         raise DataError(
-            f"bad record in {found}; write it again, take it out of the channel, or give --on_bad_record skip",
+            f"bad record in {found}; write it again, remove it from the channel, or skip it with --on_bad_record skip",
             found.file,
             found.offset,
         ) from None
@@ -270,12 +270,12 @@ def _holds_examples(element: Mapping[str, tf.Tensor]) -> bool:
 
 
 def _share(data: tf.data.Dataset, job: JobContext) -> tf.data.Dataset:
-    """The files, or the elements, that belong to this rank."""
+    """Returns the files or the elements of this rank."""
     found = inspect(data)
     if found.unseeded_shuffle and not found.reads_files:
         log.warning(
-            "%s: each rank shuffles for itself and takes every %d-th batch of its own order, so ranks see some "
-            "examples twice and miss others in a pass; give shuffle() a seed, or read from files",
+            "%s: each rank shuffles alone and reads every %d-th batch of its own order, so ranks see some examples "
+            "twice and miss others in a pass; set a seed in shuffle(), or read from files",
             job.host,
             job.size,
         )

@@ -1,6 +1,6 @@
 """`tfhet.batches(data)`: the batches of any source as NumPy arrays, for any framework.
 
-for batch in tfhet.batches(make_loader):       # a function: --data_plane feed runs it on the hosts that serve
+for batch in tfhet.batches(make_loader):       # a function: --data_plane feed runs it on the serving hosts
     train(batch)
 for images, labels in tfhet.batches(ds):       # a tf.data.Dataset or a tfhet.Pipeline: tf.data service
     train(images, labels)
@@ -16,8 +16,8 @@ import numpy as np
 from tfhet.cluster import environment
 from tfhet.errors import UsageError
 from tfhet.planes.feed.loader import Loader
-from tfhet.planes.feed.work import MAKE_LIMIT_S
-from tfhet.planes.handed_over import hand_over
+from tfhet.planes.feed.server_link import MAKE_LIMIT_S
+from tfhet.planes.hooks import run_hooks
 from tfhet.strategies import JobContext
 
 
@@ -36,33 +36,38 @@ def batches(
     convert: Callable[[Any], Any] | None = None,
     allocate: Callable[[int], np.ndarray] | None = None,
 ) -> Iterable[Any]:
-    """This rank's share of the batches of `data`, an epoch in each iteration.
+    """Returns an iterable of this rank's share of the batches of `data`; each iteration is an epoch.
 
-    data: a function at the top level of a module, called as `data(shard, **arguments)` on the hosts that serve, or in
-    this process where none does. `shard` has index, count, epoch and seed. Without `batch_size` the function returns an
-    iterable of the batches of its shard: a PyTorch DataLoader, a generator. With `batch_size` it returns a map-style
-    dataset of all examples (__len__ and __getitem__): the feed makes batches of it, each example in one of them, by
-    `collate` or by stacking. What either draws from the global generators of Python, NumPy or PyTorch is seeded by run,
-    epoch and batch (or shard). Or a tf.data.Dataset or tfhet.Pipeline, which `tfhet.distribute` shares out.
+    Batches are dicts, lists and tuples of NumPy arrays, numbers, texts and bytes. The memory of arrays is used again
+    when nothing refers to them.
 
-    Batches are nests of dicts, lists and tuples with NumPy arrays, numbers, texts and bytes; arrays lie in memory that
-    is used again once nothing refers to them.
+    Args:
+        data: A tf.data.Dataset or tfhet.Pipeline (see `tfhet.distribute`), or a function at the top level of a module.
+            The serving hosts, or this process if there are none, call `data(shard, **arguments)`; `shard` has index,
+            count, epoch and seed. The function returns an iterable of the shard's batches: a PyTorch DataLoader, a
+            generator. With `batch_size` it returns a map-style dataset of all examples (__len__ and __getitem__), and
+            each example is in one batch. The global generators of Python, NumPy and PyTorch are seeded by run, epoch
+            and batch (or shard).
+        collate: Makes a batch of a list of examples; None: arrays are stacked.
+        training: Whether all ranks get the same number of batches, so that fewer batches than ranks are left over in an
+            epoch; otherwise one of the ranks gets each batch.
+        ahead: Number of batches of this rank that each server may have in progress, in transit or waiting; None: 2, and
+            up to 8 if they are small and quick.
+        make_limit_s: Limit in seconds for one batch of the function, including all loading before the first one.
+        convert, allocate: See `tfhet.torch`.
 
-    training: all ranks get the same number of batches, and fewer batches than there are ranks are left over in an
-    epoch; False: each batch comes once, to one of the ranks. ahead: batches of this rank that each server may have
-    in work, on the way or waiting; None: 2, and up to 8 where they are small and made quickly.
-    make_limit_s: maximum number of seconds that the function, or what it returned, may take for one batch, with all
-    that it loads before the first. convert, allocate: see tfhet.torch. Raises UsageError for a function that other
-    hosts cannot find or call."""
+    Raises:
+        UsageError: Other hosts cannot find or call the function.
+    """
     job = job or JobContext.from_env(environment())
     if callable(data) and not hasattr(data, "element_spec"):
         options: dict[str, Any] = {"batch_size": batch_size, "shuffle": shuffle, "drop_last": drop_last}
         options |= {"convert": convert} if convert is not None else {}
-        given: dict[str, Any] = {"collate": collate, "training": training, "ahead": ahead, "allocate": allocate}
-        given |= {"make_limit_s": make_limit_s}
-        loader = Loader(data, arguments or {}, job=job, **options, **given)
+        further: dict[str, Any] = {"collate": collate, "training": training, "ahead": ahead, "allocate": allocate}
+        further |= {"make_limit_s": make_limit_s}
+        loader = Loader(data, arguments or {}, job=job, **options, **further)
         if training:
-            hand_over(loader)
+            run_hooks(loader)
         return loader
     if arguments or batch_size or shuffle or drop_last or collate is not None:
         raise UsageError(
@@ -87,17 +92,14 @@ class _OfDataset:
             yield self._convert(tf.nest.map_structure(_array, element))
 
     def __len__(self) -> int:
-        """Raises TypeError for a length that is not known."""
+        """Raises TypeError for an unknown length."""
         return len(self._data)
 
 
 def _array(tensor: Any) -> Any:
-    """The tensor's own memory as an array, where it can be had, for as long as the array lives."""
-    return (
-        np.from_dlpack(_Exported(tensor))
-        if tensor.dtype.is_numpy_compatible and tensor.dtype.name in _SHARED
-        else (tensor.numpy())
-    )
+    """Returns the tensor's memory as an array if possible, else a copy."""
+    is_shared = tensor.dtype.is_numpy_compatible and tensor.dtype.name in _SHARED
+    return np.from_dlpack(_Exported(tensor)) if is_shared else tensor.numpy()
 
 
 _SHARED = frozenset(f"{kind}{bits}" for kind in ("int", "uint", "float") for bits in (8, 16, 32, 64))

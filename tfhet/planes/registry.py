@@ -1,4 +1,4 @@
-"""The data planes by name. Third parties add one by an entry point of the group `tfhet.planes`."""
+"""The data planes by name. Third parties add planes by entry points of the group `tfhet.planes`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tfhet.strategies import LOCAL_PLANE
 
 AUTO = "auto"
 PREFERRED = ("tf_service", LOCAL_PLANE)
-"""Planes from which `auto` takes the first for which the job has hosts that serve."""
+"""Planes for `auto`, which chooses the first one with serving hosts in the job."""
 PLANES: Registry[DataPlane] = Registry(
     "data plane",
     "tfhet.planes",
@@ -29,13 +29,13 @@ names, get = PLANES.names, PLANES.get
 
 
 def candidates(name: str) -> tuple[DataPlane, ...]:
-    """The planes among which a job with `--data_plane name` chooses."""
+    """Returns the planes that `--data_plane name` can mean."""
     return tuple(get(one) for one in (PREFERRED if name == AUTO else (name,)))
 
 
 def chosen(name: str, settings: Mapping[str, Any], roles: Roles) -> DataPlane:
-    """The plane of a job. settings: of each candidate, by name. Raises UsageError for an unknown name, and ClusterError
-    for data hosts that would have nothing to do."""
+    """Returns the plane of a job. settings: of each candidate, by name. Raises UsageError for an unknown name, and
+    ClusterError if the data hosts would have no work."""
     found = candidates(name)
     plane = next((each for each in found if each.serving(settings[each.name], roles)), None)
     if plane is None and roles.data_hosts:
@@ -47,10 +47,10 @@ def chosen(name: str, settings: Mapping[str, Any], roles: Roles) -> DataPlane:
 
 
 def kinds() -> Mapping[str, bool]:
-    """The kinds of processes of all planes, and whether the leader's host has the only one."""
+    """Returns the kinds of processes of all planes, and whether the only one is on the leader's host."""
     return {kind: is_single for name in names() for kind, is_single in get(name).kinds.items()}
 
 
 def kind_of(command: Sequence[str]) -> str | None:
-    """Which kind of a plane's processes a command line is of; None where it is none."""
+    """Returns the kind of a plane's process by its command line; None for other processes."""
     return next((kind for name in names() if (kind := get(name).kind_of(command)) is not None), None)

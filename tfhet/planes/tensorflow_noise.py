@@ -60,7 +60,7 @@ def is_noise(line: str, gpus: int = 0) -> bool:
 
 
 @contextlib.contextmanager
-def noise_left_out() -> Iterator[None]:
+def without_noise() -> Iterator[None]:
     """A block, such as the import of TensorFlow, whose lines on standard error follow at its end, without noise."""
     sys.stderr.flush()
     terminal = os.dup(2)

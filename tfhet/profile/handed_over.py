@@ -18,7 +18,7 @@ import tensorflow as tf
 from tfhet.errors import NotReady, UsageError
 from tfhet.events import Observer, ignore
 from tfhet.placement import Pipeline
-from tfhet.planes import Loader, hand_over_to
+from tfhet.planes import Loader, on_training_data
 from tfhet.planes.feed import Shard
 from tfhet.profile.loader import measure_loader
 from tfhet.profile.parts import parts_of_dataset, parts_of_pipeline
@@ -79,7 +79,7 @@ def main(argv: Sequence[str]) -> None:
     sys.path[0] = str(Path(sys.argv[0]).resolve().parent)
     if is_target:
         leave(lambda observer: _named(script, effort, observer))
-    hand_over_to(lambda data: leave(lambda observer: measure_target(data, effort, observer)))
+    on_training_data(lambda data: leave(lambda observer: measure_target(data, effort, observer)))
     runpy.run_path(script, run_name="__main__")
 
 

@@ -20,7 +20,7 @@ from tfhet.clock import SYSTEM, Clock
 from tfhet.errors import UsageError
 from tfhet.events import Event, Observer, ignore
 from tfhet.planes import Loader
-from tfhet.planes.feed import Over, Production, Shard, Wish, examples_in
+from tfhet.planes.feed import BatchRequest, EndOfShard, Production, Shard, examples_in
 from tfhet.profile.result import PYTHON, Cost, Profile
 from tfhet.profile.rounds import Effort
 
@@ -83,8 +83,8 @@ def _of_iterable(loader: Loader) -> Iterator[_Prefix]:
 def _epoch(loader: Loader, epoch: int = 0) -> Iterator[Any]:
     production = Production(loader.source, 0)
     for number in itertools.count():
-        made = production.batch(Wish(Shard(0, 1, epoch), number, number))
-        if made is None or isinstance(made, Over):
+        made = production.batch(BatchRequest(Shard(0, 1, epoch), number, number))
+        if made is None or isinstance(made, EndOfShard):
             return
         yield made.value
 

@@ -108,7 +108,7 @@ def test_file_that_lacks_a_plane_is_refused():
 
 
 @pytest.mark.parametrize("name", planes.names())
-def test_every_plane_makes_its_own_arguments_of_a_layout(name):
+def test_planes_make_arguments_of_a_layout(name):
     plane = planes.get(name)
     found = plane.arguments(2, 1)
     settings = plane.settings(**found)

@@ -1,7 +1,11 @@
+"""CPUs of a host: the number that training needs, and processes that are confined or give way."""
+
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -9,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tfhet.planes.cpus import confine, left_by, usable
+from tfhet.planes import cpus
+from tfhet.planes.cpus import WINDOWS, Reserve, confine, cpu_s, left_by, usable
 
 pytestmark = [
     pytest.mark.timeout(60),
@@ -27,23 +32,22 @@ def topology(tmp_path):
     return tmp_path
 
 
-def test_cpus_are_kept_core_by_core(topology):
-    assert left_by(2, range(8), topology) == (1, 2, 3, 5, 6, 7)
-    assert left_by(3, range(8), topology) == (2, 3, 5, 6, 7)
-    assert left_by(6, range(8), topology) == (3, 7)
+@pytest.mark.parametrize(
+    ("reserve", "of", "left"),
+    [
+        (2, range(8), (1, 2, 3, 5, 6, 7)),
+        (3, range(8), (2, 3, 5, 6, 7)),
+        (6, range(8), (3, 7)),
+        (1, (2, 3, 7), (3, 7)),
+        *[(reserve, (0, 1), (0, 1)) for reserve in (0, 2, 3)],
+    ],
+)
+def test_reserve_takes_whole_cores(topology, reserve, of, left):
+    assert left_by(reserve, of, topology) == left
 
 
-def test_only_cpus_that_a_host_may_use_are_given(topology):
-    assert left_by(1, (2, 3, 7), topology) == (3, 7)
-
-
-def test_where_nobody_knows_the_cores_every_cpu_is_one(tmp_path):
+def test_cpus_of_unknown_cores_are_single(tmp_path):
     assert left_by(1, (0, 1, 2), tmp_path) == (1, 2)
-
-
-@pytest.mark.parametrize("reserve", [0, 2, 3])
-def test_nobody_is_left_without_cpus(reserve, tmp_path):
-    assert left_by(reserve, (0, 1), tmp_path) == (0, 1)
 
 
 THREADS = """
@@ -61,7 +65,7 @@ time.sleep(60)
 
 @pytest.fixture
 def threads():
-    """`threads(call)`: a process with five threads, the last of which comes after it has said that it is ready."""
+    """`threads(call)`: a process with five threads; the last one begins after it has printed that it is ready."""
     begun = []
 
     def start(call: str) -> int:
@@ -89,20 +93,20 @@ def of_threads(pid: int, count: int = 5) -> list[int]:
     return found
 
 
-def test_all_threads_are_confined_and_those_to_come(threads):
+def test_all_threads_are_confined(threads):
     pid = threads("pass")
     (first, *_) = usable()
     confine(pid, [first])
     assert {frozenset(os.sched_getaffinity(thread)) for thread in of_threads(pid)} == {frozenset([first])}
 
 
-def test_a_process_that_is_gone_cannot_be_confined_and_need_not(threads):
+def test_ended_process_is_not_confined(threads):
     process = subprocess.Popen([sys.executable, "-c", "pass"])
     process.wait()
     confine(process.pid, usable())
 
 
-def test_all_threads_give_way_but_the_one_that_tells_that_all_is_well(threads):
+def test_all_threads_but_the_reporter_give_way(threads):
     pid = threads("give_way()")
     policies = {thread: os.sched_getscheduler(thread) for thread in of_threads(pid)}
     assert policies.pop(pid) == os.sched_getscheduler(0)
@@ -136,7 +140,68 @@ def has_autogroups() -> bool:
     [((), "19"), (("from tfhet.planes.cpus import give_way; give_way()",), "0")],
     ids=["its own", "another's"],
 )
-def test_a_session_gives_way_as_a_whole_only_when_it_is_the_processs_own(within, after):
+def test_only_own_session_gives_way(within, after):
     command = [sys.executable, "-c", SESSION, *within]
-    told = subprocess.run(command, stdout=subprocess.PIPE, text=True, start_new_session=True, check=True, timeout=30)
-    assert told.stdout.split()[1:] == ["0", after]
+    found = subprocess.run(command, stdout=subprocess.PIPE, text=True, start_new_session=True, check=True, timeout=30)
+    assert found.stdout.split()[1:] == ["0", after]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "used", "expected"),
+    [
+        (1, [0.7], [1]),
+        (4, [1.4], [6]),
+        (8, [2.0], [16]),
+        (1, [1.4], [1]),
+        (1, [1.6], [2]),
+        (1, [0.3], []),
+        (1, [1.0, 3.0, 1.0, 1.0], [1, 3]),
+        (1, [1.0, 3.0, *[1.0] * WINDOWS], [1, 3, 1]),
+        (1, [0.9, 0.8, 0.95, 0.7], [1]),
+    ],
+)
+def test_reserve_follows_the_largest_use(ranks, used, expected):
+    reported: list[int] = []
+    measured = Reserve(ranks, lambda count, most: reported.append(count))
+    for one in used:
+        measured.add(one)
+    assert reported == expected
+
+
+def test_busy_process_is_measured_until_its_end(monkeypatch):
+    monkeypatch.setattr(cpus, "WINDOW_S", 0.3)
+    found: list[tuple[int, float]] = []
+    child = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+
+    async def scenario() -> None:
+        async with asyncio.timeout(30):
+            following = asyncio.create_task(Reserve(8, lambda *use: found.append(use)).follow(child.pid))
+            while not found:  # eight ranks: enough even when other tests leave this process a tenth of a CPU
+                await asyncio.sleep(0.05)
+            child.kill()
+            await asyncio.to_thread(child.wait)
+            await following
+
+    try:
+        asyncio.run(scenario())
+    finally:
+        child.kill()
+        child.wait()
+    assert all(0.0 < used < 8 * 1.5 for _, used in found)
+
+
+def test_cpu_time_includes_children():
+    code = "import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'while True: pass'])"
+    parent = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+    try:
+        for _ in range(200):
+            spent = cpu_s(parent.pid)
+            assert spent is not None
+            if spent > 0.5:
+                break
+            asyncio.run(asyncio.sleep(0.1))
+        assert spent > 0.5
+    finally:
+        os.killpg(parent.pid, signal.SIGKILL)
+        parent.wait()
+    assert cpu_s(parent.pid) is None

@@ -1,4 +1,4 @@
-"""planes/malloc.py: batches lie in huge pages, and their memory stays, unless the user has said otherwise."""
+"""Batches are in huge pages and keep their memory, unless the user has set otherwise."""
 
 from __future__ import annotations
 
@@ -32,13 +32,14 @@ import ctypes, resource
 libc = ctypes.CDLL(None)
 libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
 libc.free.argtypes = [ctypes.c_void_p]
-assert libc.prctl(41, 1, 0, 0, 0) == 0  # PR_SET_THP_DISABLE: pages of 4 kB, whatever the kernel gives by itself
-def batch():  # of photos, each smaller than what is memory of its own from the start
-    photos = [libc.malloc(100 << 10) for _ in range(100)]
-    for photo in photos:
-        ctypes.memset(photo, 1, 100 << 10)
-    for photo in reversed(photos):
-        libc.free(photo)
+assert libc.prctl(41, 1, 0, 0, 0) == 0  # PR_SET_THP_DISABLE: pages of 4 kB
+photos = (ctypes.c_void_p * 100)()  # allocated first: an allocation above the photos would keep them
+def batch():  # each photo is below the threshold for memory of its own
+    for index in range(100):
+        photos[index] = libc.malloc(100 << 10)
+        ctypes.memset(photos[index], 1, 100 << 10)
+    for index in reversed(range(100)):
+        libc.free(photos[index])
 batch()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 batch()
@@ -62,17 +63,17 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
         (BOTH, BOTH),
     ],
 )
-def test_what_the_user_has_said_of_pages_or_of_thresholds_stays(before, after):
+def test_user_settings_stay(before, after):
     env = {"PATH": "/bin"} if before is None else {"PATH": "/bin", TUNABLES: before}
     assert with_malloc_tunables(env) == {"PATH": "/bin", TUNABLES: after}
 
 
 @pytest.mark.parametrize("name", ["MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"])
-def test_thresholds_may_be_said_by_the_older_variables(name):
+def test_older_variables_set_thresholds_too(name):
     assert with_malloc_tunables({name: "1000000"}) == {name: "1000000", TUNABLES: PAGES}
 
 
-def test_the_processes_of_every_plane_and_the_scripts_have_them():
+def test_processes_and_scripts_have_them():
     assert Fleet("algo-1", "127.0.0.1", {}, key=bytes(32), on_line=print)._env == {TUNABLES: BOTH}
     assert variables({}, {})[TUNABLES] == BOTH
     assert LauncherSide().environment({}, {}) == {TUNABLES: BOTH}
@@ -94,7 +95,7 @@ def glibc() -> tuple[int, ...]:
     return tuple(map(int, version.split(".")))
 
 
-def test_the_c_library_gives_huge_pages(glibc):
+def test_libc_uses_huge_pages(glibc):
     if glibc < (2, 35):
         pytest.skip(f"glibc {glibc} does not know huge pages, 2.35 does")
     if not THP.is_file() or not re.search(r"\[(madvise|always)\]", THP.read_text()):
@@ -104,7 +105,7 @@ def test_the_c_library_gives_huge_pages(glibc):
         assert printed(ALLOCATES, with_malloc_tunables({TUNABLES: "glibc.malloc.hugetlb=0"})) == 0
 
 
-def test_the_c_library_keeps_the_memory_of_a_batch_for_the_next_one(glibc):
+def test_libc_keeps_memory_for_the_next_batch(glibc):
     small = {TUNABLES: "glibc.malloc.hugetlb=0"}
-    assert printed(AGAIN, small) > 1000, "what it costs otherwise: 10 MB in pages of 4 kB"
+    assert printed(AGAIN, small) > 1000
     assert printed(AGAIN, with_malloc_tunables(small)) < 100

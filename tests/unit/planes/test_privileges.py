@@ -23,17 +23,17 @@ print(open("/proc/self/status").read())
 
 
 def tries(*before: str) -> tuple[list[str], dict[str, str]]:
-    """Lines on which files of this process a child can open, and the child's status. before: programs that run it."""
+    """Which files of this process a child can open, and the child's status. before: programs that run it."""
     command = [*before, sys.executable, "-ISc", TRIES]
-    said = subprocess.run(
+    output = subprocess.run(
         command, stdout=subprocess.PIPE, text=True, check=True, preexec_fn=give_up_capabilities
     ).stdout.splitlines()
-    return said[:3], {name: value.strip() for name, _, value in (line.partition(":") for line in said[3:])}
+    return output[:3], {name: value.strip() for name, _, value in (line.partition(":") for line in output[3:])}
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has capabilities to give up")
-@pytest.mark.parametrize("before", [(), ("env", "env")], ids=["executed", "executed twice more"])
-def test_root_without_capabilities_cannot_read_who_has_them_and_does_not_get_them_back(before):
+@pytest.mark.parametrize("before", [(), ("env", "env")], ids=["executed", "twice more"])
+def test_root_loses_capabilities_for_good(before):
     if int(Path("/proc/self/status").read_text().split("CapPrm:")[1].split()[0], 16).bit_count() <= len(KEPT):
         pytest.skip("this process has no more capabilities than it would keep")
     tried, status = tries(*before)
@@ -45,11 +45,13 @@ def test_root_without_capabilities_cannot_read_who_has_them_and_does_not_get_the
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_another_user_has_nothing_to_give_up():
+def test_other_user_keeps_its_state():
     def as_nobody() -> None:
         os.setuid(65534)
         give_up_capabilities()
 
     command = ["cat", "/proc/self/status"]
-    said = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, preexec_fn=as_nobody, cwd="/").stdout
-    assert "NoNewPrivs:\t0" in said
+    output = subprocess.run(
+        command, stdout=subprocess.PIPE, text=True, check=True, preexec_fn=as_nobody, cwd="/"
+    ).stdout
+    assert "NoNewPrivs:\t0" in output

@@ -17,24 +17,24 @@ def pipeline(stages: str = "rescale()", examples: int = 10, splits: int = 2) -> 
     return Pipeline(SyntheticSource(examples, splits, (4, 4, 1)), stages, batch_size=4)
 
 
-def test_a_corrupt_record_ends_in_an_error_that_names_file_and_byte(corrupted):
+def test_corrupt_record_is_named(corrupted):
     source, file, offset = corrupted
-    source.check()  # looks at the framing only, and that is whole
-    with pytest.raises(DataError, match=rf"bad record in {file} at byte {offset}: .*checksum") as found:
+    source.check()  # checks the framing only
+    with pytest.raises(DataError) as found:
         list(Reader(Pipeline(source, batch_size=4), LOCAL).epoch(0))
     assert (found.value.path, found.value.offset) == (file, offset)
 
 
-def test_the_first_batch_of_all_is_told_once_with_how_long_it_took():
-    clock, told = FakeClock(), []
-    reader = Reader(pipeline(), LOCAL, clock=clock, on_first_batch=told.append)
+def test_first_batch_is_reported_once():
+    clock, reported = FakeClock(), []
+    reader = Reader(pipeline(), LOCAL, clock=clock, on_first_batch=reported.append)
     for epoch in range(2):
         for _ in reader.epoch(epoch):
             clock.sleep(1.0)
-    assert told == [reader.first_batch_s] == [0.0]
+    assert reported == [reader.first_batch_s] == [0.0]
 
 
-def test_deliveries_are_batches_with_ids_epoch_and_the_time_they_took():
+def test_deliveries_have_ids_and_epoch():
     clock = FakeClock()
     reader = Reader(pipeline(), LOCAL, clock=clock)
     assert reader.first_batch_s is None
@@ -48,7 +48,7 @@ def test_deliveries_are_batches_with_ids_epoch_and_the_time_they_took():
     assert reader.first_batch_s == 0
 
 
-def test_the_wait_is_what_passes_on_the_clock_before_a_batch():
+def test_wait_is_measured_before_each_batch():
     class Ticking(FakeClock):
         def monotonic(self) -> float:
             self.sleep(1.0)
@@ -61,17 +61,17 @@ def test_the_wait_is_what_passes_on_the_clock_before_a_batch():
     assert reader.first_batch_s == 2.0
 
 
-def test_the_cut_is_the_smallest_unless_given_and_must_exist():
+def test_cut_is_smallest_by_default_and_exists():
     assert Reader(pipeline("dilate(3); rescale()"), LOCAL).cut == Cut(1)
     assert Reader(pipeline("dilate(3); rescale()"), LOCAL, cut=Cut(2)).cut == Cut(2)
-    with pytest.raises(UsageError, match="between 0 and 2"):
+    with pytest.raises(UsageError):
         Reader(pipeline("dilate(3); rescale()"), LOCAL, cut=Cut(3))
 
 
-def test_a_record_that_reads_well_the_second_time_is_told_as_such(corrupted, monkeypatch):
+def test_record_that_is_not_found_again(corrupted, monkeypatch):
     source, _, _ = corrupted
     monkeypatch.setattr("tfhet.planes.reader.find", lambda *given: None)
-    with pytest.raises(DataError, match="a record cannot be read, and it was not found in 60 s"):
+    with pytest.raises(DataError, match="not found"):
         list(Reader(Pipeline(source, batch_size=4), LOCAL).epoch(0))
 
 

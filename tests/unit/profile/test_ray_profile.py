@@ -14,8 +14,7 @@ from tfhet import planes
 from tfhet.__main__ import main
 from tfhet.advice import of_pipeline
 from tfhet.errors import UsageError
-from tfhet.planes.ray import Execution, alone, alone_variables
-from tfhet.planes.ray.leftovers import MARK
+from tfhet.planes.ray import MARK, Execution, alone, alone_variables
 from tfhet.profile import Profile, ray_data
 from tfhet.profile.ray_data import measure_chain, measure_ray, names_ray
 from tfhet.profile.rounds import Effort

@@ -1,4 +1,4 @@
-"""The reader of a script that no feed serves: it makes its share of the batches itself, as they are asked for."""
+"""The reader of a script without serving hosts: it makes its share of the batches itself, when they are requested."""
 
 from __future__ import annotations
 
@@ -6,22 +6,24 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from tfhet.errors import UsageError
-from tfhet.planes.feed.production import MOST, Over, Production, Wish
-from tfhet.planes.feed.received import Received
+from tfhet.planes.feed.delivered import Key, Received
+from tfhet.planes.feed.production import NO_BATCH, BatchRequest, EndOfShard, Production
 from tfhet.planes.feed.share import Share
 from tfhet.planes.feed.source import FeedSource, Shard
-from tfhet.planes.feed.taken import Key
 
 
 class AloneReader:
-    """As `FeedReader`, in this process. An iterable gets the shard of its rank. Raises UsageError for one that several
-    ranks read and that has to end for all of them alike: no one knows its length before."""
+    """A `BatchReader` in this process. An iterable gets the shard of its rank.
+
+    Raises:
+        UsageError: Several ranks read an iterable and must end at the same step, but its length is unknown.
+    """
 
     def __init__(self, source: FeedSource, *, rank: int = 0, size: int = 1, seed: int = 0, is_equal: bool = True):
         if size > 1 and is_equal and not source.batch_size:
             raise UsageError(
                 f"{size} ranks read {source}, an iterable, each its own shard, and may end at different steps: start "
-                "the job by tfhet's launcher with --data_plane feed and data hosts or --dnn_host_processes, or give "
+                "the job by tfhet's launcher with --data_plane feed and data hosts or --dnn_host_processes, or set "
                 "batch_size and return a map-style dataset"
             )
         self.again = self.left = 0
@@ -29,32 +31,29 @@ class AloneReader:
         self._rank, self._size, self._is_map = rank, size, bool(source.batch_size)
         self._share: Share | None = None
 
-    def epoch(self, epoch: int, taken: Iterable[Key] = (), *, goes_on: bool = True) -> Iterator[Received]:
-        """See `FeedReader`."""
+    def epoch(self, epoch: int, delivered: Iterable[Key] = (), *, continues: bool = True) -> Iterator[Received]:
         rank, size = (self._rank, self._size) if self._is_map else (0, 1)
-        self._share = share = Share(epoch, self._seed, rank, size, 1, self._is_map, self._is_equal, taken)
-        while wishes := share.wishes(0, 1):
-            wish = wishes[0]
-            key = (wish.shard.index, wish.number)
-            ask = (*key, wish.is_rest)
+        self._share = share = Share(epoch, self._seed, rank, size, 1, self._is_map, self._is_equal, delivered)
+        while requests := share.requests(0, 1):
+            request = requests[0]
+            key = (request.shard.index, request.number)
             if not self._is_map:
-                wish = replace(wish, shard=Shard(self._rank, self._size, epoch, self._seed))
-            found = self._production.batch(wish)
-            if isinstance(found, Over):
-                share.is_over(ask, found.batches)
-            elif found is not None and share.came(ask):
-                share.taken.add(key)
+                request = replace(request, shard=Shard(self._rank, self._size, epoch, self._seed))
+            found = self._production.batch(request)
+            if isinstance(found, EndOfShard):
+                share.end_shard((*key, request.is_rest), found.batches)
+            elif found is not None and share.accept((*key, request.is_rest)):
+                share.delivered.add(key)
                 yield Received(found.value, found.ids, found.examples, key, 0)
         self.left += share.left
 
-    def taken(self, epoch: int) -> frozenset[Key]:
-        """See `FeedReader`."""
-        return frozenset(self._share.taken) if self._share is not None and self._share.epoch == epoch else frozenset()
+    def delivered(self, epoch: int) -> frozenset[Key]:
+        share = self._share
+        return share.delivered.keys() if share is not None and share.epoch == epoch else frozenset()
 
     def batches(self) -> int:
-        """See `FeedReader`."""
-        found = self._production.batch(Wish(Shard(0, 1, 0, self._seed), MOST, 0))
-        return found.batches if isinstance(found, Over) else 0
+        found = self._production.batch(BatchRequest(Shard(0, 1, 0, self._seed), NO_BATCH, 0))
+        return found.batches if isinstance(found, EndOfShard) else 0
 
     def close(self) -> None:
         self._production.close()

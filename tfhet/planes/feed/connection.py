@@ -1,11 +1,11 @@
-"""A connection of the feed: both sides prove the job's key before anything else, and then exchange frames.
+"""A connection of the feed: both sides first prove that they have the job's key, and then exchange frames.
 
     server -> client    a nonce of 32 bytes
     client -> server    a nonce of 32 bytes, and HMAC-SHA256 over the label, both nonces and the address that it dialled
     server -> client    HMAC-SHA256 over the other label and the same
 
-The client proves first, so who scans ports gets random bytes alone. Where batches are encrypted, TLS 1.3 follows: both
-sides show the one certificate of the job, whose Ed25519 key is made from the job's key.
+The client proves first, so port scanners get only random bytes. If batches are encrypted, TLS 1.3 follows: both sides
+show the job's certificate, whose Ed25519 key is derived from the job's key.
 """
 
 from __future__ import annotations
@@ -32,36 +32,34 @@ from tfhet.planes.feed.frame import LENGTHS, MOST_HEADER, Header, headers_of, jo
 from tfhet.schema import MessageError
 
 PROOF_S = 10.0
-"""Seconds that both proofs, and TLS after them, may take together."""
+"""Limit in seconds for both proofs and the TLS handshake together."""
 BYTES = 32
 _HEAD = 1024
-"""Bytes that are received at once where a frame begins, and kept for the next one's; what belongs to its buffers is
-copied there."""
+"""Bytes to receive at the beginning of a frame; the part that belongs to its buffers is copied."""
 _AT_ONCE = 64
-"""Buffers that are handed to the kernel together; Linux takes up to 1024."""
+"""Buffers in one system call; Linux allows 1024."""
 
 
-class Stranger(TfhetError):
-    """The other side does not know the job's key."""
+class Unauthenticated(TfhetError):
+    """The other side does not have the job's key."""
 
 
 class FeedConnection:
-    """A socket on which frames come and go. One thread may send while another one receives."""
+    """A socket for frames. One thread may send while another one receives."""
 
     def __init__(self, end: socket.socket | _Tls):
         self._end = end
         self._head = memoryview(bytearray(_HEAD))
         self._held = self._head[:0]
-        """Bytes that came with the last header, and belong to what follows it."""
+        """Bytes that were received with the last header and belong to the data after it."""
 
     @classmethod
     def dial(cls, address: str, key: bytes, encrypted: bool, limit_s: float = PROOF_S) -> FeedConnection:
-        """Connects to HOST:PORT, as a reader. Raises OSError where it does not answer, Stranger where what answers has
-        another key."""
+        """Connects to HOST:PORT as a reader. Raises OSError, and Unauthenticated if the server has another key."""
         host, _, port = address.rpartition(":")
         end = socket.create_connection((host.strip("[]"), int(port)), timeout=limit_s)
         try:
-            _prepare(end)
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             until_s = SYSTEM.monotonic() + limit_s
             theirs = _proved(end, BYTES, until_s)
             mine = secrets.token_bytes(BYTES)
@@ -70,9 +68,9 @@ class FeedConnection:
             try:
                 answer = _proved(end, BYTES, until_s)
             except ConnectionError:
-                raise Stranger(f"{address} hung up on the proof of the job's key") from None
+                raise Unauthenticated(f"{address} hung up on the proof of the job's key") from None
             if not hmac.compare_digest(answer, _proof(key, b"feed server", *parts)):
-                raise Stranger(f"what answers at {address} does not know the job's key")
+                raise Unauthenticated(f"the server at {address} does not have the job's key")
             return cls(_encrypted(end, key, server=False) if encrypted else end).without_limit()
         except BaseException:
             end.close()
@@ -80,16 +78,16 @@ class FeedConnection:
 
     @classmethod
     def admit(cls, end: socket.socket, address: str, key: bytes, encrypted: bool) -> FeedConnection:
-        """The server's side. Raises Stranger, OSError, ssl.SSLError; the caller closes `end` then."""
+        """The server's side. Raises Unauthenticated, OSError, ssl.SSLError; the caller closes `end` then."""
         until_s = SYSTEM.monotonic() + PROOF_S
         end.settimeout(PROOF_S)
-        _prepare(end)
+        end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         mine = secrets.token_bytes(BYTES)
         end.sendall(mine)
         theirs, proof = _proved(end, BYTES, until_s), _proved(end, BYTES, until_s)
         parts = (mine, bytes(theirs), address.encode())
         if not hmac.compare_digest(proof, _proof(key, b"feed reader", *parts)):
-            raise Stranger("a connection without the job's key")
+            raise Unauthenticated("a connection without the job's key")
         end.sendall(_proof(key, b"feed server", *parts))
         return cls(_encrypted(end, key, server=True) if encrypted else end).without_limit()
 
@@ -98,10 +96,10 @@ class FeedConnection:
         return self
 
     def silent_after(self, limit_s: float) -> None:
-        """From now on `receive` raises TimeoutError when nothing comes for so many seconds."""
+        """Makes `receive` raise TimeoutError after `limit_s` seconds of silence."""
         if isinstance(self._end, _Tls):
             self._end.settimeout(limit_s)
-        else:  # the kernel's own limit: with Python's, each call would ask it twice
+        else:  # the kernel's timeout: Python's would double the system calls
             whole = int(limit_s)
             limit = struct.pack("@ll", whole, int(1e6 * (limit_s - whole)))
             self._end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
@@ -121,48 +119,43 @@ class FeedConnection:
                 pieces[0] = pieces[0].cast("B")[sent:] if pieces[0].nbytes else pieces[0]
 
     def receive(self, kinds: Any, most: int = MOST_HEADER) -> list[Any]:
-        """The headers of the next frame, of the types `kinds`; `receive_into` has to take their buffers, of as many
-        bytes as their `size`. most: bytes of all headers. Raises OSError, also at the end of the connection, and
-        MessageError."""
-        came = self._at_least(LENGTHS.size)
-        size, rest = LENGTHS.unpack_from(came)
+        """Receives the headers of the next frame, of the types `kinds` and at most `most` bytes. The caller must
+        receive their buffers with `receive_into`. Raises OSError, and MessageError for anything else."""
+        got = self._at_least(LENGTHS.size)
+        size, rest = LENGTHS.unpack_from(got)
         if size > most:
-            raise MessageError(f"a header of {size} bytes; at most {most} are taken")
+            raise MessageError(f"a header of {size} bytes; at most {most} are allowed")
         end = LENGTHS.size + size
-        if came.nbytes < end:
-            came = self._at_least(end)
-        self._held = came[end:] if came.nbytes > end else self._head[:0]  # the memory of a long header is free then
-        return headers_of(came[LENGTHS.size : end], rest, kinds)
+        if got.nbytes < end:
+            got = self._at_least(end)
+        self._held = got[end:] if got.nbytes > end else self._head[:0]  # frees the memory of a long header
+        return headers_of(got[LENGTHS.size : end], rest, kinds)
 
     def receive_into(self, memories: Sequence[memoryview]) -> None:
-        """Fills all of them. Raises OSError."""
+        """Fills all memories. Raises OSError."""
         left = [memory for memory in memories if memory.nbytes]
         while left and self._held.nbytes:
-            came = min(self._held.nbytes, left[0].nbytes)
-            left[0][:came], self._held = self._held[:came], self._held[came:]
-            left = _without(came, left)
+            got = min(self._held.nbytes, left[0].nbytes)
+            left[0][:got], self._held = self._held[:got], self._held[got:]
+            left = _without(got, left)
         while left:
             left = _without(_received(self._end, left[:_AT_ONCE], socket.MSG_WAITALL), left)
 
     def _at_least(self, size: int) -> memoryview:
-        """The next bytes, so many or more. A frame's lengths and its header mostly come together."""
-        came = self._held.nbytes
+        """Returns at least the next `size` bytes. A frame's lengths and its header mostly arrive together."""
+        got = self._held.nbytes
         memory = self._head if size <= _HEAD else memoryview(bytearray(size))
-        memory[:came] = self._held
-        while came < size:
-            came += _received(self._end, [memory[came:]], 0)
-        self._held = memory[:came]
+        memory[:got] = self._held
+        while got < size:
+            got += _received(self._end, [memory[got:]], 0)
+        self._held = memory[:got]
         return self._held
 
     def close(self) -> None:
-        """Ends what other threads wait for here, and closes. Safe to call again."""
+        """Wakes the threads that wait for this connection and closes it. Safe to call again."""
         with contextlib.suppress(OSError):
             self._end.shutdown(socket.SHUT_RDWR)
         self._end.close()
-
-
-def _prepare(end: socket.socket) -> None:
-    end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 def _proof(key: bytes, *parts: bytes) -> bytes:
@@ -170,8 +163,7 @@ def _proof(key: bytes, *parts: bytes) -> bytes:
 
 
 def _proved(end: socket.socket, size: int, until_s: float) -> bytearray:
-    """The next bytes of a handshake. Raises TimeoutError when they are not all there at `until_s` on the clock, however
-    slowly they come."""
+    """Receives bytes of a handshake. Raises TimeoutError if they have not all arrived at the time `until_s`."""
     found = bytearray()
     while len(found) < size:
         end.settimeout(max(1e-3, until_s - SYSTEM.monotonic()))
@@ -179,19 +171,19 @@ def _proved(end: socket.socket, size: int, until_s: float) -> bytearray:
         if not got:
             raise ConnectionError("the other side has closed the connection")
         found += got
-    end.settimeout(max(1e-3, until_s - SYSTEM.monotonic()))  # for what follows
+    end.settimeout(max(1e-3, until_s - SYSTEM.monotonic()))  # for the next step
     return found
 
 
 def _received(end: socket.socket | _Tls, memories: list[memoryview], flags: int) -> int:
-    """Number of bytes that came into the memories, the first one first, at least one."""
+    """Receives at least one byte into the memories, in order, and returns the number of bytes."""
     try:
         if isinstance(end, _Tls) or len(memories) == 1:
             got = end.recv_into(memories[0], memories[0].nbytes, flags)
         else:
             got = end.recvmsg_into(memories, 0, flags)[0]
     except BlockingIOError:
-        raise TimeoutError("nothing has come for too long") from None
+        raise TimeoutError("nothing was received for too long") from None
     if not got:
         raise ConnectionError("the other side has closed the connection")
     return got
@@ -211,12 +203,12 @@ def _encrypted(end: socket.socket, key: bytes, server: bool) -> _Tls:
 
 
 class _Tls:
-    """The part of a socket's methods that a connection needs, of an encrypted one. OpenSSL lets no two threads into one
-    connection at a time, so no call waits for the network inside of it."""
+    """An encrypted socket with the methods that a connection needs. OpenSSL allows one thread at a time in it, so no
+    call waits for the network while it holds the lock."""
 
     def __init__(self, end: ssl.SSLSocket):
         end.setblocking(False)
-        self._end, self._within = end, threading.Lock()
+        self._end, self._lock = end, threading.Lock()
         self._limit_s: float | None = None
 
     def settimeout(self, limit_s: float | None) -> None:
@@ -239,7 +231,7 @@ class _Tls:
     def _do(self, call: Callable[[], int]) -> int:
         while True:
             try:
-                with self._within:
+                with self._lock:
                     return call()
             except ssl.SSLWantReadError:
                 event = select.POLLIN
@@ -253,12 +245,12 @@ class _Tls:
             except ValueError:
                 raise ConnectionError("this side has closed the connection") from None
             if not poll.poll(None if self._limit_s is None else 1e3 * self._limit_s):
-                raise TimeoutError(f"nothing came for {self._limit_s:g} s")
+                raise TimeoutError(f"nothing was received for {self._limit_s:g} s")
 
 
 @functools.lru_cache(maxsize=2)
 def tls_context(key: bytes, server: bool) -> ssl.SSLContext:
-    """TLS 1.3 with the certificate of the job on both sides: each trusts that one alone."""
+    """Returns a context for TLS 1.3 in which both sides show, and trust only, the job's certificate."""
     try:
         from cryptography import x509
         from cryptography.hazmat.primitives import serialization
@@ -287,10 +279,10 @@ def tls_context(key: bytes, server: bool) -> ssl.SSLContext:
     )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.check_hostname = False  # the certificate is the job's, not a host's
+    context.check_hostname = False  # the certificate is of the job, not of a host
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_verify_locations(cadata=certificate.decode())
-    with tempfile.TemporaryDirectory(prefix="tfhet-feed-") as folder:  # ssl takes the private key from a file only
+    with tempfile.TemporaryDirectory(prefix="tfhet-feed-") as folder:  # ssl reads private keys from files only
         path = Path(folder) / "job.pem"
         path.touch(mode=0o600)
         path.write_bytes(private + certificate)

@@ -1,11 +1,11 @@
-"""Frames: how a batch of any Python goes over a connection, as a JSON header and raw buffers, without pickle.
+"""Frames: a batch of Python values as a JSON header and raw buffers, without pickle; and the memory to receive it.
 
     tree, buffers = packed({"image": images, "label": [3, 1]})
     batch = BatchLayout(tree).batch(received)      # arrays are views of the memory received
 
-A frame holds messages, each a header with buffers. It is 16 bytes, the lengths of all headers and of all buffers
-(big-endian); a JSON list of the headers, whose `size` is the length of their buffers; and the buffers, one after the
-other, each at a multiple of ALIGNMENT bytes.
+A frame holds messages, each a header with buffers. It consists of 16 bytes, the lengths of all headers and of all
+buffers (big-endian); a JSON list of the headers, whose `size` is the length of their buffers; and the buffers, each at
+a multiple of ALIGNMENT bytes.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import json
 import math
 import re
 import struct
+import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
@@ -27,12 +29,16 @@ from tfhet.units import MIB
 
 LENGTHS = struct.Struct("!QQ")
 MOST_HEADER = 64 * MIB
-"""Longest header in bytes: it holds the texts of a batch."""
+"""Maximum length of a header in bytes; it holds the texts of a batch."""
 MOST_REQUEST = MIB
-"""Longest header of what a reader sends."""
+"""Maximum length of a reader's header in bytes."""
 ALIGNMENT = 64
-"""Buffers begin at multiples of this many bytes, as vector instructions and devices like them."""
+"""Alignment of buffers in bytes, for vector instructions and devices."""
 _PADDING = bytes(ALIGNMENT)
+MOST_KEPT = 64
+"""Maximum number of pieces of memory in a pool."""
+_OWN_REFERENCES = 3
+"""References to a piece by the pool: in its list, in a loop, and in the call that counts them."""
 
 
 class Header(Message, frozen=True, omit_defaults=True, kw_only=True):
@@ -59,7 +65,7 @@ class List(Message, frozen=True):
 
 
 class PythonJson(Message, frozen=True):
-    """A number or text that only Python's JSON has: NaN, infinity, half a surrogate pair."""
+    """A number or text that only Python's JSON has: NaN, infinity, an unpaired surrogate."""
 
     text: str
 
@@ -71,14 +77,16 @@ class Bytes(Message, frozen=True):
 
 
 Tree = Array | Dict | List | PythonJson | Bytes | str | int | float | bool | None
-"""A batch without the memory of its arrays: numbers and texts are themselves."""
+"""A batch without the memory of its arrays; it contains numbers and texts as they are."""
 
 
 def packed(value: Any) -> tuple[Tree, list[memoryview]]:
-    """A batch as a tree, and the memory of its arrays.
+    """Splits a batch into a tree and the memory of its arrays.
 
-    value: NumPy arrays, tensors of PyTorch, TensorFlow or JAX, numbers, texts, bytes and None, in any nest of dicts
-    with texts as keys, lists and tuples. Raises DataError, naming the part, for anything else."""
+    Args:
+        value: NumPy arrays, tensors of PyTorch, TensorFlow or JAX, numbers, texts, bytes and None, nested in dicts with
+            texts as keys, lists and tuples. Raises DataError, with its place, for another value.
+    """
     buffers: list[memoryview] = []
     return _packed(value, "batch", buffers), buffers
 
@@ -100,8 +108,8 @@ def _packed(value: Any, where: str, buffers: list[memoryview]) -> Tree:
     if array.dtype.hasobject or not array.dtype.itemsize:  # the second: texts without a letter
         return _packed(array.tolist(), where, buffers)
     if array.dtype.kind == "V":
-        raise DataError(f"{where} is of the dtype {array.dtype}, which a feed does not send: give each field by itself")
-    array = np.ascontiguousarray(array).reshape(array.shape)  # the first makes an array of a scalar
+        raise DataError(f"{where} is of the dtype {array.dtype}, which a feed cannot send: split its fields")
+    array = np.ascontiguousarray(array).reshape(array.shape)  # ascontiguousarray gives a scalar a dimension
     if array.size:
         buffers.append(array.reshape(-1).view(np.uint8).data)
     return Array(array.dtype.str, array.shape)
@@ -115,13 +123,13 @@ def _is_plain(value: bool | int | float | str | None) -> bool:
 
 
 def _array(value: Any, where: str) -> np.ndarray:
-    """The array of an array, a scalar of NumPy, or another library's tensor, in whose memory it stays if it can."""
+    """Returns the array of a NumPy value or of another library's tensor, in the same memory if possible."""
     if isinstance(value, (np.ndarray, np.generic)):
         return np.asarray(value)
-    if hasattr(value, "detach") and hasattr(value, "cpu"):  # PyTorch, which need not be here
+    if hasattr(value, "detach") and hasattr(value, "cpu"):  # PyTorch, without importing it
         value = value.detach().cpu()
         if str(value.dtype) == "torch.bfloat16":
-            raise DataError(f"{where} is bfloat16, which NumPy has not: send float32, or uint8 and convert it there")
+            raise DataError(f"{where} is bfloat16, which NumPy lacks: send float32 or uint8")
         return np.asarray(value.numpy())
     if hasattr(value, "__array__"):
         return np.asarray(value)
@@ -132,7 +140,7 @@ def _array(value: Any, where: str) -> np.ndarray:
 
 
 def joined(messages: Sequence[tuple[Header, Sequence[memoryview]]]) -> list[memoryview]:
-    """The pieces of a frame, in the order in which they are written: of headers, each with its buffers."""
+    """Returns the pieces of a frame of messages, headers with their buffers, in the order of writing."""
     headers: list[Header] = []
     pieces: list[memoryview] = []
     total = 0
@@ -150,7 +158,7 @@ def joined(messages: Sequence[tuple[Header, Sequence[memoryview]]]) -> list[memo
 
 
 def headers_of(text: bytes | memoryview, size: int, kinds: Any) -> list[Any]:
-    """The headers that were received, of the types `kinds`. size: length of all buffers. Raises MessageError."""
+    """Parses received headers of the types `kinds`. size: length of all buffers in bytes. Raises MessageError."""
     headers: list[Any] = decode(text, list[kinds])
     sizes = [header.size for header in headers]
     if not sizes or sum(sizes) != size:
@@ -159,23 +167,23 @@ def headers_of(text: bytes | memoryview, size: int, kinds: Any) -> list[Any]:
 
 
 class BatchLayout:
-    """How a batch lies in memory: made once of a tree, for all batches that have the same one."""
+    """The layout of a batch in memory, made once for all batches with the same tree."""
 
     def __init__(self, tree: Tree):
-        """Raises MessageError for a dtype that no array can have."""
+        """Raises MessageError for an invalid dtype or value."""
         self.bytes = 0
-        """Number of bytes of its buffers, which begin at multiples of ALIGNMENT."""
+        """Number of bytes of the buffers with their alignment."""
         self._make = self._maker(tree)
 
     def batch(self, memory: np.ndarray) -> Any:
-        """memory: uint8 [bytes], the buffers as they were received; arrays are views of it. Raises MessageError for
-        less than the tree tells."""
+        """Returns the batch; its arrays are views of `memory`, the received buffers, uint8 [bytes]. Raises MessageError
+        if `memory` is shorter than the layout."""
         if memory.size < self.bytes:
             raise MessageError(f"a batch of {memory.size} bytes is too short for its arrays, of {self.bytes}")
         return self._make(memory)
 
     def _maker(self, tree: Tree) -> Callable[[np.ndarray], Any]:
-        """The function that makes the value of a tree from the memory."""
+        """Returns the function that makes the value of a tree from the memory."""
         if not isinstance(tree, Message):
             return lambda memory: tree
         match tree:
@@ -198,7 +206,7 @@ class BatchLayout:
                 return lambda memory: memory[begin : begin + size].tobytes()
 
     def _maker_of_array(self, tree: Array) -> Callable[[np.ndarray], Any]:
-        shape, length = tree.shape, math.prod(tree.shape)  # not NumPy's product, which overflows
+        shape, length = tree.shape, math.prod(tree.shape)  # NumPy's product overflows
         try:
             dtype = np.dtype(tree.dtype)
             empty = None if length else np.zeros(shape, dtype)
@@ -210,14 +218,14 @@ class BatchLayout:
         return lambda memory: np.ndarray(shape, dtype, memory, begin) if empty is None else empty.copy()
 
     def _next(self, size: int) -> tuple[int, int]:
-        """Where the next buffer begins, and its size."""
+        """Returns the position of the next buffer and its size."""
         begin = -(-self.bytes // ALIGNMENT) * ALIGNMENT
         self.bytes = begin + size
         return begin, size
 
 
 def examples_in(batch: Any) -> int:
-    """Number of examples in a batch: the length of its first array, list of texts, or list of numbers; else 1."""
+    """Returns the number of examples in a batch: the length of its first array or list of texts or numbers, or 1."""
     if isinstance(batch, np.ndarray):
         return len(batch) if batch.ndim else 1
     if isinstance(batch, dict):
@@ -225,3 +233,24 @@ def examples_in(batch: Any) -> int:
     if isinstance(batch, (list, tuple)) and batch:
         return examples_in(batch[0]) if isinstance(batch[0], (np.ndarray, list, tuple, dict)) else len(batch)
     return 1
+
+
+class MemoryPool:
+    """Memory for received batches, used again when nothing refers to a batch any more. The kernel must fill fresh
+    memory with zeros, which costs as much CPU as receiving into it."""
+
+    def __init__(self) -> None:
+        self._pieces: list[np.ndarray] = []
+        self._lock = threading.Lock()
+
+    def allocate(self, size: int) -> np.ndarray:
+        """Returns uninitialized memory that nothing else refers to, uint8 [size]. Raises MemoryError."""
+        with self._lock:
+            for piece in self._pieces:
+                if size <= piece.size <= size + size // 4 and sys.getrefcount(piece) == _OWN_REFERENCES:
+                    return piece[:size]
+            piece = np.empty(size, np.uint8)
+            if len(self._pieces) >= MOST_KEPT:  # its users keep the oldest piece
+                del self._pieces[0]
+            self._pieces.append(piece)
+            return piece[:size]

@@ -1,4 +1,4 @@
-"""A feed in one launcher: the processes of its host, started and kept alive, and where they are."""
+"""A feed in a launcher: it starts the processes of its host and keeps them alive, and tells readers their addresses."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import asyncio
 import socket
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from msgspec import Meta
 
+from tfhet import schema
 from tfhet.cluster import Place, claim, without_secrets
 from tfhet.coroutines import in_thread
 from tfhet.messages import RestartLine, link, rank
-from tfhet.planes.feed.settings import FeedSettings
 from tfhet.planes.malloc import with_malloc_tunables
 from tfhet.planes.plane import LauncherSide, Outlets
 from tfhet.planes.privileges import give_up_capabilities
@@ -22,14 +22,46 @@ from tfhet.planes.supervised import Died, Happening, RestartPolicy, Supervised, 
 from tfhet.schema import Address, Message, MessageError, parse, to_json
 from tfhet.telemetry import UP, Metric
 
+MOST_PROCESSES = 512
 SERVER = "tfhet.planes.feed.server"
-"""The module that every process runs."""
+"""Module of every process."""
 PORTS = "feed"
 """Name of the ports."""
 RUNNING = Metric("tfhet_feeds", "gauge", "Processes of the feed that run on this host.")
 RESTARTS = Metric("tfhet_restarts_total", "counter", "Restarts of a process of the feed on this host.")
 SILENCE_S = 60.0
-"""Seconds without a report after which a process is killed: the user's code may hold Python's lock for long."""
+"""Seconds of silence after which a process is killed; the user's code may hold Python's lock for long."""
+
+
+@dataclass(frozen=True)
+class FeedSettings:
+    """Numbers of processes, and ports. Every field is an argument `--NAME VALUE`."""
+
+    data_host_processes: Annotated[int, schema.whole(0, MOST_PROCESSES)] = 0
+    """Number of processes on each data host that run the user's loader; 0: one for each CPU."""
+    dnn_host_processes: Annotated[int, schema.whole(-1, MOST_PROCESSES)] = 0
+    """The same on each dnn host, where they use the CPUs that the training leaves idle; -1: one for each CPU; 0: none.
+    Without any process the ranks make their batches themselves."""
+    data_plane_encryption: bool = False
+    """Whether batches are encrypted in transit (TLS 1.3). Connections are authenticated in any case."""
+    feed_port: int = 6000
+    """Port of a host's first process; the next ones take the next ports."""
+
+
+@dataclass(frozen=True)
+class Order(schema.Order):
+    """The leader's message to every reader of the job."""
+
+    servers: tuple[schema.Address, ...]
+    """HOST:PORT of every process, in the same order for all ranks; none: ranks make their batches."""
+    hosts: tuple[str, ...] = ()
+    """Name of each server's host."""
+    encrypted: bool = False
+    """Whether batches are encrypted."""
+
+    def __post_init__(self) -> None:
+        if len(self.hosts) != len(self.servers):
+            raise ValueError(f"hosts names {len(self.hosts)} hosts for {len(self.servers)} servers")
 
 
 class Serving(Message, frozen=True):
@@ -41,7 +73,7 @@ class Serving(Message, frozen=True):
 
 class FeedLauncherSide(LauncherSide):
     def __init__(self, settings: FeedSettings, place: Place, outlets: Outlets, hosts: Sequence[str]):
-        """hosts: those that serve."""
+        """hosts: Names of the serving hosts."""
         self._settings, self._place, self._outlets, self._hosts = settings, place, outlets, list(hosts)
         self._servers: dict[str, Supervised] = {}
         self._ports: list[socket.socket] = []
@@ -71,7 +103,7 @@ class FeedLauncherSide(LauncherSide):
         for index, (port, at) in enumerate(zip(numbers, where, strict=True)):
             command = [sys.executable, "-m", SERVER, "--port", str(port), "--address", at, "--listen", listen]
             command += ["--encrypted"] * self._settings.data_plane_encryption
-            command += ["--gives_way"] * (place.rank is not None)  # to the training, beside which it runs
+            command += ["--gives_way"] * (place.rank is not None)  # to the training on the same host
             self._start(f"feed-{index}", command, env)
         servers = list(self._servers.values())
         await all_ready(servers, servers, self._outlets.ready_timeout_s)
@@ -86,8 +118,8 @@ class FeedLauncherSide(LauncherSide):
                 self._outlets.report(link.Restarted(self._place.host, name, happening.code, happening.cause))
 
         policy = replace(RestartPolicy(), silence_s=SILENCE_S)
-        given = (name, self._place.host, command, env, self._outlets.say, observe, policy)
-        self._servers[name] = Supervised(*given, key=self._outlets.key, before_exec=give_up_capabilities)
+        arguments = (name, self._place.host, command, env, self._outlets.say, observe, policy)
+        self._servers[name] = Supervised(*arguments, key=self._outlets.key, before_exec=give_up_capabilities)
 
     async def stop(self, grace_s: float) -> None:
         await asyncio.gather(*(server.stop(grace_s) for server in self._servers.values()))
@@ -112,11 +144,11 @@ class FeedLauncherSide(LauncherSide):
         self._outlets.tell_script(rank.Key(self._outlets.key.hex()))
 
     def gone(self, host: str) -> None:
-        """Lets the reader of this launcher's rank give the host up, which may only have fallen silent for it."""
+        """Tells the reader of this launcher's rank to give the host up, which may only look silent to it."""
         self._gone.add(host)
         self._outlets.tell_script(rank.ServingHosts(tuple(one for one in self._hosts if one not in self._gone)))
 
-    def heard(self, facts: Mapping[str, Any]) -> None:
+    def on_report(self, facts: Mapping[str, Any]) -> None:
         report: Serving = parse(facts, Serving)
         if report.host not in self._hosts:
             raise MessageError(f"the host {report.host!r} has no feed")
@@ -132,6 +164,6 @@ class FeedLauncherSide(LauncherSide):
         return {**named, "encrypted": self._settings.data_plane_encryption}
 
     def lost(self, host: str) -> bool:
-        """Readers ask the hosts that are left, once they notice it or learn of it by `gone`."""
+        """Readers use the other hosts as soon as they notice the loss, or learn of it by `gone`."""
         self._lost.add(host)
         return bool(set(self._hosts) - self._lost)

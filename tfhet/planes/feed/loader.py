@@ -13,11 +13,10 @@ from tfhet.clock import SYSTEM
 from tfhet.cluster import environment
 from tfhet.errors import UsageError
 from tfhet.messages import inherited, rank
+from tfhet.planes.feed.delivered import BatchReader, DeliveredSet
 from tfhet.planes.feed.frame import examples_in
-from tfhet.planes.feed.received import BatchReader
+from tfhet.planes.feed.server_link import MAKE_LIMIT_S
 from tfhet.planes.feed.source import FeedSource
-from tfhet.planes.feed.taken import Taken, expanded
-from tfhet.planes.feed.work import MAKE_LIMIT_S
 from tfhet.planes.registry import get
 from tfhet.steps import Note, NotedLoader, ScriptSteps
 from tfhet.strategies import JobContext
@@ -26,7 +25,7 @@ _ordinals = itertools.count()
 
 
 class Loader:
-    """The batches of a function of the user's, this rank's share of them. See `tfhet.batches`."""
+    """This rank's share of the batches of a user's function. See `tfhet.batches`."""
 
     def __init__(
         self,
@@ -48,7 +47,7 @@ class Loader:
         """is_noted: whether the steps of the script are those that this loader delivers to."""
         if batch_size < 0 or (not batch_size and (shuffle or drop_last or collate is not None)):
             raise UsageError(
-                "shuffle, drop_last and collate are for map-style datasets, of which batch_size makes batches"
+                "shuffle, drop_last and collate are for map-style datasets: set batch_size"
                 if not batch_size
                 else f"batch_size must be at least 1, not {batch_size}"
             )
@@ -64,20 +63,20 @@ class Loader:
             raise UsageError(f"make_limit_s must be positive, not {make_limit_s}")
         self._job, self._training, self._ahead, self._make_limit_s = job, training, ahead, make_limit_s
         self._convert, self._allocate, self._is_noted = convert, allocate, is_noted
-        self._epoch, self._taken = 0, frozenset[tuple[int, int]]()
+        self._epoch, self._delivered = 0, frozenset[tuple[int, int]]()
         self._has_begun = False
-        """Whether an iteration has begun `_epoch`, and has not come to its end."""
-        self._says_examples, self._has_said = True, False
+        """Whether an iteration has begun `_epoch` and has not ended it."""
+        self._reports_examples, self._has_reported = True, False
         self._notes: NotedLoader | None = None
 
     def __iter__(self) -> Iterator[Any]:
-        """An epoch, from its beginning or, the first time after `load_state_dict`, from where that stood."""
-        if self._has_begun:  # the last iteration was left early, as by break
-            self._epoch, self._taken = self._epoch + 1, frozenset()
-        epoch, taken, noted = self._epoch, self._taken, None
-        self._say_reading()
-        self._taken, self._has_begun = frozenset(), True
-        received = self._reader.epoch(epoch, taken, goes_on=self._training)
+        """Iterates over an epoch from its beginning or, after `load_state_dict`, from the position of the state."""
+        if self._has_begun:  # the last iteration ended early, for example by break
+            self._epoch, self._delivered = self._epoch + 1, frozenset()
+        epoch, delivered, noted = self._epoch, self._delivered, None
+        self._report_reading()
+        self._delivered, self._has_begun = frozenset(), True
+        received = self._reader.epoch(epoch, delivered, continues=self._training)
         for index in itertools.count():
             asked_s = SYSTEM.monotonic()
             found = next(received, None)
@@ -88,67 +87,67 @@ class Loader:
             noted = self._noted(ids is not None)
             if noted is not None:
                 noted.add(Note(asked_s, now_s, examples_in(found.batch), index), ids, epoch)
-                if found.examples is not None and self._says_examples and (steps := ScriptSteps.here()) is not None:
+                if found.examples is not None and self._reports_examples and (steps := ScriptSteps.here()) is not None:
                     steps.expect_examples(found.examples)
-                    self._says_examples = False
+                    self._reports_examples = False
             del found
             yield batch
-            del batch  # else its memory could not be used for the next one
+            del batch  # frees its memory for the next batch
         self._epoch, self._has_begun = epoch + 1, False
         if noted is not None:
             noted.add(Note(asked_s, now_s, None, index))
 
     def __len__(self) -> int:
-        """Number of batches of this rank in an epoch of a map-style dataset. Raises TypeError for an iterable."""
+        """Returns the number of batches of this rank in an epoch. Raises TypeError for an iterable."""
         if not self.source.batch_size:
-            raise TypeError(f"{self.source} is an iterable, whose length only its end shows")
+            raise TypeError(f"{self.source} is an iterable: its length is unknown before its end")
         size, rank = self._job.size, self._job.rank
         total = self._batches
         return total // size + (not self._training and rank < total % size)
 
     def set_epoch(self, epoch: int) -> None:
-        """Has the next iteration read that epoch; by default each one reads the next. Raises UsageError below 0."""
+        """Sets the epoch of the next iteration; by default it is one more than the last. Raises UsageError below 0."""
         if epoch < 0:
             raise UsageError(f"an epoch is 0 or more, not {epoch}")
-        self._epoch, self._taken, self._has_begun = epoch, frozenset(), False
+        self._epoch, self._delivered, self._has_begun = epoch, frozenset(), False
 
     @property
     def sampler(self) -> Loader:
-        """Itself: scripts say `loader.sampler.set_epoch(epoch)`."""
+        """The loader, for scripts that call `loader.sampler.set_epoch(epoch)`."""
         return self
 
     def state_dict(self) -> dict[str, Any]:
-        """Where this rank stands, in JSON values: the epoch, and what it has delivered of it. Each rank has its own."""
-        job, taken = self._job, self._reader.taken(self._epoch) or self._taken
-        rows = Taken(job.rank, job.size, taken).rows()
+        """Returns this rank's position as JSON values: the epoch and the delivered batches. Each rank has its own."""
+        job, delivered = self._job, self._reader.delivered(self._epoch) or self._delivered
+        rows = DeliveredSet(job.rank, job.size, delivered).rows()
         return {"epoch": self._epoch, "taken": rows, "rank": job.rank, "size": job.size, "source": str(self.source)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on where `state_dict` stood: the next iteration delivers what was not delivered of that epoch. Raises
+        """Continues at the position of `state_dict`: the next iteration yields the other batches of that epoch. Raises
         UsageError for the state of another rank, number of ranks, or source."""
         job = self._job
         try:
             own = (int(state["rank"]), int(state["size"]), str(state["source"]))
-            taken = frozenset(expanded(state["taken"], job.rank, job.size))
+            delivered = DeliveredSet.parse(state["taken"], job.rank, job.size)
             epoch = int(state["epoch"])
         except (KeyError, TypeError, ValueError) as error:
-            raise UsageError(f"no state of a loader: {type(error).__name__}: {error}") from None
+            raise UsageError(f"this is no state of a loader: {type(error).__name__}: {error}") from None
         if own != (job.rank, job.size, str(self.source)):
             raise UsageError(
                 f"the state is of rank {own[0]} of {own[1]} reading {own[2]}; this is rank {job.rank} of {job.size} "
-                f"reading {self.source}: epochs begin anew with another number of ranks (set_epoch)"
+                f"reading {self.source}: with another number of ranks, start the epoch again (set_epoch)"
             )
-        self._epoch, self._taken, self._has_begun = epoch, taken, False
+        self._epoch, self._delivered, self._has_begun = epoch, delivered, False
 
     @property
     def counts(self) -> dict[str, int]:
-        """Batches of all epochs so far that fill no round of all ranks (`left`), and that were made again because a
-        server was lost (`again`, where the data plane knows it)."""
+        """Batches of all epochs that no rank got (`left`), and that were made again because a server was lost (`again`,
+        if the data plane knows it)."""
         counts = {"left": self._reader.left, "again": self._reader.again}
         return {name: count for name, count in counts.items() if count is not None}
 
     def close(self) -> None:
-        """Ends the connections to the servers; a script that ends need not call it."""
+        """Ends the connections to the servers. A script that ends need not call it."""
         if "_reader" in vars(self):
             self._reader.close()
 
@@ -162,12 +161,12 @@ class Loader:
         options |= {"ahead": self._ahead, "allocate": self._allocate}
         return self._plane.batches(self.source, self._job, options)
 
-    def _say_reading(self) -> None:
-        """Informs the launcher, once."""
-        if not self._has_said:
+    def _report_reading(self) -> None:
+        """Tells the launcher, once."""
+        if not self._has_reported:
             inherited(environment()).send(rank.Reading(endless=False), limit_s=1.0)
             ScriptSteps.of_process(self._job)
-            self._has_said = True
+            self._has_reported = True
 
     def _noted(self, has_ids: bool) -> NotedLoader | None:
         steps = ScriptSteps.of_process(self._job)

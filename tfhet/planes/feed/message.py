@@ -1,78 +1,117 @@
-"""The messages of a feed, as the headers of its frames: a reader sends `Want`, a server sends the others."""
+"""The messages of a feed, as headers of its frames: a reader sends `BatchRequests`, a server the other messages."""
 
 from __future__ import annotations
 
+import contextlib
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from tfhet.clock import SYSTEM
 from tfhet.planes.feed.frame import Header, Tree
-from tfhet.planes.feed.production import Wish
-from tfhet.planes.feed.share import Ask
+from tfhet.planes.feed.production import BatchRequest
+from tfhet.planes.feed.share import RequestKey
 from tfhet.planes.feed.source import FeedSource
+from tfhet.process import stack_of
 from tfhet.schema import Amount, Count
 
 ALIVE_S = 1.0
-"""Seconds after which a server that has nothing to send says that it lives."""
+"""Seconds without a message after which a server reports that it is alive."""
 SILENT_S = 30.0
-"""Seconds without a word after which a reader takes a server for lost."""
+"""Seconds of silence after which a reader treats a server as lost."""
+MOST_FRAMES = 6
+_OWN = "/tfhet/planes/feed/"
 
 
-class Want(Header, frozen=True, omit_defaults=True):
-    """Wishes of a reader, and the source that they are for."""
+class BatchRequests(Header, frozen=True, omit_defaults=True, tag="want"):
+    """Requests of a reader for batches of one source."""
 
     source: str
-    """Its id."""
-    wishes: tuple[Wish, ...]
+    """Id of the source."""
+    requests: tuple[BatchRequest, ...] = msgspec.field(name="wishes")
     named: FeedSource | None = None
-    """The source itself, with the first wish for it on a connection."""
+    """The source, in the first message about it on a connection."""
 
     def __post_init__(self) -> None:
-        for shard in (wish.shard for wish in self.wishes):
+        for shard in (request.shard for request in self.requests):
             if shard.index >= shard.count:
-                raise ValueError(f"a wish for shard {shard.index} of {shard.count}")
+                raise ValueError(f"a request for shard {shard.index} of {shard.count}")
 
 
 class Answer(Header, frozen=True, omit_defaults=True, kw_only=True):
-    """The answer of a server to a wish."""
+    """A server's answer to a request."""
 
     source: str
-    wish: Wish
+    request: BatchRequest = msgspec.field(name="wish")
 
     @property
-    def ask(self) -> Ask:
-        return self.wish.shard.index, self.wish.number, self.wish.is_rest
+    def key(self) -> RequestKey:
+        return self.request.shard.index, self.request.number, self.request.is_rest
 
 
 class Batch(Answer, frozen=True, omit_defaults=True, kw_only=True):
-    """The batch, whose arrays are in the buffers."""
+    """A batch; its arrays are in the buffers."""
 
     tree: Tree = None
-    """None: the same as that of the last batch on this connection."""
+    """None: the same as for the last batch on this connection."""
     examples: Count | None = None
-    """Number of examples in a whole epoch of a map-style dataset; None for others."""
+    """Number of examples in a whole epoch of a map-style dataset; None for an iterable."""
     again: Count = 0
     """Number of batches that were made a second time for it."""
 
 
-class Over(Answer, frozen=True, omit_defaults=True, kw_only=True):
+class NoBatch(Answer, frozen=True, omit_defaults=True, kw_only=True, tag="over"):
     """The shard has no such batch."""
 
     batches: Count
-    """Number of batches that it has."""
+    """Number of batches in the shard."""
 
 
 class Failed(Answer, frozen=True, omit_defaults=True, kw_only=True):
-    """The user's code has raised an error."""
+    """The user's code raised an error."""
 
     text: str
 
 
 class Alive(Header, frozen=True, omit_defaults=True):
-    """The server has nothing to send; what the user's code does meanwhile, if it runs."""
+    """The server has nothing to send, and may be running the user's code."""
 
     source: str = ""
-    """The source for which it makes a batch."""
+    """The source whose batch it makes."""
     for_s: Amount = 0.0
-    """Seconds since it began with this batch."""
+    """Seconds since it began this batch."""
     at: tuple[str, ...] = ()
-    """The functions in which it is, the innermost one first."""
+    """The functions that run, the innermost first."""
 
 
-FromServer = Batch | Over | Failed | Alive
+FromServer = Batch | NoBatch | Failed | Alive
+
+
+class WorkMonitor:
+    """The server's side: `with monitor.on(source):` around the user's code."""
+
+    def __init__(self) -> None:
+        self._now: tuple[str, float, int] | None = None
+
+    @contextlib.contextmanager
+    def on(self, source: str) -> Iterator[None]:
+        self._now = source, SYSTEM.monotonic(), threading.get_ident()
+        try:
+            yield
+        finally:
+            self._now = None
+
+    def report(self) -> Alive:
+        """Returns the message for the reader."""
+        now = self._now
+        if now is None:
+            return Alive()
+        source, since_s, thread = now
+        at = []
+        for code, line in stack_of(thread):
+            if _OWN in code.co_filename:
+                break
+            at.append(f"{code.co_name} ({Path(code.co_filename).name}, line {line})")
+        return Alive(source, SYSTEM.monotonic() - since_s, tuple(at[:MOST_FRAMES]))

@@ -1,26 +1,29 @@
-"""The data plane `feed`: processes on the hosts that serve run any Python, and ranks read its batches."""
+"""The data plane `feed`: processes on the serving hosts run any Python, and ranks read the batches."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+import threading
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tfhet.cluster import DATA, DNN, Place, PortRange, Role, Roles, environment
-from tfhet.messages import inherited
+from tfhet.messages import ProcessChannel, inherited, rank
 from tfhet.planes.costs import CostFile, PlaneCosts
 from tfhet.planes.cpus import usable
-from tfhet.planes.feed.host_news import HostNews
-from tfhet.planes.feed.launcher_side import PORTS, SERVER, FeedLauncherSide
-from tfhet.planes.feed.settings import FeedSettings, Order
+from tfhet.planes.feed.launcher_side import PORTS, SERVER, FeedLauncherSide, FeedSettings, Order
 from tfhet.planes.key import key_from
 from tfhet.planes.plane import DataPlane, LauncherSide, Outlets
 from tfhet.strategies import JobContext
 
 if TYPE_CHECKING:
-    from tfhet.planes.feed.received import BatchReader
+    from tfhet.planes.feed.delivered import BatchReader
     from tfhet.planes.feed.source import FeedSource
     from tfhet.planes.reader import RankSide
+
+
+_WAIT_S = 5.0
 
 
 class Feed(DataPlane):
@@ -33,7 +36,7 @@ class Feed(DataPlane):
         return (file or CostFile.default()).plane(self.name).costs(most_servers_per_host=1)
 
     def arguments(self, servers_on_data_hosts: int, servers_on_dnn_hosts: int) -> Mapping[str, int]:
-        """One process for each CPU of a host that serves, whatever the number of servers."""
+        """One process for each CPU of a serving host, whatever the number of servers."""
         return {"data_host_processes": 0, "dnn_host_processes": -1 if servers_on_dnn_hosts else 0}
 
     def serving(self, settings: FeedSettings, roles: Roles) -> tuple[str, ...]:
@@ -56,13 +59,13 @@ class Feed(DataPlane):
         from tfhet.planes.feed.reader import FeedReader
 
         order = Order.parse(job.order)
-        given = {"rank": job.rank, "size": job.size, "seed": job.seed, "is_equal": options["is_equal"]}
+        arguments = {"rank": job.rank, "size": job.size, "seed": job.seed, "is_equal": options["is_equal"]}
         if not order.servers:
-            return AloneReader(source, **given)
-        given |= {name: options[name] for name in ("ahead", "allocate", "make_limit_s")}
-        given |= {"encrypted": order.encrypted, "hosts": order.hosts, "say": _say}
-        reader = FeedReader(order.servers, key_from(environment()), source, **given)
-        _host_news().pass_to(reader.serve_only)
+            return AloneReader(source, **arguments)
+        arguments |= {name: options[name] for name in ("ahead", "allocate", "make_limit_s")}
+        arguments |= {"encrypted": order.encrypted, "hosts": order.hosts, "say": _say}
+        reader = FeedReader(order.servers, key_from(environment()), source, **arguments)
+        _membership().subscribe(reader.serve_only)
         return reader
 
     def rank_side(self) -> RankSide:
@@ -75,15 +78,47 @@ class Feed(DataPlane):
 
 
 def processes(settings: FeedSettings, role: Role) -> int:
-    """Number of processes that a host of a role runs, this one if it has such a role."""
+    """Number of processes on a host of a role, if this host has it."""
     count = {DATA: settings.data_host_processes or -1, DNN: settings.dnn_host_processes}.get(role, 0)
     return count if count >= 0 else max(1, len(usable()))
 
 
+Listener = Callable[[Sequence[str]], None]
+
+
+class Membership:
+    """The serving hosts, as the launcher reports them, so readers learn of a lost host before they notice it."""
+
+    def __init__(self, channel: ProcessChannel):
+        self._channel = channel
+        self._listeners: list[weakref.WeakMethod[Listener]] = []
+        self._latest: Sequence[str] | None = None
+        self._lock = threading.Lock()
+        threading.Thread(target=self._run, name="tfhet-serving", daemon=True).start()
+
+    def subscribe(self, listener: Listener) -> None:
+        """Calls a method with the names of the serving hosts at every change, as long as its object lives; also now if
+        they have changed already."""
+        with self._lock:
+            self._listeners.append(weakref.WeakMethod(listener))
+            latest = self._latest
+        if latest is not None:
+            listener(latest)
+
+    def _run(self) -> None:
+        while self._channel.is_open:
+            if (order := self._channel.receive(_WAIT_S, rank.ServingHosts)) is not None:
+                with self._lock:
+                    self._latest, listeners = order.hosts, [each() for each in self._listeners]
+                for listener in listeners:
+                    if listener is not None:
+                        listener(order.hosts)
+
+
 @functools.cache
-def _host_news() -> HostNews:
-    """Returns the news of this process, the same to every reader in it."""
-    return HostNews(inherited(environment()))
+def _membership() -> Membership:
+    """Returns the membership of this process, the same for all of its readers."""
+    return Membership(inherited(environment()))
 
 
 def _say(line: str) -> None:

@@ -1,7 +1,7 @@
-"""Batches made in the process of a feed: by number, so that any process can make any of them, and again.
+"""Makes batches by number in a process of the feed, so that every process can make the same batch again.
 
-made = Production(source, seed=1)
-answer = made.batch(Wish(Shard(0, 4), number=8, first=4, ranks=2))     # the ninth batch of a shard, or Over
+production = Production(source, seed=1)
+production.batch(BatchRequest(Shard(0, 4), number=8, first=4, ranks=2))   # ninth batch of a shard, or EndOfShard
 """
 
 from __future__ import annotations
@@ -15,42 +15,41 @@ import numpy as np
 from msgspec import Meta
 
 from tfhet.errors import UsageError
-from tfhet.planes.feed.randomness import Randomness
-from tfhet.planes.feed.source import FeedSource, Shard
+from tfhet.planes.feed.source import FeedSource, Randomness, Shard
 from tfhet.schema import Count
 
 HELD_FOR_A_RANK = 4
-"""Least number of batches, for each rank, that an iterable may be ahead of ranks that have not asked for them yet."""
+"""Minimum number of batches, for each rank, that an iterable may be ahead of ranks that have not requested them."""
 
-MOST = 1 << 53
-"""More batches than any epoch has: a wish for it says how many there are."""
+NO_BATCH = 1 << 53
+"""Sentinel batch number: requesting it returns the number of batches of the epoch."""
 
 
 @dataclass(frozen=True)
-class Wish:
-    """A request of a reader, for one batch of a shard."""
+class BatchRequest:
+    """A reader's request for one batch of a shard."""
 
     shard: Shard
     number: Count
-    """Number of the batch in its shard, from 0."""
+    """Index of the batch in its shard."""
     first: Count
-    """The lowest number that this reader still needs of the shard."""
+    """The lowest index that this reader still needs of the shard."""
     ranks: Annotated[int, Meta(ge=1)] = 1
-    """Number of ranks that share the shard: each asks for other numbers."""
+    """Number of ranks that share the shard; each requests other batches."""
     is_rest: bool = False
-    """Whether the batch may belong to a round that has none for each rank: else the shard is over before that one."""
+    """Whether the batch may belong to an incomplete round; otherwise the shard ends before that round."""
     ahead: Count = 0
-    """Number of batches that this reader may have from one server."""
+    """Number of batches that this reader may have from one server at a time."""
 
     @property
     def most_held(self) -> int:
-        """Number of batches that an iterable may be ahead: what one rank asks for before others begin, with the batch
+        """Number of batches that an iterable may be ahead: the requests of one rank before others begin, and the batch
         that its script has."""
         return max(HELD_FOR_A_RANK, self.ahead + 2) * self.ranks
 
     @property
     def rank(self) -> int:
-        """The rank that asks, unless it is for a rest."""
+        """The rank that requests the batch, unless `is_rest`."""
         return self.number % self.ranks
 
     @property
@@ -60,66 +59,67 @@ class Wish:
 
 
 @dataclass(frozen=True)
-class Made:
+class ProducedBatch:
     value: Any
     ids: np.ndarray | None = None
-    """int64 [batch]: the numbers of its examples in a map-style dataset; None for batches of an iterable."""
+    """int64 [batch]: numbers of the examples in a map-style dataset; None for an iterable."""
     examples: int | None = None
-    """Number of examples in a whole epoch of a map-style dataset; None for others."""
+    """Number of examples in a whole epoch of a map-style dataset; None for an iterable."""
     again: int = 0
-    """Number of batches that were made on the way to it, and thrown away: they had been read from another process."""
+    """Number of batches that were made before it and dropped, because another process had already sent them."""
 
 
 @dataclass(frozen=True)
-class Over:
-    """The shard has no batch of that number."""
+class EndOfShard:
+    """The shard has no such batch."""
 
     batches: int
-    """How many it has."""
+    """Number of batches in the shard."""
 
 
 @dataclass(eq=False)
 class _Stream:
-    """One run of the user's iterable over a shard."""
+    """A run of the user's iterable over a shard."""
 
     random: Randomness
     iterator: Iterator[Any]
     made: int = 0
-    over: int | None = None
+    end: int | None = None
+    """Number of batches, once the iterable has ended."""
     held: dict[int, Any] = field(default_factory=dict)
-    """Batches that were made on the way to later ones, by their number, ascending."""
+    """Batches that were made before a requested one, by number, ascending."""
     most_held: int = 0
     readers: set[int] = field(default_factory=set)
-    """The ranks that have asked for some; another one may never do, having read it from another process."""
+    """Ranks that have requested batches; others may read this shard from another process."""
 
-    def is_far_ahead(self, wish: Wish) -> bool:
-        """Whether much is held for other ranks that read."""
-        others = self.readers - {wish.rank}
-        return sum(number % wish.ranks in others for number in self.held) >= self.most_held
+    def is_far_ahead(self, request: BatchRequest) -> bool:
+        """Whether the limit of batches is held for other ranks that read."""
+        others = self.readers - {request.rank}
+        return sum(number % request.ranks in others for number in self.held) >= self.most_held
 
-    def asks(self, wish: Wish) -> None:
-        """Notes that a rank asks, and gives up what it needs no more."""
-        self.most_held = max(self.most_held, wish.most_held)
-        if not wish.is_rest:
-            self.readers.add(wish.rank)
-            for number in [one for one in self.held if one < wish.first and one % wish.ranks == wish.rank]:
+    def on_request(self, request: BatchRequest) -> None:
+        """Notes that a rank reads, and drops the batches that it does not need any more."""
+        self.most_held = max(self.most_held, request.most_held)
+        if not request.is_rest:
+            self.readers.add(request.rank)
+            for number in [one for one in self.held if one < request.first and one % request.ranks == request.rank]:
                 del self.held[number]
 
-    def hold(self, batch: Any, wish: Wish) -> None:
-        """Holds the next batch, unless the one that asks has had it, and gives up the oldest one of too many for ranks
-        that do not ask."""
-        if not (self.made % wish.ranks == wish.rank and self.made < wish.first):
+    def hold(self, batch: Any, request: BatchRequest) -> None:
+        """Holds the next batch unless the requesting rank already has it. Drops the oldest batch if there are too many
+        for ranks that do not read."""
+        if not (self.made % request.ranks == request.rank and self.made < request.first):
             self.held[self.made] = batch
         self.made += 1
-        strange = [number for number in self.held if number % wish.ranks not in self.readers]
-        if len(strange) > self.most_held:
-            del self.held[strange[0]]
+        unclaimed = [number for number in self.held if number % request.ranks not in self.readers]
+        if len(unclaimed) > self.most_held:
+            del self.held[unclaimed[0]]
 
     def close(self) -> None:
-        """Ends a generator where it stands."""
+        """Closes a generator."""
         close = getattr(self.iterator, "close", None)
         if close is not None:
-            with contextlib.suppress(Exception):  # the user's clean-up, of what is not needed any more
+            with contextlib.suppress(Exception):  # the user's clean-up
                 close()
 
 
@@ -127,19 +127,19 @@ class Production:
     """Makes the batches of one source."""
 
     def __init__(self, source: FeedSource, seed: int, *, is_alone: bool = True):
-        """is_alone: whether nothing else in this process draws random numbers between two calls."""
+        """is_alone: no other code of this process draws random numbers between two calls."""
         self.source, self._seed, self._is_alone = source, seed, is_alone
         self._streams: dict[tuple[int, int], _Stream] = {}
         self._dataset: Any = None
         self._orders: dict[int, np.ndarray] = {}
 
-    def batch(self, wish: Wish) -> Made | Over | None:
-        """Makes a batch; None where an iterable would run too far ahead of another rank that reads it. Raises whatever
-        the user's code raises, and UsageError where that gives no batches."""
-        return self._of_examples(wish) if self.source.batch_size else self._of_stream(wish)
+    def batch(self, request: BatchRequest) -> ProducedBatch | EndOfShard | None:
+        """Makes a batch; returns None if an iterable would run too far ahead of another rank. Raises the errors of the
+        user's code, and UsageError if its function returned neither batches nor a dataset."""
+        return self._of_examples(request) if self.source.batch_size else self._of_stream(request)
 
-    def gone(self, rank: int) -> None:
-        """Says that a rank's connection has ended: nothing waits for it to take what is held, from now on."""
+    def remove_reader(self, rank: int) -> None:
+        """Called when a rank's connection has ended: no production waits for this rank any more."""
         for stream in self._streams.values():
             stream.readers.discard(rank)
 
@@ -150,51 +150,51 @@ class Production:
 
     # An iterable of batches
 
-    def _of_stream(self, wish: Wish) -> Made | Over | None:
-        number, shard = wish.number, wish.shard
+    def _of_stream(self, request: BatchRequest) -> ProducedBatch | EndOfShard | None:
+        number, shard = request.number, request.shard
         stream = self._streams.get((shard.epoch, shard.index))
         skipped = 0
         if stream is None or (number < stream.made and number not in stream.held):
-            # What is gone went to a connection that is lost.
-            stream, skipped = self._begun(shard), max(0, wish.first - wish.most_held)
-        stream.asks(wish)
-        while stream.over is None and stream.made < wish.round_end:
-            if stream.is_far_ahead(wish):
+            # A connection was lost with the batches between.
+            stream, skipped = self._start(shard), max(0, request.first - request.most_held)
+        stream.on_request(request)
+        while stream.end is None and stream.made < request.round_end:
+            if stream.is_far_ahead(request):
                 return None
             with stream.random:
                 try:
                     batch = next(stream.iterator)
                 except StopIteration:
-                    stream.over = stream.made
+                    stream.end = stream.made
                     stream.close()
                     break
             if stream.made < skipped:
                 stream.made += 1
             else:
-                stream.hold(batch, wish)
-        if stream.over is not None and stream.over < wish.round_end:
-            return Over(stream.over)
-        return Made(stream.held.pop(number), again=skipped)
+                stream.hold(batch, request)
+        if stream.end is not None and stream.end < request.round_end:
+            return EndOfShard(stream.end)
+        return ProducedBatch(stream.held.pop(number), again=skipped)
 
-    def _begun(self, shard: Shard) -> _Stream:
-        """The shard's iterable from its beginning; those of epochs that are over are given up."""
+    def _start(self, shard: Shard) -> _Stream:
+        """Starts the shard's iterable from its beginning, and closes those of earlier epochs."""
         for key in [key for key in self._streams if key[0] < shard.epoch - 1 or key == (shard.epoch, shard.index)]:
             self._streams.pop(key).close()
-        self.source.load()  # before: what it loads has random numbers of its own
+        self.source.load()  # before: importing the module may draw random numbers
         random = Randomness(self._seed, shard.epoch, shard.index, leaves_trace=self._is_alone)
         with random:
-            made = self._made(shard)
+            made = self._make(shard)
             try:
                 iterator = iter(made)
             except TypeError:
                 raise UsageError(
                     f"{self.source} returned {type(made).__name__}, which is no iterable of batches; for a dataset "
-                    "with __len__ and __getitem__ give batch_size"
+                    "with __len__ and __getitem__ set batch_size"
                 ) from None
         stream = self._streams[shard.epoch, shard.index] = _Stream(random, iterator)
         return stream
 
-    def _made(self, shard: Shard) -> Any:
+    def _make(self, shard: Shard) -> Any:
         made = self.source.make(shard)
         if hasattr(made, "iter_internal_ref_bundles"):
             raise UsageError(
@@ -204,20 +204,20 @@ class Production:
 
     # A map-style dataset
 
-    def _of_examples(self, wish: Wish) -> Made | Over:
-        order = self._order_of(wish.shard)
+    def _of_examples(self, request: BatchRequest) -> ProducedBatch | EndOfShard:
+        order = self._order_of(request.shard)
         size = self.source.batch_size
         batches = len(order) // size if self.source.drop_last else -(-len(order) // size)
-        if wish.round_end > batches:
-            return Over(batches)
-        with Randomness(self._seed, wish.shard.epoch, wish.number, leaves_trace=self._is_alone):
-            ids = order[wish.number * size : (wish.number + 1) * size]
-            return Made(self.source.collated([self._dataset[int(one)] for one in ids]), ids, len(order))
+        if request.round_end > batches:
+            return EndOfShard(batches)
+        with Randomness(self._seed, request.shard.epoch, request.number, leaves_trace=self._is_alone):
+            ids = order[request.number * size : (request.number + 1) * size]
+            return ProducedBatch(self.source.collated([self._dataset[int(one)] for one in ids]), ids, len(order))
 
     def _order_of(self, shard: Shard) -> np.ndarray:
-        """The numbers of all examples, int64 [n], in the order of an epoch: the same in every process."""
+        """Returns the numbers of all examples in the order of an epoch, int64 [n], the same in every process."""
         if self._dataset is None:
-            made = self._made(Shard(0, 1, 0, shard.seed))
+            made = self._make(Shard(0, 1, 0, shard.seed))
             if not (hasattr(made, "__len__") and hasattr(made, "__getitem__")):
                 raise UsageError(
                     f"{self.source} returned {type(made).__name__}, which has no __len__ and __getitem__: batch_size "

@@ -1,42 +1,46 @@
-"""A feed in a rank that reads data sets of TensorFlow: those that a function returns on the hosts that serve."""
+"""A feed in a rank that reads TensorFlow data sets, which a function returns on the serving hosts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import atexit
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from tfhet.clock import SYSTEM
 from tfhet.errors import UsageError
 from tfhet.placement import Pipeline
-from tfhet.planes.feed.elements import Elements
+from tfhet.planes.feed.launcher_side import Order
 from tfhet.planes.feed.loader import Loader
-from tfhet.planes.feed.settings import Order
 from tfhet.planes.reader import RankSide, Reader
 from tfhet.strategies import JobContext
 
 NUMPY_KINDS = "?biufcO"
-"""Kinds of dtypes that a feed sends: booleans, numbers, texts; not bfloat16 and its like."""
+"""Kinds of dtypes that a feed sends: booleans, numbers, texts; not bfloat16 and similar ones."""
+QUIET_S = 0.05
+"""Seconds without a call after which the threads of the data sets have filled their buffers."""
+CALM_LIMIT_S = 2.0
 
 
 class FeedRankSide(RankSide):
     def reader(self, pipeline: Pipeline, job: JobContext, **options: Any) -> Reader:
         raise UsageError(
-            "--data_plane feed serves a function of a script's own (tfhet.batches, tfhet.torch.loader); the built-in "
+            "--data_plane feed serves a function of the script (tfhet.batches, tfhet.torch.loader); the built-in "
             "trainer reads a declared pipeline, which tf_service serves: omit --data_plane"
         )
 
     def plain(self, data: tf.data.Dataset, job: JobContext, ordinal: int, **options: Any) -> tf.data.Dataset:
         if Order.parse(job.order).servers:
             raise UsageError(
-                "--data_plane feed serves what a function returns: give tfhet.distribute a function at the top level "
-                "of its module, which takes a shard and returns the data set, or omit --data_plane to have tf.data "
-                "service serve it"
+                "--data_plane feed serves the data set of a function: pass tfhet.distribute a function at the top "
+                "level of its module, which takes a shard and returns the data set, or omit --data_plane to use "
+                "tf.data service"
             )
         return super().plain(data, job, ordinal, **options)
 
-    def declared(self, *given: Any, **options: Any) -> tf.data.Dataset:
+    def declared(self, *arguments: Any, **options: Any) -> tf.data.Dataset:
         raise UsageError("--data_plane feed serves no declared pipeline, and tf_service does: omit --data_plane")
 
     def called(
@@ -47,15 +51,50 @@ class FeedRankSide(RankSide):
         job: JobContext,
         training: bool,
     ) -> tf.data.Dataset | None:
-        """Every pass reads one epoch of all processes that serve. Raises UsageError for elements that a feed does not
-        send."""
+        """Each pass of the data set reads one epoch. Raises UsageError for elements that a feed cannot send."""
         if not Order.parse(job.order).servers:
             return None
         for one in tf.nest.flatten(spec):
             if not (isinstance(one, tf.TensorSpec) and np.dtype(one.dtype.as_numpy_dtype).kind in NUMPY_KINDS):
                 raise UsageError(
-                    f"a feed sends tensors of NumPy's dtypes, and the data set of {make.__name__} has {one}: convert "
+                    f"a feed sends tensors of NumPy's dtypes, but the data set of {make.__name__} has {one}: convert "
                     "it at the end of the function"
                 )
         loader = Loader(make, arguments, training=training, job=job, is_noted=False)
         return Elements(loader).dataset(spec)
+
+
+class Elements:
+    """The batches of a loader as a data set, whose threads call Python for each of them."""
+
+    def __init__(self, loader: Loader):
+        self._loader, self._called_s, self._is_over = loader, 0.0, False
+        atexit.register(self._end)
+
+    def dataset(self, spec: Any) -> tf.data.Dataset:
+        """Returns a data set; each pass reads the loader's next epoch."""
+        return tf.data.Dataset.from_generator(self._each, output_signature=spec).prefetch(2)
+
+    def _each(self) -> Iterator[Any]:
+        epoch = iter(()) if self._is_over else iter(self._loader)
+        while True:
+            try:
+                batch = next(epoch, None)
+            except UsageError:
+                if not self._is_over:
+                    raise
+                batch = None  # TensorFlow would print the traceback of an error
+            self._called_s = SYSTEM.monotonic()
+            if batch is None:
+                return
+            yield batch
+            del batch  # frees its memory for the next batch
+
+    def _end(self) -> None:
+        """Wakes the threads of the data sets: TensorFlow waits for them, and a thread that is in Python when the
+        interpreter ends never returns (2.15.1)."""
+        self._is_over, self._called_s = True, SYSTEM.monotonic()
+        self._loader.close()
+        end_s = self._called_s + CALM_LIMIT_S
+        while self._called_s + QUIET_S > SYSTEM.monotonic() < end_s:
+            SYSTEM.sleep(QUIET_S / 5)

@@ -1,12 +1,12 @@
-"""The reader of a feed, in the process of a rank: it asks the servers for its share of an epoch, first ready first.
+"""The reader of a feed in a rank: it requests its share of an epoch from all servers, and delivers what is ready first.
 
     reader = FeedReader(servers, key, source, rank=0, size=2)
-    for delivery in reader.epoch(0):
-        train(delivery.batch)
+    for received in reader.epoch(0):
+        train(received.batch)
     reader.close()
 
-Each server has some batches of a rank in work or on the way (`Credit`): one that is slow holds up nothing but its own.
-What a lost server was asked for is asked of another one.
+Each server has some batches of a rank in progress or in transit (`Credit`), so a slow server delays only its own. Other
+servers make the batches that were requested from a lost one.
 """
 
 from __future__ import annotations
@@ -20,26 +20,21 @@ import numpy as np
 
 from tfhet.clock import SYSTEM
 from tfhet.errors import NotReady, UsageError
-from tfhet.planes.feed.connection import FeedConnection, Stranger
-from tfhet.planes.feed.credit import Credit
-from tfhet.planes.feed.epoch_pass import EpochPass
-from tfhet.planes.feed.frame import BatchLayout, Dict
-from tfhet.planes.feed.length import length
-from tfhet.planes.feed.memory import Pool
-from tfhet.planes.feed.message import SILENT_S, Alive, Answer, Batch, Failed, FromServer, Over, Want
-from tfhet.planes.feed.received import Received, SourceError
-from tfhet.planes.feed.share import Share
+from tfhet.planes.feed.connection import FeedConnection, Unauthenticated
+from tfhet.planes.feed.delivered import Key, Received, SourceError
+from tfhet.planes.feed.frame import BatchLayout, Dict, MemoryPool
+from tfhet.planes.feed.message import SILENT_S, Alive, Answer, Batch, Failed, FromServer, NoBatch
+from tfhet.planes.feed.server_link import MAKE_LIMIT_S, ServerLink, ServerTimeout, epoch_length
+from tfhet.planes.feed.share import Credit, EpochPass, Share
 from tfhet.planes.feed.source import FeedSource
-from tfhet.planes.feed.taken import Key
-from tfhet.planes.feed.work import MAKE_LIMIT_S, Watch
 from tfhet.schema import MessageError
 
 LOST_S = 60.0
 """Seconds without any server after which a reader gives up; launchers mostly know the cause before."""
 DIAL_S = 0.2
-"""Seconds between two attempts to reach a server that is lost."""
-_LOOK_S = 1.0
-_NONE = np.empty(0, np.uint8)
+"""Seconds between two attempts to connect to a lost server."""
+_CHECK_S = 1.0
+_NO_MEMORY = np.empty(0, np.uint8)
 
 
 class FeedReader:
@@ -60,92 +55,103 @@ class FeedReader:
         allocate: Callable[[int], np.ndarray] | None = None,
         say: Callable[[str], None] = print,
     ):
-        """servers: HOST:PORT of each; hosts: the names of their hosts. ahead: batches of this rank that each server
-        may have; None: see `Credit`. make_limit_s: see `Watch`. allocate: returns memory, uint8 [n], for a batch; None:
-        ordinary memory, which is used again. say: writes a line to the log. Raises UsageError for `ahead` below 1."""
-        self._servers, self._key, self._encrypted, self._source = tuple(servers), key, encrypted, source
-        self._rank, self._size, self._seed = rank, size, seed
-        self._credits = [Credit(len(self._servers), ahead) for _ in self._servers]
-        self._is_equal, self._allocate, self._say = is_equal, allocate or Pool().take, say
-        self.again = 0
-        """Number of batches that servers made a second time because another one was lost."""
-        self.left = 0
-        """Number of batches of all epochs that were left over, since they fill no round of all ranks."""
+        """
+        Args:
+            servers: HOST:PORT of each server.
+            ahead: Number of batches of this rank that each server may have; None: see `Credit`.
+            is_equal: Whether all ranks get the same number of batches.
+            hosts: Name of each server's host; (): unknown.
+            make_limit_s: Limit in seconds for one batch of the user's code.
+            allocate: Returns memory for a batch, uint8 [n]; None: ordinary memory, which is used again.
+            say: Writes a line to the log.
+
+        Raises:
+            UsageError: `ahead` is below 1.
+        """
+        names: Sequence[str | None] = hosts or [None] * len(servers)
+        every = zip(servers, names, strict=True)
+        self._servers = [ServerLink(at, *one, Credit(len(servers), ahead)) for at, one in enumerate(every)]
+        self._key, self._encrypted, self._source, self._seed = key, encrypted, source, seed
+        self._rank, self._size, self._is_equal, self._make_limit_s = rank, size, is_equal, make_limit_s
+        self._allocate, self._say = allocate or MemoryPool().allocate, say
+        self.again = self.left = 0  # see `BatchReader`
         self._passes: dict[int, EpochPass] = {}
-        self._ends: dict[int, FeedConnection] = {}
-        self._named: dict[int, bool] = {}
-        self._lost: dict[int, str] = {}
-        """Servers that do not answer, and why."""
-        self._hosts, self._given_up, self._make_limit_s = tuple(hosts), set[int](), make_limit_s
         self._alone_s: float | None = None
-        """Since when no server answers."""
+        """Time at which the last server was lost."""
         self._failure: Exception | None = None
         self._is_closed, self._process = False, os.getpid()
-        self._within = threading.Lock()
-        self._sending = [threading.Lock() for _ in self._servers]
-        for server in range(len(self._servers)):
-            threading.Thread(target=self._live, args=(server,), name="tfhet-feed", daemon=True).start()
+        self._lock = threading.Lock()
+        for index in range(len(self._servers)):
+            threading.Thread(target=self._live, args=(index,), name="tfhet-feed", daemon=True).start()
 
-    def epoch(self, epoch: int, taken: Iterable[Key] = (), *, goes_on: bool = True) -> Iterator[Received]:
-        """This rank's share of an epoch, but for what was `taken` before. goes_on: whether the next epoch is begun
-        while the end of this one is on its way. Raises SourceError, NotReady once no server answers any more, and
-        UsageError in a process that was forked."""
+    def epoch(self, epoch: int, delivered: Iterable[Key] = (), *, continues: bool = True) -> Iterator[Received]:
+        """Yields this rank's share of an epoch.
+
+        Args:
+            delivered: Batches that an earlier run has delivered.
+            continues: Whether to begin the next epoch while the last batches of this one are in transit.
+
+        Raises:
+            SourceError: The user's code raised an error.
+            NotReady: No server has answered for LOST_S seconds, or a batch takes more than `make_limit_s` seconds.
+            UsageError: This process was forked, the reader is closed, or another iteration has begun.
+        """
         self._check_process()
-        with self._within:
+        with self._lock:
             this = self._passes.get(epoch)
-            self._passes = {epoch: this} if this is not None and not this.share.taken and not taken else {}
-        this = self._begin(epoch, taken)
-        self._ask()
+            self._passes = {epoch: this} if this and not this.share.delivered and not delivered else {}
+        this = self._begin(epoch, delivered)
+        self._request()
         while (found := self._next(this)) is not None:
-            if goes_on and this.share.is_ending and epoch + 1 not in self._passes:
+            if continues and this.share.is_ending and epoch + 1 not in self._passes:
                 self._begin(epoch + 1, ())
-                self._ask()
-            elif self._credits[found.server].asks(this.has(found.server)):
-                self._ask(found.server)
+                self._request()
+            elif this.free(found.server, self._servers[found.server].credit):
+                self._request(found.server)
             yield found
-        with self._within:
+        with self._lock:
             self.left += this.share.left
             self._passes.pop(epoch, None)
 
-    def taken(self, epoch: int) -> frozenset[Key]:
-        """The batches that `epoch` has delivered of an epoch that is not over."""
-        with self._within:
-            return frozenset(self._passes[epoch].share.taken) if epoch in self._passes else frozenset()
+    def delivered(self, epoch: int) -> frozenset[Key]:
+        """Returns the batches of an unfinished epoch that `epoch` has yielded."""
+        with self._lock:
+            return self._passes[epoch].share.delivered.keys() if epoch in self._passes else frozenset()
 
     def batches(self) -> int:
-        """Number of batches in an epoch of a map-style dataset, as one of the servers says. Raises SourceError and
-        NotReady."""
-        given = (self._key, self._encrypted, self._source, self._seed, self._make_limit_s)
-        return length([one for at, one in enumerate(self._servers) if at not in self._given_up], *given)
+        """Returns the number of batches in an epoch of a map-style dataset, from the first server that answers. Raises
+        SourceError and NotReady."""
+        addresses = [server.address for server in self._servers if not server.is_given_up]
+        return epoch_length(addresses, self._key, self._encrypted, self._source, self._seed, self._make_limit_s)
 
     def serve_only(self, hosts: Sequence[str]) -> None:
-        """Gives the servers of all other hosts up for good, which the launchers have lost."""
-        with self._within:
-            gone = {at for at, host in enumerate(self._hosts) if host not in hosts} - self._given_up
-            self._given_up |= gone
-            ends = [self._ends[at] for at in gone if at in self._ends]
-        for end in ends:
-            end.close()  # its thread notices
+        """Gives up the servers of all other hosts, which the launchers have lost."""
+        with self._lock:
+            lost = [one for one in self._servers if one.host not in (None, *hosts) and not one.is_given_up]
+            for server in lost:
+                server.is_given_up = True
+        for server in lost:
+            server.close()
 
     def close(self) -> None:
         """Ends all connections. Safe to call again."""
-        with self._within:
+        with self._lock:
             self._is_closed = True
-            ends, self._ends = list(self._ends.values()), {}
-            self._has_changed()
-        for end in ends:
-            end.close()
+            self._wake()
+        for server in self._servers:
+            server.close()
 
     # In the thread of the script
 
-    def _begin(self, epoch: int, taken: Iterable[Key]) -> EpochPass:
+    def _begin(self, epoch: int, delivered: Iterable[Key]) -> EpochPass:
         count, is_map = len(self._servers), bool(self._source.batch_size)
-        with self._within:
+        with self._lock:
             if epoch not in self._passes:
-                share = Share(epoch, self._seed, self._rank, self._size, count, is_map, self._is_equal, taken)
+                share = Share(epoch, self._seed, self._rank, self._size, count, is_map, self._is_equal, delivered)
                 self._passes[epoch] = EpochPass.of(share)
-                for server in self._lost:
-                    share.lost(server)
+                for index, server in enumerate(self._servers):
+                    if server.lost is not None:
+                        share.remove_server(index)
             return self._passes[epoch]
 
     def _next(self, this: EpochPass) -> Received | None:
@@ -153,14 +159,14 @@ class FeedReader:
             self._check_process()
             if this.ready.empty() and self._is_over(this):
                 return None
-            if (found := this.next(_LOOK_S)) is not None:
-                with self._within:
-                    this.took(found)
+            if (found := this.next(_CHECK_S)) is not None:
+                with self._lock:
+                    this.deliver(found)
                 return found
 
     def _is_over(self, this: EpochPass) -> bool:
-        """Whether nothing more will come. Raises what `epoch` raises."""
-        with self._within:
+        """Whether no further batch will arrive. Raises the errors of `epoch`."""
+        with self._lock:
             if not this.ready.empty():
                 return False
             if self._failure is not None:
@@ -172,127 +178,122 @@ class FeedReader:
             if self._passes.get(this.share.epoch) is not this:
                 raise UsageError("another iteration of this feed has begun: a rank reads one at a time")
             if self._alone_s is not None and SYSTEM.monotonic() > self._alone_s + LOST_S:
-                why = "; ".join(f"{self._servers[server]}: {text}" for server, text in self._lost.items())
+                why = "; ".join(f"{server.address}: {server.lost}" for server in self._servers)
                 raise NotReady(f"no server of the feed has answered for {LOST_S:g} s: {why}")
             return False
 
     def _check_process(self) -> None:
-        if os.getpid() != self._process:  # without the threads; what they held at the fork is held for ever
+        if os.getpid() != self._process:  # it has no threads, and locks may be held for ever
             raise UsageError("this process was forked after its feed was opened; open it in the child instead")
 
-    def _ask(self, only: int | None = None) -> None:
-        """Asks one server, or every one, for as much as it may have in work."""
-        for server, end in [each for each in list(self._ends.items()) if only in (None, each[0])]:
+    def _request(self, only: int | None = None) -> None:
+        """Requests as many batches as allowed from one server, or from every server."""
+        for index, server in enumerate(self._servers):
+            connection = server.connection if only in (None, index) else None
+            if connection is None:
+                continue
             try:
-                with self._sending[server]:  # the first wish names the source
-                    for want in self._wants(server, end):
-                        end.send([(want, ())])
+                with server.sending:  # in order: the first message names the source
+                    with self._lock:
+                        is_current = server.connection is connection
+                        messages = server.requests(self._passes, self._source) if is_current else []
+                    for message in messages:
+                        connection.send([(message, ())])
             except OSError:
-                end.close()  # its thread notices
-
-    def _wants(self, server: int, end: FeedConnection) -> list[Want]:
-        found: list[Want] = []
-        with self._within:
-            if self._ends.get(server) is not end:
-                return found
-            for _, each in sorted(self._passes.items()):
-                if wishes := tuple(each.wishes(server, self._credits[server])):
-                    named = None if self._named[server] else self._source
-                    found.append(Want(self._source.id, wishes, named))
-                    self._named[server] = True
-        return found
+                connection.close()  # wakes its thread
 
     # In the thread of a connection
 
-    def _live(self, server: int) -> None:
-        while not (self._is_closed or server in self._given_up):
+    def _live(self, index: int) -> None:
+        server = self._servers[index]
+        while not (self._is_closed or server.is_given_up):
             try:
-                end = FeedConnection.dial(self._servers[server], self._key, self._encrypted)
-                with contextlib.closing(end):
-                    self._is_there(server, end)
-                    self._receive(server, end)
-            except (OSError, MessageError, Stranger) as error:
-                self._is_lost(server, str(error) or type(error).__name__)
+                connection = FeedConnection.dial(server.address, self._key, self._encrypted)
+                with contextlib.closing(connection):
+                    self._on_connected(index, connection)
+                    self._receive(index, connection)
+            except (OSError, MessageError, Unauthenticated) as error:
+                self._on_lost(index, str(error) or type(error).__name__)
                 if not self._is_closed:
                     SYSTEM.sleep(DIAL_S)
-            except Exception as error:  # noqa: BLE001  such as memory that is short, or a package that is missing
-                self._fail(error)
+            except Exception as error:  # noqa: BLE001  for example no memory, or a missing package
+                with self._lock:
+                    self._failure = error
+                    self._wake()
                 return
 
-    def _is_there(self, server: int, end: FeedConnection) -> None:
-        end.silent_after(SILENT_S)
-        with self._within:
+    def _on_connected(self, index: int, connection: FeedConnection) -> None:
+        connection.silent_after(SILENT_S)
+        server = self._servers[index]
+        with self._lock:
             if self._is_closed:
                 raise ConnectionError("the feed is closed")
-            if self._lost.pop(server, None) is not None:
-                self._say(f"[tfhet] the feed reads from {self._servers[server]} again")
-            self._ends[server], self._named[server], self._alone_s = end, False, None
+            if server.lost is not None:
+                self._say(f"[tfhet] the feed reads from {server.address} again")
+            server.connection, server.knows_source, server.lost, self._alone_s = connection, False, None, None
             for each in self._passes.values():
-                each.share.found(server)
-        self._ask()
+                each.share.add_server(index)
+        self._request()
 
-    def _is_lost(self, server: int, why: str) -> None:
-        with self._within:
-            was_there = self._ends.pop(server, None) is not None
+    def _on_lost(self, index: int, why: str) -> None:
+        server = self._servers[index]
+        with self._lock:
+            was_connected, server.connection = server.connection is not None, None
             if self._is_closed:
                 return
-            if was_there:
-                why = "its host was lost" if server in self._given_up else why
-                self._say(f"[tfhet] the feed has lost {self._servers[server]} ({why}); others make what it had")
-            self._lost[server] = why
+            if was_connected:
+                why = "its host was lost" if server.is_given_up else why
+                self._say(f"[tfhet] the feed has lost {server.address} ({why}); other servers make its batches")
+            server.lost = why
             for each in self._passes.values():
-                each.lost(server)
-            if len(self._lost) == len(self._servers) and self._alone_s is None:
+                each.remove_server(index)
+            if self._alone_s is None and all(one.lost is not None for one in self._servers):
                 self._alone_s = SYSTEM.monotonic()
-                self._has_changed()
-        self._ask()
+                self._wake()
+        self._request()
 
-    def _receive(self, server: int, end: FeedConnection) -> None:
-        watch = Watch(self._servers[server], str(self._source), self._make_limit_s)
+    def _receive(self, index: int, connection: FeedConnection) -> None:
+        timeout = ServerTimeout(self._servers[index].address, str(self._source), self._make_limit_s)
         layout = BatchLayout(Dict({}))
         while True:
-            messages = end.receive(FromServer)
-            memories = [self._allocate(message.size) if message.size else _NONE for message in messages]
-            end.receive_into([memory.data for memory in memories])
+            messages = connection.receive(FromServer)
+            memories = [self._allocate(message.size) if message.size else _NO_MEMORY for message in messages]
+            connection.receive_into([memory.data for memory in memories])
             for message in messages:
                 memory = memories.pop(0)
-                if isinstance(message, Batch) and message.tree is not None:  # else it is as that of the last batch
+                if isinstance(message, Batch) and message.tree is not None:
                     layout = BatchLayout(message.tree)
                 if not isinstance(message, Alive):
-                    self._heard(server, message, layout, memory)
-                elif line := watch.heard(message):
+                    self._on_answer(index, message, layout, memory)
+                elif line := timeout.check(message):
                     self._say(line)
                 del memory
 
-    def _heard(self, server: int, answer: Answer, layout: BatchLayout, memory: np.ndarray) -> None:
+    def _on_answer(self, index: int, answer: Answer, layout: BatchLayout, memory: np.ndarray) -> None:
         if isinstance(answer, Batch):
-            received = Received.of(layout.batch(memory), answer.examples, answer.ask[:2], server)
-        with self._within:
-            this = self._passes.get(answer.wish.shard.epoch)
+            received = Received.of(layout.batch(memory), answer.examples, answer.key[:2], index)
+        server = self._servers[index]
+        with self._lock:
+            this = self._passes.get(answer.request.shard.epoch)
             if this is None or answer.source != self._source.id:  # of an epoch that was given up
                 return
             if isinstance(answer, Batch):
-                if this.share.came(answer.ask):
-                    self._credits[server].came(memory.size, SYSTEM.monotonic())
+                if this.share.accept(answer.key):
+                    server.credit.on_batch(memory.size, SYSTEM.monotonic())
                     self.again += answer.again
-                    this.came(received)
+                    this.add(received)
                 return
-            if isinstance(answer, Over):
-                this.on_way[server] -= this.share.is_over(answer.ask, answer.batches)
+            if isinstance(answer, NoBatch):
+                this.in_transit[index] -= this.share.end_shard(answer.key, answer.batches)
             elif isinstance(answer, Failed):
-                number, shard = answer.wish.number, answer.wish.shard
-                where = f"{self._servers[server]}, at batch {number} of shard {shard.index}, epoch {shard.epoch}"
+                number, shard = answer.request.number, answer.request.shard
+                where = f"{server.address}, at batch {number} of shard {shard.index}, epoch {shard.epoch}"
                 self._failure = SourceError(f"{self._source} raised on {where}:\n{answer.text}")
-            self._has_changed()
-        if isinstance(answer, Over):
-            self._ask()
+            self._wake()
+        if isinstance(answer, NoBatch):
+            self._request()
 
-    def _fail(self, error: Exception) -> None:
-        with self._within:
-            self._failure = error
-            self._has_changed()
-
-    def _has_changed(self) -> None:
-        """Has the script look, if it waits."""
+    def _wake(self) -> None:
+        """Wakes the script, which then checks the state."""
         for each in self._passes.values():
             each.ready.put(None)

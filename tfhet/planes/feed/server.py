@@ -1,8 +1,7 @@
-"""The process of a feed: `python -m tfhet.planes.feed.server --port ...`. It runs the user's Python on a host that
-serves, and sends the batches that readers ask for.
+"""The process of a feed: `python -m tfhet.planes.feed.server --port ...`. It runs the user's Python on a serving host
+and sends the batches that readers request.
 
-The main thread makes batches, as user code expects it; connections are received from and sent to by threads of their
-own, which leave Python's lock while data move.
+The main thread makes batches, as user code expects. Other threads receive and send; they release Python's lock.
 """
 
 from __future__ import annotations
@@ -26,34 +25,33 @@ from tfhet.messages import inherited, server as messages
 from tfhet.planes.cpus import in_batches
 from tfhet.planes.feed.connection import FeedConnection
 from tfhet.planes.feed.frame import MOST_HEADER, MOST_REQUEST, Header, Tree, packed
-from tfhet.planes.feed.message import ALIVE_S, Batch, Failed, Over as NoBatch, Want
-from tfhet.planes.feed.production import Over, Production, Wish
+from tfhet.planes.feed.message import ALIVE_S, Batch, BatchRequests, Failed, NoBatch, WorkMonitor
+from tfhet.planes.feed.production import BatchRequest, EndOfShard, Production
 from tfhet.planes.feed.source import FeedSource
-from tfhet.planes.feed.work import Work
 from tfhet.planes.key import key_from
 from tfhet.schema import encode
 from tfhet.units import MIB
 
 SERVER = "tfhet.planes.feed.server"
-MOST_UNKNOWN = 64
-"""Maximum number of connections at a time that have not proved the key; beyond it the oldest is dropped."""
+MOST_UNAUTHENTICATED = 64
+"""Maximum number of connections that have not proved the key; above it the oldest is closed."""
 MOST_TEXT = 20_000
-"""Characters of an error that a reader gets."""
+"""Maximum length of an error in characters."""
 MOST_MESSAGES, MOST_TOGETHER = 16, 4 * MIB
-"""Number of batches, and their bytes, above which no other one goes with them in a frame."""
+"""Limits for the batches of a frame: their number and bytes."""
 MOST_KEPT = 4096
-"""Characters of a batch's tree up to which it is kept, so as not to be sent again."""
-_LOOK_S = 0.05
+"""Maximum length of a tree that is not sent again with the next batch, in bytes."""
+_CHECK_S = 0.05
 
 
 class _Client:
-    """A reader's connection, with the frames that wait to be sent."""
+    """A reader's connection and the messages to send."""
 
-    def __init__(self, connection: FeedConnection, wishes: queue.SimpleQueue[Wanted], work: Work):
-        self.connection, self._wishes, self._work = connection, wishes, work
+    def __init__(self, connection: FeedConnection, requests: queue.SimpleQueue[Requested], monitor: WorkMonitor):
+        self.connection, self._requests, self._monitor = connection, requests, monitor
         self.sources: dict[str, FeedSource] = {}
         self.reads: set[tuple[str, int]] = set()
-        """The ids of sources, and the rank that reads them."""
+        """Ids of sources, each with the rank that reads it."""
         self.is_gone = False
         self._tree = b""
         self._outbox: queue.SimpleQueue[_Outgoing] = queue.SimpleQueue()
@@ -62,8 +60,8 @@ class _Client:
     def put(self, header: Header, buffers: Sequence[memoryview] = ()) -> None:
         self._outbox.put((header, buffers))
 
-    def news(self, tree: Tree) -> Tree:
-        """The tree of the next batch, or None if it is, to the letter, that of the last one."""
+    def changed(self, tree: Tree) -> Tree:
+        """Returns the tree of the next batch; None if its JSON is the same as for the last batch."""
         last, self._tree = self._tree, encode(tree, MOST_HEADER)
         if self._tree == last:
             return None
@@ -71,23 +69,23 @@ class _Client:
         return tree
 
     def receive(self) -> None:
-        """Takes wishes until the connection ends."""
+        """Receives requests until the connection ends."""
         try:
             while True:
-                for want in self.connection.receive(Want, MOST_REQUEST):
-                    if want.size:
+                for message in self.connection.receive(BatchRequests, MOST_REQUEST):
+                    if message.size:
                         return
-                    if want.named is not None:
-                        if want.named.id != want.source:  # whose batches other readers would get for theirs
+                    if message.named is not None:
+                        if message.named.id != message.source:  # other readers would get its batches
                             return
-                        self.sources[want.source] = want.named
-                    for wish in want.wishes:
-                        self._wishes.put((self, want.source, wish))
+                        self.sources[message.source] = message.named
+                    for request in message.requests:
+                        self._requests.put((self, message.source, request))
         except (OSError, TfhetError):
             return
         finally:
             self.is_gone = True
-            self._wishes.put((self, "", None))
+            self._requests.put((self, "", None))
             self.connection.close()
 
     def _send(self) -> None:
@@ -97,11 +95,11 @@ class _Client:
                 try:
                     found, waiting = [waiting or self._outbox.get(timeout=ALIVE_S)], None
                 except queue.Empty:
-                    found = [(self._work.said(), ())]
-                with contextlib.suppress(queue.Empty):  # small batches go together, so that a frame costs less
-                    while waiting is None and self._goes_together(found):
+                    found = [(self._monitor.report(), ())]
+                with contextlib.suppress(queue.Empty):  # small batches share a frame
+                    while waiting is None and self._can_share_frame(found):
                         waiting = self._outbox.get_nowait()
-                        if self._goes_together([waiting]):
+                        if self._can_share_frame([waiting]):
                             found.append(waiting)
                             waiting = None
                 self.connection.send(found)
@@ -110,104 +108,104 @@ class _Client:
         self.connection.close()
 
     @staticmethod
-    def _goes_together(found: Sequence[_Outgoing]) -> bool:
-        """Whether other messages may go in a frame with these: batches without a tree, which may be long, and small."""
+    def _can_share_frame(found: Sequence[_Outgoing]) -> bool:
+        """Whether another message may follow these in a frame: they are few and small, and have no trees."""
         size = sum(buffer.nbytes for _, buffers in found for buffer in buffers)
         small = len(found) < MOST_MESSAGES and size < MOST_TOGETHER
         return small and all(isinstance(header, Batch) and header.tree is None for header, _ in found)
 
 
 _Outgoing = tuple[Header, Sequence[memoryview]]
-Wanted = tuple[_Client, str, Wish | None]
-"""A wish of a client for a batch of a source, by its id; None once the client is gone."""
+Requested = tuple[_Client, str, BatchRequest | None]
+"""A client's request for a batch of a source, by its id; None if the client has disconnected."""
 
 
 class Server:
-    """Listens, and answers wishes in the thread that calls `run`."""
+    """Listens, and answers requests in the thread that calls `run`."""
 
     def __init__(self, listener: socket.socket, address: str, key: bytes, encrypted: bool):
-        self._listener, self._given = listener, (address, key, encrypted)
-        self._wishes: queue.SimpleQueue[Wanted] = queue.SimpleQueue()
-        self._later: collections.deque[Wanted] = collections.deque()
-        self._work = Work()
+        self._listener, self._security = listener, (address, key, encrypted)
+        self._requests: queue.SimpleQueue[Requested] = queue.SimpleQueue()
+        self._later: collections.deque[Requested] = collections.deque()
+        self._monitor = WorkMonitor()
         self._productions: dict[str, Production] = {}
         self._clients: set[_Client] = set()
         threading.Thread(target=self._listen, name="feed-listen", daemon=True).start()
 
     def run(self, stop: threading.Event) -> None:
-        """Makes what is wished until `stop` is set."""
+        """Makes the requested batches until `stop` is set."""
         while not stop.is_set():
-            for _ in range(len(self._later)):  # those for which an iterable had no room
+            for _ in range(len(self._later)):  # requests that would run an iterable too far ahead
                 self._answer(*self._later.popleft())
             with contextlib.suppress(queue.Empty):
-                self._answer(*self._wishes.get(timeout=_LOOK_S))
+                self._answer(*self._requests.get(timeout=_CHECK_S))
         for production in self._productions.values():
             production.close()
 
     def close(self) -> None:
         """Ends the listener and all connections."""
         with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)  # else the thread that accepts would wait on
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
         self._listener.close()
         for client in list(self._clients):
             client.connection.close()
 
-    def _answer(self, client: _Client, source: str, wish: Wish | None) -> None:
-        if client.is_gone or wish is None:
+    def _answer(self, client: _Client, source: str, request: BatchRequest | None) -> None:
+        if client.is_gone or request is None:
             for read, rank in client.reads:
-                self._productions[read].gone(rank)
+                self._productions[read].remove_reader(rank)
             return
         try:
-            production = self._production(client, source, wish.shard.seed)
-            if not wish.is_rest:
-                client.reads.add((source, wish.rank))
-            with self._work.on(str(production.source)):
-                found = production.batch(wish)
+            production = self._production(client, source, request.shard.seed)
+            if not request.is_rest:
+                client.reads.add((source, request.rank))
+            with self._monitor.on(str(production.source)):
+                found = production.batch(request)
             if found is None:
-                self._later.append((client, source, wish))
+                self._later.append((client, source, request))
                 return
-            if isinstance(found, Over):
-                client.put(NoBatch(source=source, wish=wish, batches=found.batches))
+            if isinstance(found, EndOfShard):
+                client.put(NoBatch(source=source, request=request, batches=found.batches))
                 return
             tree, buffers = packed({"batch": found.value, "ids": found.ids})
-            tree = client.news(tree)
+            tree = client.changed(tree)
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # noqa: BLE001  the user's code may raise anything; the reader raises it, too
-            client.put(Failed(source=source, wish=wish, text=_text_of(error)[-MOST_TEXT:]))
+            client.put(Failed(source=source, request=request, text=_text_of(error)[-MOST_TEXT:]))
             return
-        answer = Batch(source=source, wish=wish, tree=tree, examples=found.examples, again=found.again)
+        answer = Batch(source=source, request=request, tree=tree, examples=found.examples, again=found.again)
         client.put(answer, buffers)
 
     def _production(self, client: _Client, source: str, seed: int) -> Production:
         if source not in self._productions:
             if source not in client.sources:
-                raise DataError("a wish for a source that was not named")
+                raise DataError("a request for a source that was not named")
             self._productions[source] = Production(client.sources[source], seed)
         return self._productions[source]
 
     def _listen(self) -> None:
-        unknown: collections.deque[socket.socket] = collections.deque()
+        unauthenticated: collections.deque[socket.socket] = collections.deque()
         while True:
             try:
                 end, _ = self._listener.accept()
             except OSError:
                 return
-            unknown.append(end)
-            if len(unknown) > MOST_UNKNOWN:
+            unauthenticated.append(end)
+            if len(unauthenticated) > MOST_UNAUTHENTICATED:
                 with contextlib.suppress(OSError, IndexError):
-                    unknown.popleft().shutdown(socket.SHUT_RDWR)  # its own thread closes it
-            threading.Thread(target=self._admit, args=(end, unknown), name="feed-admit", daemon=True).start()
+                    unauthenticated.popleft().shutdown(socket.SHUT_RDWR)  # its own thread closes it
+            threading.Thread(target=self._admit, args=(end, unauthenticated), name="feed-admit", daemon=True).start()
 
-    def _admit(self, end: socket.socket, unknown: collections.deque[socket.socket]) -> None:
+    def _admit(self, end: socket.socket, unauthenticated: collections.deque[socket.socket]) -> None:
         client = None
         try:
-            client = _Client(FeedConnection.admit(end, *self._given), self._wishes, self._work)
+            client = _Client(FeedConnection.admit(end, *self._security), self._requests, self._monitor)
         except (OSError, TfhetError):
             end.close()
         finally:
-            with contextlib.suppress(ValueError):  # it was dropped
-                unknown.remove(end)
+            with contextlib.suppress(ValueError):  # it was closed
+                unauthenticated.remove(end)
         if client is not None:
             self._clients.add(client)
             client.receive()
@@ -215,7 +213,7 @@ class Server:
 
 
 def _text_of(error: BaseException) -> str:
-    """The traceback of the user's code, without the server's own frames; for wrong use and data, what is wrong."""
+    """Returns the traceback of the user's code without the server's frames; for tfhet's errors, only their text."""
     if isinstance(error, TfhetError):
         return str(error)
     trace = error.__traceback__

@@ -1,168 +1,261 @@
-"""The share of one rank in an epoch of a feed: which batches it asks for, of which server, and when it has all.
+"""A rank's share of an epoch: the batches that it requests from each server, how many at a time, and when it has all.
 
-Of each shard the rank r of R takes the batches r, r + R, r + 2R, ... When all shards are over, those that do not fill a
-round of all ranks are dealt out together, in the order of shards. So every rank computes the same from the lengths of
-the shards alone, and all get the same number of batches; fewer than R are left over, which are counted.
+Of each shard, rank r of R gets the batches r, r + R, r + 2R, ... When all shards have ended, the batches that fill no
+round of all ranks are distributed in the order of shards. So every rank computes the same from the lengths of the
+shards, and all ranks get the same number of batches; fewer than R are left over, and they are counted.
 """
 
 from __future__ import annotations
 
 import itertools
+import queue
 from collections.abc import Iterable, Iterator
-from dataclasses import InitVar, dataclass
+from dataclasses import InitVar, dataclass, field
 
-from tfhet.planes.feed.production import Wish
+from tfhet.errors import UsageError
+from tfhet.planes.feed.delivered import DeliveredSet, Key, Received
+from tfhet.planes.feed.production import BatchRequest
 from tfhet.planes.feed.source import Shard
-from tfhet.planes.feed.taken import Key, Taken
+from tfhet.units import MIB
 
-Ask = tuple[int, int, bool]
-"""A batch, by its `Key`, and whether it is asked for as a rest: before, it may have been refused for its round."""
+RequestKey = tuple[int, int, bool]
+"""A batch, by its `Key`, and whether it is requested as a rest: it may have been refused in its round before."""
+LEAST, MOST = 2, 8
+"""Batches of a rank that each server has in progress, in transit, or waiting: at first and at most."""
+MOST_BYTES = 32 * MIB
+"""Limit for the bytes of the batches of all servers together; beyond it each server has LEAST batches."""
+FOR_S = 0.05
+"""Seconds of work that a server may have; one that takes longer for a batch has LEAST batches."""
+MOST_REQUESTED = 1024
+"""Maximum number of batches in one message."""
+_WEIGHT = 0.25
+"""Weight of the newest interval between two batches in their mean."""
 
 
 @dataclass(eq=False)
 class _Part:
-    """A shard, as far as a rank knows it."""
+    """The state of a shard that a rank knows."""
 
     server: int
-    """The server that is asked for it."""
+    """The server that makes its batches."""
     rounds: int = 0
-    """Number of rounds for which it has been asked."""
+    """Number of rounds that were requested."""
     batches: int | None = None
-    """How many there are; None before that is known."""
+    """Number of batches in the shard; None if it is not known yet."""
 
 
 @dataclass(eq=False)
 class Share:
-    """The share of rank `rank` of `size`. Not for several threads at once."""
+    """The share of rank `rank` of `size`. Not thread-safe."""
 
     epoch: int
     seed: int
     rank: int
     size: int
     servers: int
-    """Number of servers, which have a shard each; a map-style dataset is one shard, which every server has."""
+    """Number of servers, each with one shard. A map-style dataset is one shard, which every server has."""
     is_map: bool
     is_equal: bool = True
-    """Whether all ranks get the same number of batches; otherwise none is left over."""
+    """Whether all ranks get the same number of batches; otherwise no batch is left over."""
     before: InitVar[Iterable[Key]] = ()
     """Batches that were delivered in an earlier run."""
 
     def __post_init__(self, before: Iterable[Key]) -> None:
-        self.taken = Taken(self.rank, self.size, before)
-        """Batches that were delivered to the script, also before."""
+        self.delivered = DeliveredSet(self.rank, self.size, before)
+        """Batches that the script has received, in earlier runs too."""
         self._parts = [_Part(index) for index in range(1 if self.is_map else self.servers)]
-        self._again: list[Ask] = []
-        """Batches that a lost server was asked for."""
-        self._asked: dict[Ask, int] = {}
-        """Batches that have been asked for and have not come, with the server."""
+        self._again: list[RequestKey] = []
+        """Batches that were requested from a lost server."""
+        self._requested: dict[RequestKey, int] = {}
+        """Batches that were requested and have not arrived, with the server."""
         self._rest: list[Key] | None = None
         self._living = set(range(self.servers))
         self.is_ending = False
-        """Whether some server has nothing more to do for it, as far as is known."""
+        """Whether a server is known to have no further work for the epoch."""
 
-    # Asking
+    # Requests
 
-    def wishes(self, server: int, most: int, ahead: int = 0) -> list[Wish]:
-        """The next batches to ask `server` for, at most `most`; none while there are none for it. ahead: number that it
-        may have of this rank."""
-        asks = list(itertools.islice(self._asks(server), most))
-        if not asks:
+    def requests(self, server: int, most: int, ahead: int = 0) -> list[BatchRequest]:
+        """Returns at most `most` batches to request from a server now. ahead: number of batches that the server may
+        have for this rank."""
+        keys = list(itertools.islice(self._next_keys(server), most))
+        if not keys:
             return []
-        self._asked |= dict.fromkeys(asks, server)
+        self._requested |= dict.fromkeys(keys, server)
         first: dict[int, int] = {}
-        for index, number, _ in (*self._asked, *self._again):
+        for index, number, _ in (*self._requested, *self._again):
             first[index] = min(number, first.get(index, number))
-        shard = {index: Shard(index, len(self._parts), self.epoch, self.seed) for index, *_ in asks}
-        return [Wish(shard[index], number, first[index], self.size, is_rest, ahead) for index, number, is_rest in asks]
+        shard = {index: Shard(index, len(self._parts), self.epoch, self.seed) for index, *_ in keys}
+        return [
+            BatchRequest(shard[index], number, first[index], self.size, is_rest, ahead)
+            for index, number, is_rest in keys
+        ]
 
-    def _asks(self, server: int) -> Iterator[Ask]:
-        """Yields what may be asked of a server; who takes one has to ask for it."""
-        for ask in [ask for ask in self._again if self._is_at(ask[0], server)]:
-            self._again.remove(ask)
-            yield ask
+    def _next_keys(self, server: int) -> Iterator[RequestKey]:
+        """Yields batches that a server can make; the caller must request each of them."""
+        for key in [key for key in self._again if self._is_at(key[0], server)]:
+            self._again.remove(key)
+            yield key
         for index, part in enumerate(self._parts):
             while self._is_at(index, server) and part.batches is None:
                 number = part.rounds * self.size + self.rank
                 part.rounds += 1
-                if (index, number) not in self.taken:
+                if (index, number) not in self.delivered:
                     yield index, number, False
-        for key in [key for key in self._rest_of_all() if self._is_at(key[0], server)]:
-            assert self._rest is not None
-            self._rest.remove(key)
-            yield *key, True
+        rest = self._rest_of_all()
+        for batch in [batch for batch in rest if self._is_at(batch[0], server)]:
+            rest.remove(batch)
+            yield *batch, True
 
     def _is_at(self, index: int, server: int) -> bool:
         return self.is_map or self._parts[index].server == server
 
     def _rest_of_all(self) -> list[Key]:
-        """Share of this rank in the batches that fill no round, once all shards are over."""
+        """Returns this rank's part of the batches that fill no round, once all shards have ended."""
         if self._rest is None:
             if not self._is_known:
                 return []
-            over = [
+            rest = [
                 (index, number)
                 for index, part in enumerate(self._parts)
-                for number in range(self._rounds(part) * self.size, part.batches or 0)
+                for number in range((part.batches or 0) // self.size * self.size, part.batches or 0)
             ]
             if self.is_equal:
-                over = over[: len(over) // self.size * self.size]
-            self._rest = [key for key in over[self.rank :: self.size] if key not in self.taken]
+                rest = rest[: len(rest) // self.size * self.size]
+            self._rest = [key for key in rest[self.rank :: self.size] if key not in self.delivered]
         return self._rest
 
-    # Hearing
+    # Answers
 
-    def came(self, ask: Ask) -> bool:
-        """Whether a batch that came is wanted: it was asked for, and has not come before."""
-        return self._asked.pop(ask, None) is not None
+    def accept(self, key: RequestKey) -> bool:
+        """Returns whether a batch that arrived was requested and has not arrived before."""
+        return self._requested.pop(key, None) is not None
 
-    def is_over(self, ask: Ask, batches: int) -> bool:
-        """Takes the answer that a shard has no whole round with that batch, and how many batches it has. Returns
-        whether the answer was awaited."""
-        if not 0 <= ask[0] < len(self._parts):
+    def end_shard(self, key: RequestKey, batches: int) -> bool:
+        """Notes the answer that a shard has no complete round with this batch, and its number of batches. Returns
+        whether the batch was requested."""
+        if not 0 <= key[0] < len(self._parts):
             return False
-        part = self._parts[ask[0]]
+        part = self._parts[key[0]]
         part.batches = batches if part.batches is None else part.batches
         self.is_ending = True
-        return self._asked.pop(ask, None) is not None
+        return self.accept(key)
 
-    def lost(self, server: int) -> None:
-        """Asks the servers that are left for what this one had; itself, if there are none."""
+    def remove_server(self, server: int) -> None:
+        """Assigns the work of a lost server to the others; keeps it if there are none."""
         self._living.discard(server)
-        self._again += self._given_up(server)
+        lost = [key for key, one in self._requested.items() if one == server]
+        self._again += lost
+        for key in lost:
+            del self._requested[key]
         left = sorted(self._living)
         for at, part in enumerate(part for part in self._parts if part.server == server and left):
             part.server = left[at % len(left)]
 
-    def found(self, server: int) -> None:
-        """The server is there, or there again: it gets what has no server."""
+    def add_server(self, server: int) -> None:
+        """Assigns the unassigned shards to a server that joined or rejoined."""
         self._living.add(server)
         for part in self._parts:
             if part.server not in self._living:
                 part.server = server
 
-    def _given_up(self, server: int) -> list[Ask]:
-        gone = [key for key, one in self._asked.items() if one == server]
-        for key in gone:
-            del self._asked[key]
-        return gone
-
-    # Knowing
+    # State
 
     @property
     def _is_known(self) -> bool:
         return all(part.batches is not None for part in self._parts)
 
-    def _rounds(self, part: _Part) -> int:
-        """Number of whole rounds of all ranks in a shard that is over."""
-        return (part.batches or 0) // self.size
-
     @property
     def is_whole(self) -> bool:
-        """Whether all of it has come."""
-        return self._is_known and not (self._asked or self._again or self._rest_of_all())
+        """Whether all batches have arrived."""
+        return self._is_known and not (self._requested or self._again or self._rest_of_all())
 
     @property
     def left(self) -> int:
-        """Number of batches of the epoch that no rank gets, known when it is over."""
+        """Number of batches of the epoch that no rank gets; valid when all shards have ended."""
         total = sum(part.batches or 0 for part in self._parts)
         return total % self.size if self.is_equal else 0
+
+
+class Credit:
+    """The number of batches that a server may have for one rank: few if they are large or slow, more otherwise.
+
+    Requests and wake-ups cost more than the bytes of small batches, so the reader requests several in one message."""
+
+    def __init__(self, servers: int = 1, fixed: int | None = None):
+        """servers: number of servers that share MOST_BYTES; fixed: a constant credit, at least 1."""
+        if fixed is not None and fixed < 1:
+            raise UsageError(f"ahead must be at least 1, not {fixed}")
+        self.most = LEAST if fixed is None else fixed
+        """Number of batches that the server may have."""
+        self._servers, self._is_fixed = servers, fixed is not None
+        self._last_s: float | None = None
+        self._between_s: float | None = None
+
+    def on_batch(self, size: int, now_s: float) -> None:
+        """Notes that a batch of `size` bytes has arrived."""
+        if self._is_fixed:
+            return
+        last_s, self._last_s = self._last_s, now_s
+        if last_s is None:
+            return
+        between_s = now_s - last_s
+        if self._between_s is not None:
+            between_s = _WEIGHT * between_s + (1.0 - _WEIGHT) * self._between_s
+        self._between_s = between_s
+        in_time, in_bytes = int(FOR_S / max(between_s, 1e-6)), MOST_BYTES // (self._servers * max(size, 1))
+        self.most = max(LEAST, min(MOST, in_time, in_bytes))
+
+    def free(self, has: int) -> int:
+        """Returns how many batches to request from a server that has `has`: 0, or at least half of all."""
+        return min(MOST_REQUESTED, self.most - has) if 2 * (self.most - has) >= self.most else 0
+
+
+@dataclass(eq=False)
+class EpochPass:
+    """An epoch that a rank reads. Not thread-safe, except for `ready` and `next`."""
+
+    share: Share
+    in_transit: list[int]
+    """Number of batches in progress and in transit, by server."""
+    waiting: list[int]
+    """Number of batches in `ready`, by server."""
+    ready: queue.SimpleQueue[Received | None] = field(default_factory=queue.SimpleQueue)
+    """None wakes the script, which then checks the state again."""
+
+    @classmethod
+    def of(cls, share: Share) -> EpochPass:
+        return cls(share, [0] * share.servers, [0] * share.servers)
+
+    def free(self, server: int, credit: Credit) -> int:
+        """Returns how many batches to request from a server now."""
+        return credit.free(self.in_transit[server] + self.waiting[server])
+
+    def requests(self, server: int, credit: Credit) -> list[BatchRequest]:
+        """Returns the batches to request from a server now."""
+        found = self.share.requests(server, self.free(server, credit), credit.most)
+        self.in_transit[server] += len(found)
+        return found
+
+    def add(self, found: Received) -> None:
+        """Adds a batch that `Share.accept` accepted."""
+        self.in_transit[found.server] -= 1
+        self.waiting[found.server] += 1
+        self.ready.put(found)
+
+    def next(self, limit_s: float) -> Received | None:
+        """Returns the next batch for the script; None after `limit_s` seconds, or if the state has changed."""
+        try:
+            return self.ready.get(timeout=limit_s)
+        except queue.Empty:
+            return None
+
+    def deliver(self, found: Received) -> None:
+        """Notes that the script has received a batch from `ready`."""
+        self.waiting[found.server] -= 1
+        self.share.delivered.add(found.key)
+
+    def remove_server(self, server: int) -> None:
+        """See `Share.remove_server`."""
+        self.share.remove_server(server)
+        self.in_transit[server] = 0

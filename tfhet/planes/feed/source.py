@@ -1,15 +1,15 @@
-"""The source of a feed: a function of the user's, called on the hosts that serve, by its name.
+"""The source of a feed: a user's function, which serving hosts call by its name; and its random numbers.
 
-    def make_loader(shard, root):            # in train.py, or in a module beside it
+    def make_loader(shard, root):            # in train.py, or in a module next to it
         files = sorted(Path(root).glob("*.tar"))[shard.index :: shard.count]
         return DataLoader(MyDataset(files), batch_size=64)
 
     named = FeedSource.of(make_loader, {"root": "/opt/ml/input/data/train"})
     iterable = named.make(Shard(0, 4, epoch=0, seed=1))
 
-Readers send the function's name and arguments, not the function: no code travels, and every host has to have the same
-files. A script of which the feed uses a function is imported there, so its training stands under
-`if __name__ == "__main__":`, as for the processes of a PyTorch DataLoader that are spawned.
+Readers send the function's name and arguments, not the function, so every host must have the same files. A serving
+host imports the script whose function it calls, so the script must train under `if __name__ == "__main__":`, as for the
+spawned processes of a PyTorch DataLoader.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ import functools
 import hashlib
 import importlib
 import json
+import random
 import runpy
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from types import TracebackType
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -35,8 +37,7 @@ from tfhet.schema import Count
 
 @dataclass(frozen=True)
 class Shard:
-    """The part of an epoch that one iterable is to give: of the files or examples, those with the numbers index,
-    index + count, index + 2 count, ..."""
+    """The part of an epoch that one iterable returns: files or examples index, index + count, index + 2 count, ..."""
 
     index: Count
     count: Count
@@ -48,7 +49,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class FeedSource:
-    """A function of the user's with its arguments, as text that any process of the job understands."""
+    """A user's function with its arguments, as text that every process of the job understands."""
 
     module: str
     """Name of its module; "" for the training script."""
@@ -59,26 +60,24 @@ class FeedSource:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     """JSON values."""
     collate: Mapping[str, str] | None = None
-    """The module, file and function that make a batch of a list of examples; None: arrays are stacked."""
+    """The module, file and function that make a batch from a list of examples; None: arrays are stacked."""
     batch_size: int = 0
-    """Examples of a batch that the feed makes of a map-style dataset; 0: the function returns an iterable of
-    batches."""
+    """Number of examples in a batch of a map-style dataset; 0: the function returns an iterable of batches."""
     shuffle: bool = False
     drop_last: bool = False
     ordinal: int = 0
-    """Number of the loader in its script: two of the same function are read apart."""
+    """Index of the loader in its script; it separates two loaders of the same function."""
 
     @classmethod
     def of(cls, make: Callable[..., Any], arguments: Mapping[str, Any], **options: Any) -> FeedSource:
-        """The source of a function. Raises UsageError for one that another process cannot find or call."""
+        """Returns the source of a function; `arguments` are JSON values, `options` further fields, of which `collate`
+        is a function. Raises UsageError if another process cannot find or call the function."""
         collate = options.pop("collate", None)
         try:
             json.dumps(arguments, allow_nan=False)
-            msgspec.json.encode(arguments)  # which has no file names but UTF-8
+            msgspec.json.encode(arguments)  # refuses file names that are not UTF-8
         except (TypeError, ValueError) as error:
-            raise UsageError(
-                f"the arguments of {make.__name__} go to other hosts as JSON, and cannot: {error}"
-            ) from None
+            raise UsageError(f"the arguments of {make.__name__} must be JSON values: {error}") from None
         named: dict[str, Any] = {**_name_of(make, "the function that a feed serves"), **options}
         if collate is not None:
             named["collate"] = _name_of(collate, "collate")
@@ -86,19 +85,19 @@ class FeedSource:
 
     @functools.cached_property
     def id(self) -> str:
-        """Short name, equal for equal sources."""
+        """Short name, the same for equal sources."""
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:16]
 
     def __str__(self) -> str:
         return f"{self.module or Path(self.file).name}:{self.function}"
 
     def load(self) -> None:
-        """Imports the function's module. Raises UsageError where it is not here, and what the module raises."""
+        """Imports the function's module. Raises UsageError if this host lacks it, and the errors of the import."""
         _found(self.module, self.file, self.function)
 
     @property
     def called(self) -> Callable[..., Any]:
-        """The function, which this process imports first."""
+        """The function; this process imports it first."""
         return _found(self.module, self.file, self.function)
 
     def make(self, shard: Shard) -> Any:
@@ -106,7 +105,7 @@ class FeedSource:
         return self.called(shard, **self.arguments)
 
     def collated(self, examples: list[Any]) -> Any:
-        """One batch of some examples."""
+        """Makes a batch of some examples."""
         return _found(**self.collate)(examples) if self.collate else stacked(examples)
 
 
@@ -119,7 +118,7 @@ def _name_of(function: Callable[..., Any], what: str) -> dict[str, str]:
         )
     file = getattr(sys.modules.get(module), "__file__", None)
     if file is None:
-        raise UsageError(f"{what}, {name}, is of no file: other hosts cannot import it")
+        raise UsageError(f"{what}, {name}, is in no file: other hosts cannot import it")
     return {"module": "" if module == "__main__" else module, "file": str(Path(file).resolve()), "function": name}
 
 
@@ -131,7 +130,7 @@ def _found(module: str, file: str, function: str) -> Callable[..., Any]:
     folder = str(path.parents[module.count(".") + (path.name == "__init__.py")] if module else path.parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    # The name by which a script knows that it is not run; multiprocessing's spawned processes have it, too.
+    # The name that scripts also have in the spawned processes of multiprocessing.
     names = vars(importlib.import_module(module)) if module else runpy.run_path(file, run_name="__mp_main__")
     found = names.get(function)
     if not callable(found):
@@ -140,8 +139,7 @@ def _found(module: str, file: str, function: str) -> Callable[..., Any]:
 
 
 def stacked(examples: list[Any]) -> Any:
-    """A batch of some examples of one structure: arrays of one shape stacked, numbers as an array, texts and bytes as a
-    list."""
+    """Makes a batch of examples with one structure: stacks arrays of one shape and numbers, lists texts and bytes."""
     first = examples[0]
     if isinstance(first, Mapping):
         return {key: stacked([one[key] for one in examples]) for key in first}
@@ -152,3 +150,63 @@ def stacked(examples: list[Any]) -> Any:
     if hasattr(first, "detach"):
         return np.stack([one.detach().cpu().numpy() for one in examples])
     return np.stack([np.asarray(one) for one in examples])
+
+
+class Randomness:
+    """`with randomness:` gives Python, NumPy, PyTorch and TensorFlow a sequence of random numbers, which continues in
+    the next block. So any process makes the same batch again."""
+
+    _latest: ClassVar[Randomness | None] = None
+    """The sequence that the process's global random numbers still follow."""
+
+    def __init__(self, *parts: int, leaves_trace: bool = False):
+        """parts: numbers of at least 0 that determine the sequence. leaves_trace: whether the code around the blocks
+        may use the sequence too; restoring its own state takes 0.2 ms for each block."""
+        self._seed = np.random.SeedSequence(parts).generate_state(4)
+        self._leaves_trace = leaves_trace
+        self._own: tuple[Any, ...] | None = None
+        self._outer: tuple[Any, ...] = ()
+
+    def __enter__(self) -> Randomness:
+        if Randomness._latest is self:
+            return self
+        if Randomness._latest is not None:
+            Randomness._latest._own = _states()
+        if not self._leaves_trace:
+            self._outer = _states()
+        Randomness._latest = self if self._leaves_trace else None
+        if self._own is not None:
+            _restore(self._own)
+            return self
+        first, second, third, fourth = (int(word) for word in self._seed)
+        random.seed(first << 32 | second)
+        np.random.seed(third)
+        if (torch := _torch()) is not None:
+            torch.manual_seed(fourth)
+        if self._leaves_trace and (tensorflow := sys.modules.get("tensorflow")) is not None:
+            tensorflow.random.set_seed(fourth)  # for data sets made from now on; it cannot be restored
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._leaves_trace:
+            self._own = _states()
+            _restore(self._outer)
+
+
+def _torch() -> Any | None:
+    """PyTorch's CPU generator, if this process has loaded PyTorch."""
+    return getattr(sys.modules.get("torch"), "default_generator", None)
+
+
+def _states() -> tuple[Any, ...]:
+    torch = _torch()
+    return random.getstate(), np.random.get_state(), None if torch is None else torch.get_state()
+
+
+def _restore(states: tuple[Any, ...]) -> None:
+    random.setstate(states[0])
+    np.random.set_state(states[1])
+    if (torch := _torch()) is not None and states[2] is not None:
+        torch.set_state(states[2])

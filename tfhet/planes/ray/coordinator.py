@@ -1,7 +1,11 @@
-"""The actor that runs a Ray data set for all ranks, an epoch at a time, and deals its batches out.
+"""The actor that runs a Ray data set for all ranks, an epoch at a time, and distributes its batches.
 
-It runs on the leader's host and takes no CPU of the cluster. Blocks stay where they were made until a rank fetches
-them. It runs no further ahead of the ranks than some batches for each.
+    dealing = Dealing(size=2, batch_size=32)
+    dealing.add(block, rows=100)          # as blocks become ready: three batches, and 4 rows that wait for more
+    dealing.answer(rank=0, number=0)      # a Portion; EndOfShare if there is none; None if it is not known yet
+
+The actor runs on the leader's host and uses no CPU of the cluster. It names a batch by parts of blocks, which stay on
+the host that made them until a rank fetches them. It is ahead of the ranks by a limited number of batches.
 """
 
 from __future__ import annotations
@@ -9,28 +13,119 @@ from __future__ import annotations
 import logging
 import threading
 import traceback
+from collections import deque
+from dataclasses import dataclass, field
 from typing import Any
 
 from tfhet.clock import SYSTEM
 from tfhet.errors import NotReady
 from tfhet.planes.ray import private
-from tfhet.planes.ray.dealing import Dealing, Over, Portion
 
 HELD_FOR_A_RANK = 4
-"""Number of batches, for each rank, that may be ready and not taken."""
+"""Maximum number of ready batches for each rank."""
 ANSWER_S = 5.0
-"""Seconds after which a rank gets the answer that it has to ask again: so it hears of a coordinator that is gone."""
+"""Seconds after which a rank must request again, so that it notices a lost coordinator."""
+
+
+@dataclass(frozen=True)
+class Portion:
+    """One batch."""
+
+    parts: tuple[tuple[Any, int, int], ...]
+    """References to blocks, each with its first row and the row after its last."""
+    rows: int | None
+    """Number of rows in the whole epoch; None if it is not known yet."""
+
+
+@dataclass(frozen=True)
+class EndOfShare:
+    """The rank has received all of its batches."""
+
+    left: int
+    """Number of batches that no rank gets."""
+    rows: int
+
+
+@dataclass(eq=False)
+class Dealing:
+    """Distributes the batches of one epoch to ranks. Not thread-safe."""
+
+    size: int
+    """Number of ranks."""
+    batch_size: int = 0
+    """Rows of a batch; 0: each block is one."""
+    is_equal: bool = True
+    """Whether all ranks get the same number of batches; otherwise the first rank that requests gets the next."""
+    drop_last: bool = False
+    rows: int = 0
+    """Number of rows that were added."""
+    made: int = 0
+    """Number of batches that were made of them."""
+    is_over: bool = False
+    _ready: deque[tuple[tuple[Any, int, int], ...]] = field(default_factory=deque)
+    _rest: list[tuple[Any, int, int]] = field(default_factory=list)
+    _dealt: dict[tuple[int, int], tuple[tuple[Any, int, int], ...]] = field(default_factory=dict)
+    _rounds: int = 0
+
+    def add(self, block: Any, rows: int, first: int = 0) -> None:
+        """Adds `rows` rows of a block, beginning with row `first`."""
+        self.rows += rows
+        at, end = first, first + rows
+        while at < end:
+            upto = end
+            if self.batch_size:
+                upto = min(end, at + self.batch_size - sum(stop - start for _, start, stop in self._rest))
+            self._rest.append((block, at, upto))
+            at = upto
+            if not self.batch_size or sum(stop - start for _, start, stop in self._rest) == self.batch_size:
+                self._finish()
+
+    def end(self) -> None:
+        """Called after the last block."""
+        if self._rest and not self.drop_last:
+            self._finish()
+        self._rest, self.is_over = [], True
+
+    def _finish(self) -> None:
+        self._ready.append(tuple(self._rest))
+        self._rest = []
+        self.made += 1
+
+    @property
+    def waiting(self) -> int:
+        """Number of ready batches that no rank has received."""
+        return len(self._ready) + len(self._dealt)
+
+    def answer(self, rank: int, number: int) -> Portion | EndOfShare | None:
+        """Returns a batch of a rank's share; the rank must request each number once, in order from 0."""
+        return self._in_rounds(rank, number) if self.is_equal else self._in_turn()
+
+    def _in_turn(self) -> Portion | EndOfShare | None:
+        if self._ready and (self.is_over or len(self._ready) > 1):  # the last batch holds the number of rows
+            return Portion(self._ready.popleft(), self.rows if self.is_over else None)
+        return EndOfShare(0, self.rows) if self.is_over else None
+
+    def _in_rounds(self, rank: int, number: int) -> Portion | EndOfShare | None:
+        """Distributes a round when the next one is complete or the epoch has ended; the batches of the last round hold
+        the number of rows."""
+        while len(self._ready) >= self.size * (1 if self.is_over else 2):
+            for each in range(self.size):
+                self._dealt[each, self._rounds] = self._ready.popleft()
+            self._rounds += 1
+        if (rank, number) in self._dealt:
+            is_last = self.is_over and number == self._rounds - 1
+            return Portion(self._dealt.pop((rank, number)), self.rows if is_last else None)
+        return EndOfShare(self.made % self.size, self.rows) if self.is_over else None
 
 
 class Coordinator:
-    """Answers calls of several threads at once.
-
-    A *pass* is an epoch that is read; all ranks count theirs alike. It stays until every rank has begun a later one."""
+    """Thread-safe. A *pass* is an epoch that is read; all ranks count passes alike. The coordinator keeps it until
+    every rank has begun a later one."""
 
     def __init__(self, size: int, batch_size: int, is_equal: bool, drop_last: bool):
-        # Ray Data would print what a task raised once more, after the rank that raises it.
+        # Ray Data would print a second time the error that the rank raises.
         logging.getLogger("ray.data").setLevel(logging.CRITICAL)
-        self._given = (size, batch_size, is_equal, drop_last)
+        self._arguments = (size, batch_size, is_equal, drop_last)
         self._most = HELD_FOR_A_RANK * size
         self._passes: dict[int, Dealing] = {}
         self._errors: dict[int, str] = {}
@@ -39,25 +134,25 @@ class Coordinator:
         self._changed = threading.Condition()
 
     def begin(self, number: int, dataset: Any) -> None:
-        """Begins a pass. The one before gets no more blocks, where rank 0 has left it early; its thread ends at the
-        next one that comes, for which nothing waits."""
+        """Begins a pass and ends the earlier ones, which rank 0 may have left early; their threads end at their next
+        block."""
         with self._changed:
             for earlier, one in self._passes.items():
                 if earlier not in self._errors:
                     one.end()
-            self._passes[number] = dealing = Dealing(*self._given)
+            self._passes[number] = dealing = Dealing(*self._arguments)
             self._changed.notify_all()
         threading.Thread(target=self._run, args=(number, dealing, dataset), name="pass", daemon=True).start()
 
-    def batch(self, number: int, rank: int, index: int) -> Portion | Over | str | None:
-        """The batch with this index of a rank's share; the text of what the user's code raised; None where the rank has
-        to ask again. Raises NotReady for a pass that is gone."""
+    def batch(self, number: int, rank: int, index: int) -> Portion | EndOfShare | str | None:
+        """Returns a batch of a rank's share, the text of an error of the user's code, or None if the rank must request
+        again. Raises NotReady for a pass that every rank has ended."""
         end_s = SYSTEM.monotonic() + ANSWER_S
         with self._changed:
-            self._stands(rank, number)
+            self._enter(rank, number)
             while (left_s := end_s - SYSTEM.monotonic()) > 0:
                 if number < min(self._at):
-                    raise NotReady(f"pass {number} of the data set is gone: every rank has begun a later one")
+                    raise NotReady(f"pass {number} of the data set has ended: every rank has begun a later one")
                 dealing = self._passes.get(number)
                 if dealing is not None:
                     found = dealing.answer(rank, index)
@@ -69,8 +164,8 @@ class Coordinator:
                 self._changed.wait(left_s)
         return None
 
-    def _stands(self, rank: int, number: int) -> None:
-        """Notes which pass a rank reads, and drops those that no rank reads any more."""
+    def _enter(self, rank: int, number: int) -> None:
+        """Notes which pass a rank reads, and drops the passes that no rank reads any more."""
         if number <= self._at[rank]:
             return
         self._at[rank] = number
@@ -92,7 +187,7 @@ class Coordinator:
                 del block
         except BaseException as error:  # noqa: BLE001  the user's code may raise anything; the ranks raise it, too
             with self._changed:
-                if dealing.is_over:  # it was left early, or is gone
+                if dealing.is_over:  # it was left early
                     return
                 self._errors[number] = private.of_the_user("".join(traceback.format_exception_only(type(error), error)))
                 self._changed.notify_all()

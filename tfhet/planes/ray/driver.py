@@ -1,11 +1,11 @@
-"""A Ray of one CPU on this host alone, of which this process is the driver: for what is measured without a job.
+"""A Ray cluster of one CPU on this host, to measure a data set without a job.
 
-    env = alone_variables(environment(), folder)    # of the process that is to be the driver
+    env = alone_variables(environment(), folder)    # for the process that becomes the driver
     with alone():                                   # in that process
-        ...
-    end_marked(folder)                              # in the one that started it, whatever became of it
+        executed(dataset, inputs=8).tasks_cpu_s
+    end_marked(folder)                              # in its parent, in any case
 
-It is closed as that of a job: nothing answers without the token.
+Its processes require a token, as in a job.
 """
 
 from __future__ import annotations
@@ -18,55 +18,67 @@ import secrets
 import socket
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Coroutine, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
+
+import psutil
 
 from tfhet.clock import SYSTEM
 from tfhet.cluster import DATA, environment, free_ports, without_secrets
 from tfhet.errors import NotReady, UsageError
+from tfhet.planes.feed import SourceError
 from tfhet.planes.privileges import give_up_capabilities
 from tfhet.planes.ray import private
-from tfhet.planes.ray.capacity import Capacity
-from tfhet.planes.ray.leftovers import MARK, mark
-from tfhet.planes.ray.listen import listening_at
-from tfhet.planes.ray.settings import RaySettings
-from tfhet.planes.ray.start import AGENT, LOOPBACK, NODE, SCRIPT, WORKER_PORTS, WORKERS, NodeStart, variables
-from tfhet.planes.ray.token import AUTH_TOKEN, token_variables
+from tfhet.planes.ray.settings import Capacity, RaySettings
+from tfhet.planes.ray.start import (
+    AUTH_TOKEN,
+    LOOPBACK,
+    MARK,
+    SCRIPT,
+    WORKER_PORTS,
+    WORKERS,
+    NodeStart,
+    listening_at,
+    mark,
+    token_variables,
+    variables,
+)
 from tfhet.process import Child
 
 T = TypeVar("T")
 
 READY_S, ATTEMPTS = 60.0, 3
-"""Seconds within which the node has to be ready, and how often that is tried: on a busy machine its processes may end
-before all of them are up."""
+"""Limit in seconds for the start of the node, and number of attempts: its processes may end early on a busy machine."""
 GRACE_S = 5.0
 SETTINGS = RaySettings(data_host_cpus=1)
 LABELS = {"tfhet-group": "data_group", "tfhet-role": DATA.name}
-"""Labels of the node, so that tasks which ask for a data host run there."""
+"""Labels of the node, for tasks that require a data host."""
 
 
 def alone_variables(env: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """`env` for a process that calls `alone`, without the address of another Ray. folder: of the node, which that
-    makes; all that is started with these variables has its mark."""
+    """Returns `env` for a process that calls `alone`, without the address of another Ray. folder: of the node; the
+    variables mark all processes that are started with them."""
     others = {name: value for name, value in env.items() if name != "RAY_ADDRESS"}
     return {**others, **token_variables(secrets.token_bytes(32)), **mark(folder), **SCRIPT}
 
 
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
-    """A block in which this process has a Ray: that which it has already, or one of its own, ended afterwards with all
-    its processes. Raises UsageError in a process that was not started for it, and NotReady."""
+    """A block with a Ray cluster: the one of this process if it has any, or a new one, which ends with the block.
+    Raises NotReady, and UsageError in a process without `alone_variables`."""
     import ray
-    import ray.data  # which sets the level of its log
+    import ray.data  # sets the level of its log
 
-    logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # what a task raises is raised here, too
+    logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # errors of tasks are raised here too
     if ray.is_initialized():
         yield
         return
     env = environment()
     if not env.get(MARK) or not env.get(AUTH_TOKEN):
-        raise UsageError("a Ray data set is profiled in a process of its own: by the command tfhet profile")
+        raise UsageError("only the command tfhet profile can profile a Ray data set, in a process of its own")
     folder = Path(env[MARK])
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _node(folder, env) as start:
@@ -79,26 +91,26 @@ def alone() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _node(folder: Path, env: Mapping[str, str]) -> Iterator[NodeStart]:
-    """A block in which the node runs, ready. A thread of its own hears it."""
+    """A block in which the node runs. A thread reads its output."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="ray-node", daemon=True)
     thread.start()
 
-    def done(what: Coroutine[Any, Any, T]) -> T:
+    def result_of(what: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(what, loop).result()
 
-    said = collections.deque[str](maxlen=1)
+    last_line = collections.deque[str](maxlen=1)
     try:
         for _ in range(ATTEMPTS):
             start = _new_start()
-            child = done(_child(start, folder, env, said.append))
+            child = result_of(_child(start, folder, env, last_line.append))
             try:
                 if _is_ready(start, child):
                     yield start
                     return
             finally:
-                done(child.stop(GRACE_S))
-        raise NotReady(f"no node of Ray came up in {ATTEMPTS} attempts of {READY_S:g} s: {' '.join(said)}")
+                result_of(child.stop(GRACE_S))
+        raise NotReady(f"no node of Ray came up in {ATTEMPTS} attempts of {READY_S:g} s: {' '.join(last_line)}")
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
@@ -112,11 +124,16 @@ def _new_start() -> NodeStart:
 
 
 async def _child(start: NodeStart, folder: Path, env: Mapping[str, str], on_line: Callable[[str], None]) -> Child:
-    command = [sys.executable, "-m", NODE, "--head_at", start.head_at, "--ip", start.ip, "--port", str(start.ports[0])]
-    command += ["--wait_s", str(READY_S), "--folder", str(folder), "--", *start.words()]
+    head = int(start.head_at.rpartition(":")[2])
     token = {name: env[name] for name in token_variables(b"")}
-    own = {**variables(without_secrets(env), token), **_listening(start, env)}
+    listening = listening_at(start.ip, (head,), start.ports, env, _warn)
+    own = {**variables(without_secrets(env), token), **listening}
+    command = start.command(folder, READY_S)
     return await Child.start("ray", command, env=own, on_line=on_line, before_exec=give_up_capabilities)
+
+
+def _warn(line: str) -> None:
+    print(f"[tfhet] {line}", file=sys.stderr, flush=True)
 
 
 def _is_ready(start: NodeStart, child: Child) -> bool:
@@ -128,20 +145,82 @@ def _is_ready(start: NodeStart, child: Child) -> bool:
     return False
 
 
-def _listening(start: NodeStart, env: Mapping[str, str]) -> Mapping[str, str]:
-    """Variables by which its processes listen at the loopback only; none, and a word, where that cannot be had."""
-    head = int(start.head_at.rpartition(":")[2])
-    local = (start.ports[AGENT],)
-    try:
-        return listening_at(start.ip, (head, *(port for port in start.ports if port not in local)), local, env)
-    except UsageError as error:
-        print(f"[tfhet] {error}; each still asks for a token that this run alone has", file=sys.stderr, flush=True)
-        return {}
-
-
 def _answers(start: NodeStart) -> bool:
-    """Whether the node has joined. Its port is tried first, since Ray complains of one that is not open yet."""
+    """Whether the node has joined. Ray logs an error for a closed port, so the port is tried first."""
     host, _, port = start.head_at.rpartition(":")
     with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=2.0):
         return private.is_alive(start.head_at, start.ip, start.ports[0])
     return False
+
+
+@dataclass(frozen=True)
+class Execution:
+    inputs: int
+    """Number of inputs of the data set; a run may use fewer."""
+    rows: int
+    blocks: int
+    bytes: int
+    """Bytes of the arrays of all rows."""
+    dtype: str
+    """Dtype of most of these bytes."""
+    tasks_cpu_s: float
+    """CPU seconds of the tasks, as Ray counts them: the CPU time of their processes while they run."""
+    driver_cpu_s: float
+    """CPU seconds of this process, which schedules the tasks and reads the results."""
+    node_cpu_s: float
+    """CPU seconds of all processes that this one has started, including the tasks."""
+
+
+def executed(dataset: Any, inputs: int) -> Execution:
+    """Runs a data set on at most `inputs` of its inputs and reads it by blocks, as ranks do. Raises SourceError with
+    the error of the user's code."""
+    try:
+        return _executed(dataset, inputs)
+    except Exception as error:
+        text = private.of_the_user("".join(traceback.format_exception_only(type(error), error)))
+        raise SourceError(f"a task failed: {text}") from error
+
+
+def _executed(dataset: Any, inputs: int) -> Execution:
+    import ray
+
+    dataset.context.enable_progress_bars = False
+    rows, blocks, sizes = 0, 0, dict[str, int]()
+    driver_s, node_s = _driver_s(), _node_s()
+    with private.first_inputs(inputs) as counts:
+        for block, first, count in private.blocks(dataset):
+            columns = private.columns(ray.get(block), first, first + count)
+            rows, blocks = rows + count, blocks + 1
+            for array in columns.values():
+                dtype, size = _size(array)
+                sizes[dtype] = sizes.get(dtype, 0) + size
+            del block, columns
+    used = _driver_s() - driver_s, _node_s() - node_s
+    most = max(sizes, key=lambda name: sizes[name], default="")
+    return Execution(max(counts), rows, blocks, sum(sizes.values()), most, private.tasks_cpu_s(dataset), *used)
+
+
+def _size(array: Any) -> tuple[str, int]:
+    """Returns the dtype and bytes of a column; texts and encoded images count as strings."""
+    if not array.dtype.hasobject:
+        return str(array.dtype.name), int(array.nbytes)
+    texts = [each for each in array if isinstance(each, (str, bytes))]
+    if texts:
+        return "string", sum(map(len, texts))
+    return str(getattr(array[0], "dtype", "")), sum(int(getattr(each, "nbytes", 0)) for each in array)
+
+
+def _driver_s() -> float:
+    used = psutil.Process().cpu_times()
+    return float(used.user + used.system)
+
+
+def _node_s() -> float:
+    found = 0.0
+    for child in psutil.Process().children(recursive=True):
+        try:
+            used = child.cpu_times()
+        except psutil.Error:  # it has just ended
+            continue
+        found += used.user + used.system + getattr(used, "children_user", 0.0) + getattr(used, "children_system", 0.0)
+    return found

@@ -1,15 +1,14 @@
-"""The Ray cluster of a job in one launcher: the node of its host, kept alive, and what readers need to find it.
+"""The Ray cluster of a job in a launcher: it keeps the node of its host alive and tells readers the addresses.
 
-The head runs on the leader's host, whose loss ends the job anyway. A node that dies is started again and joins anew:
-Ray runs again what was lost with it. But a rank that Ray did not start ends with the node of its host, and so does the
-job. When a whole host is lost, Ray goes on with the others.
+The head runs on the leader's host, whose loss ends the job anyway. A node that dies is restarted and joins again; Ray
+repeats its lost work. But a rank that Ray did not start ends with the node of its host, and so does the job. If a whole
+host is lost, Ray continues with the others.
 """
 
 from __future__ import annotations
 
 import shutil
 import socket
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from ipaddress import ip_address
@@ -22,24 +21,22 @@ from tfhet.errors import NotReady, UsageError, shown
 from tfhet.messages import RestartLine, link, server as messages
 from tfhet.planes.plane import LauncherSide, Outlets
 from tfhet.planes.privileges import give_up_capabilities
-from tfhet.planes.ray.capacity import Capacity
-from tfhet.planes.ray.efa import efa_variables
-from tfhet.planes.ray.leftovers import end_marked, mark
-from tfhet.planes.ray.listen import listening_at
 from tfhet.planes.ray.private import SPILLED, STORED
-from tfhet.planes.ray.settings import RaySettings
+from tfhet.planes.ray.settings import Capacity, RaySettings
 from tfhet.planes.ray.start import (
     ADVICE,
-    AGENT,
     DASHBOARD,
     DASHBOARD_HOST,
     LOOPBACK,
-    NODE,
     SCRIPT,
     NodeStart,
+    efa_variables,
+    end_marked,
+    listening_at,
+    mark,
+    token_variables,
     variables,
 )
-from tfhet.planes.ray.token import token_variables
 from tfhet.planes.supervised import Died, Happening, RestartPolicy, Supervised, all_ready, first_failure
 from tfhet.schema import Amount, Count, Message, MessageError, parse, to_json
 from tfhet.telemetry import UP, Metric, gpu_count
@@ -52,7 +49,7 @@ RESTARTS = Metric("tfhet_restarts_total", "counter", "Restarts of the node of Ra
 STORE = Metric("tfhet_ray_object_store_bytes", "gauge", "Bytes in the object store of this host's node of Ray.")
 SPILLS = Metric("tfhet_ray_spilled_bytes_total", "counter", "Bytes that this host's node of Ray has spilled to disk.")
 SILENCE_S = 60.0
-"""Seconds without a report after which a node is killed: its host's CPUs may all be busy with tasks."""
+"""Seconds of silence after which a node is killed; tasks may use all CPUs of its host."""
 
 
 class Serving(Message, frozen=True):
@@ -68,7 +65,7 @@ class Serving(Message, frozen=True):
 
 
 class Peaks(Message, frozen=True):
-    """The largest quantities that the node of a host has used so far."""
+    """The maximum use of the node of a host so far."""
 
     host: str
     object_store_bytes: Amount
@@ -82,9 +79,9 @@ class RayLauncherSide(LauncherSide):
         self._node: Supervised | None = None
         self._folder = place.paths.base / "tfhet" / f"ray-{place.host}"
         self._claims: list[socket.socket] = []
-        self._used: dict[str, float] = {}
-        self._told: dict[str, float] = {}
-        self._uses: dict[str, float] = {}
+        self._use: dict[str, float] = {}
+        self._peak_use: dict[str, float] = {}
+        self._reported: dict[str, float] = {}
         self._peaks: dict[str, dict[str, float]] = {}
         self._nodes: dict[str, str] = {}
         self._preparing: set[str] = set()
@@ -113,14 +110,13 @@ class RayLauncherSide(LauncherSide):
         dashboard = self._settings.ray_dashboard and place.is_leader
         within = f"[{head}]:{head_port}" if ":" in head else f"{head}:{head_port}"
         start = NodeStart(ip, within, ports, capacity, labels, place.is_leader, dashboard)
-        command = [sys.executable, "-m", NODE, "--head_at", within, "--ip", ip, "--port", str(ports[0])]
-        command += ["--wait_s", str(self._outlets.ready_timeout_s), "--folder", str(self._folder), "--", *start.words()]
+        command = start.command(self._folder, self._outlets.ready_timeout_s)
         env = {**variables(without_secrets(place.env), self._token), **mark(self._folder)}
         env |= await in_thread(self._listening_at, ip)
         env |= efa_variables(place.identity.cluster.network_interface, env)
         policy = replace(RestartPolicy(), silence_s=SILENCE_S, **({"limit": 0} if role == DNN else {}))
-        given = ("ray", place.host, command, env, self._say, self._happened, policy)
-        self._node = node = Supervised(*given, before_exec=give_up_capabilities)
+        arguments = ("ray", place.host, command, env, self._say, self._happened, policy)
+        self._node = node = Supervised(*arguments, before_exec=give_up_capabilities)
         await all_ready([node], [node], self._outlets.ready_timeout_s)
         self._outlets.report(link.PlaneReport(to_json(Serving(place.host, ip, capacity.cpus))))
         if dashboard:
@@ -132,26 +128,18 @@ class RayLauncherSide(LauncherSide):
             self._outlets.say(line)
 
     def _listening_at(self, ip: str) -> Mapping[str, str]:
-        """Variables by which the processes of Ray listen at `ip` only; none, and a word in the log, where that cannot
-        be had."""
-        place = self._place
-        local = (place.ports.plane[NODES][AGENT],)  # its raylet alone calls it, at the loopback
-        ports = (*place.ports.plane[HEAD], *(port for port in place.ports.plane[NODES] if port not in local))
-        try:
-            return (
-                {} if place.env.get(LISTEN_VARIABLE) in ("0.0.0.0", "::") else listening_at(ip, ports, local, place.env)
-            )
-        except UsageError as error:
-            self._outlets.say(f"{error}; each still asks for the job's token")
+        env, ports = self._place.env, self._place.ports.plane
+        if env.get(LISTEN_VARIABLE) in ("0.0.0.0", "::"):
             return {}
+        return listening_at(ip, ports[HEAD], ports[NODES], env, self._outlets.say)
 
     def _happened(self, happening: Happening) -> None:
         if isinstance(happening, messages.Used):
-            peaks = {name: max(value, self._used.get(name, 0.0)) for name, value in happening.figures.items()}
-            if any(value - self._told.get(name, 0.0) >= MB for name, value in peaks.items()):
-                self._told = peaks
+            peaks = {name: max(value, self._peak_use.get(name, 0.0)) for name, value in happening.figures.items()}
+            if any(value - self._reported.get(name, 0.0) >= MB for name, value in peaks.items()):
+                self._reported = peaks
                 self._outlets.report(link.PlaneReport(to_json(Peaks(self._place.host, **peaks))))
-            self._used, self._uses = peaks, dict(happening.figures)
+            self._peak_use, self._use = peaks, dict(happening.figures)
         if isinstance(happening, Died):
             self._outlets.say(f"{happening.cause}; starting it again")
             self._outlets.say(str(RestartLine("ray", happening.code)))
@@ -175,17 +163,17 @@ class RayLauncherSide(LauncherSide):
         restarts = 0.0 if self._node is None else float(self._node.restarts)
         if not self._place.leads_host:
             return {}
-        used = {STORE: self._uses.get(STORED, 0.0), SPILLS: self._uses.get(SPILLED, 0.0)}
+        used = {STORE: self._use.get(STORED, 0.0), SPILLS: self._use.get(SPILLED, 0.0)}
         return {UP: running, RUNNING: running, RESTARTS: restarts, **used}
 
     def environment(self, order: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, str]:
-        # The script's process serves objects, too.
+        # The script's process serves objects too.
         own = {**self._listening_at(str(order["nodes"][self._place.host])), **self._token, **SCRIPT}
         return {**super().environment(order, env), **own, "RAY_ADDRESS": str(order["address"])}
 
     # In the leader
 
-    def heard(self, facts: Mapping[str, Any]) -> None:
+    def on_report(self, facts: Mapping[str, Any]) -> None:
         report: Serving | Peaks = parse(facts, Serving | Peaks)
         if report.host not in self._hosts:
             raise MessageError(f"the host {shown(report.host)} has no node of Ray")
@@ -209,23 +197,23 @@ class RayLauncherSide(LauncherSide):
         return {"address": address, "nodes": dict(self._nodes), "preparing": sorted(self._preparing)}
 
     def lost(self, host: str) -> bool:
-        """Ray runs on the other nodes what was lost with it; without another that offers CPUs, the job cannot go on."""
+        """Ray repeats the lost work on other nodes; the job cannot continue if no other host offers CPUs."""
         self._preparing.discard(host)
         return bool(self._preparing)
 
 
 def _ip_of(address: str) -> str:
-    """The IP address of a host's address. Raises UsageError for a name that is not known here."""
+    """Returns the IP address of a host. Raises UsageError for a name that this host cannot resolve."""
     try:
         found = socket.getaddrinfo(address, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise UsageError(f"the address {shown(address)} is not known here: {error}") from None
+        raise UsageError(f"this host cannot resolve the address {shown(address)}: {error}") from None
     ip = sorted({str(one[4][0]) for one in found}, key=lambda ip: (":" in ip, ip))[0]
     return LOOPBACK if ip == "127.0.0.1" else ip
 
 
 def _new(folder: Path) -> None:
-    """Makes the folder of a node, empty, which only this user may enter. Raises NotReady."""
+    """Makes an empty folder for a node, which only this user may enter. Raises NotReady."""
     try:
         shutil.rmtree(folder, ignore_errors=True)
         folder.parent.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
 """The process of a Ray node: `python -m tfhet.planes.ray.node --head_at HOST:PORT --ip IP --port PORT -- start ...`.
 
-It runs Ray's own command in its main thread, `ray start --block`, which ends when a process of the node ends. Another
-thread tells the launcher when the node has joined the cluster, and then that it lives and what it uses.
+Its main thread runs Ray's own command, `ray start --block`, which ends when a process of the node ends. Another thread
+reports to the launcher when the node has joined the cluster, and then its use of memory.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from tfhet.cluster import environment
 from tfhet.messages import inherited, server as messages
 
 REPORT_S = 1.0
-_LOOK_S = 0.2
+_CHECK_S = 0.2
 LONGEST_FOLDER = 43
-"""Characters of the path of a folder: below it are sockets with paths of 64, and a socket's path has at most 107."""
+"""Maximum length of the path of a folder: it contains sockets with paths of 64 characters, and the limit is 107."""
 
 
 def _await_head(head_at: str, limit_s: float) -> None:
-    """Returns once something listens at the head's port. Ends the process, saying so, after `limit_s` seconds."""
+    """Returns when the head's port is open. Ends the process, with a message, after `limit_s` seconds."""
     host, _, port = head_at.rpartition(":")
     channel, end_s = inherited(environment()), SYSTEM.monotonic() + limit_s
-    said_s = 0.0
+    reported_s = 0.0
     while SYSTEM.monotonic() < end_s:
         with contextlib.suppress(OSError), socket.create_connection((host.strip("[]"), int(port)), timeout=2.0):
             return
-        if SYSTEM.monotonic() - said_s > REPORT_S:
+        if SYSTEM.monotonic() - reported_s > REPORT_S:
             channel.send(messages.Alive())
-            said_s = SYSTEM.monotonic()
-        SYSTEM.sleep(_LOOK_S)
+            reported_s = SYSTEM.monotonic()
+        SYSTEM.sleep(_CHECK_S)
     sys.exit(f"Ray's head at {head_at} did not open its port within {limit_s:g} s")
 
 
@@ -44,10 +44,10 @@ def _report(head: str, ip: str, port: int, stop: threading.Event) -> None:
     from tfhet.planes.ray import private
 
     channel, has_joined = inherited(environment()), False
-    while not stop.wait(REPORT_S if has_joined else _LOOK_S):
+    while not stop.wait(REPORT_S if has_joined else _CHECK_S):
         if not has_joined:
             has_joined = private.is_alive(head, ip, port)
-            # One that has not joined yet lives, too; how long that may take is the launchers' to say.
+            # The launchers limit the time until the node has joined.
             channel.send(messages.Ready(port) if has_joined else messages.Alive(), limit_s=5.0)
         else:
             used = private.store_use(ip, port)
@@ -55,7 +55,7 @@ def _report(head: str, ip: str, port: int, stop: threading.Event) -> None:
 
 
 def _short(folder: Path) -> Path:
-    """A path of the folder that is short enough for sockets below it, and good as long as this process lives."""
+    """Returns a path of the folder that is short enough for sockets, valid as long as this process lives."""
     if len(str(folder)) <= LONGEST_FOLDER:
         return folder
     return Path(f"/proc/{os.getpid()}/fd/{os.open(folder, os.O_RDONLY | os.O_DIRECTORY)}")
@@ -76,8 +76,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     private.load()
     stop = threading.Event()
-    given = (args.head_at, args.ip, args.port, stop)
-    threading.Thread(target=_report, args=given, name="ray-report", daemon=True).start()
+    arguments = (args.head_at, args.ip, args.port, stop)
+    threading.Thread(target=_report, args=arguments, name="ray-report", daemon=True).start()
     private.run([*args.words, f"--temp-dir={_short(args.folder)}"], args.wait_s)
 
 

@@ -1,4 +1,4 @@
-"""The data plane `ray`: a Ray cluster on the hosts of the job, whose tasks prepare what ranks read by Ray Data."""
+"""The data plane `ray`: a Ray cluster on the hosts of the job, whose tasks prepare batches by Ray Data."""
 
 from __future__ import annotations
 
@@ -9,22 +9,21 @@ from typing import TYPE_CHECKING, Any
 from tfhet.cluster import DATA, DNN, Place, PortRange, Role, Roles
 from tfhet.planes.costs import CostFile, PlaneCosts
 from tfhet.planes.plane import DataPlane, LauncherSide, Outlets
-from tfhet.planes.ray.capacity import cpus_offered
 from tfhet.planes.ray.launcher_side import HEAD, NODES, RayLauncherSide
-from tfhet.planes.ray.settings import Order, RaySettings
+from tfhet.planes.ray.settings import Order, RaySettings, cpus_offered
 from tfhet.planes.ray.start import NODE, WORKER_PORTS, WORKERS, WORKERS_OF_A_CPU
 from tfhet.record import usable_cores
 from tfhet.strategies import JobContext
 
 if TYPE_CHECKING:
-    from tfhet.planes.feed.received import BatchReader
+    from tfhet.planes.feed.delivered import BatchReader
     from tfhet.planes.feed.source import FeedSource
     from tfhet.planes.reader import RankSide
 
 _OF_OTHERS = re.compile(r"(\x1b\[\d+m)?\((raylet\b|pid=gcs_server\)|[^()]+ pid=\d+)")
 """The beginning of a line that Ray's driver prints for a task, an actor, or a process of a node."""
 _OF_RAY = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d+\s+INFO \w+\.py:\d+ -- ")
-"""The beginning of what Ray says of itself in the script's process."""
+"""The beginning of Ray's own log lines in the script's process."""
 
 
 class Ray(DataPlane):
@@ -35,7 +34,7 @@ class Ray(DataPlane):
 
     def costs(self, file: CostFile | None = None) -> PlaneCosts:
         cost = (file or CostFile.default()).plane(self.name)
-        # Tasks run ahead on all CPUs, but the thread that fetches blocks fetches one at a time.
+        # Tasks run ahead on all CPUs, but one thread fetches the blocks, one at a time.
         return cost.costs(is_prepared_ahead=True, most_servers_per_host=1, is_needed=True, uses_all_hosts=False)
 
     def arguments(self, servers_on_data_hosts: int, servers_on_dnn_hosts: int) -> Mapping[str, int]:
@@ -78,7 +77,7 @@ class Ray(DataPlane):
         return RayRankSide()
 
     def is_noise(self, line: str, gpus: int = 0) -> bool:
-        """True also for lines that the script prints for others, and of Ray, which are not its own last words."""
+        """True also for lines of Ray, and for lines that the script prints for other processes."""
         return bool(_OF_OTHERS.match(line) or _OF_RAY.match(line)) or super().is_noise(line, gpus)
 
     def kind_of(self, command: Sequence[str]) -> str | None:

@@ -1,6 +1,6 @@
-"""Private API of Ray that the plane uses, all of it, as seen in Ray 2.60.
+"""All private API of Ray that the plane uses (Ray 2.60).
 
-The public way to ask a cluster, `ray.init`, makes the process a driver, with a job of its own in the cluster.
+The public way to query a cluster, `ray.init`, makes the process a driver with its own job in the cluster.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     import numpy as np
 
 STORED, SPILLED = "object_store_bytes", "spilled_bytes"
-"""Names of what the object store of a node uses."""
+"""Names of the uses of a node's object store."""
 _LASTING = ("gcs_server", "raylet")
-"""Processes without which a node does not come up."""
+"""Processes that a node needs to start."""
 
 
 def load() -> None:
-    """Imports what a node's threads need, before there are several: two that import Ray at once, each a part of it,
-    wait for each other, which Python ends by an error in one of them."""
+    """Imports Ray's modules for a node before it has several threads: Python raises an error if two threads import
+    parts of Ray at the same time and wait for each other."""
     import ray._private.grpc_utils
     import ray._private.services
     import ray.core.generated.gcs_pb2
@@ -46,7 +46,7 @@ def _client(head: str) -> Any:
 
 
 def is_alive(head: str, ip: str, port: int) -> bool:
-    """Whether the cluster at `head` counts the node of the raylet at `ip`:`port` among the living."""
+    """Whether the cluster at `head` lists the node of the raylet at `ip`:`port` as alive."""
     from ray.core.generated.gcs_pb2 import GcsNodeInfo
 
     try:
@@ -68,8 +68,8 @@ def _raylet(address: str) -> Any:
 
 
 def store_use(ip: str, port: int) -> dict[str, float] | None:
-    """Bytes in the object store of the node whose raylet listens there, and bytes that it has spilled to disk so far;
-    None where it does not answer. The public way (`ray memory`) asks all nodes, and needs a driver."""
+    """Returns the bytes in the object store of a raylet's node and the bytes spilled to disk; None without an answer.
+    The public way (`ray memory`) queries all nodes and needs a driver."""
     from ray.core.generated import node_manager_pb2
 
     asked = node_manager_pb2.GetNodeStatsRequest(include_memory_info=False)
@@ -81,7 +81,7 @@ def store_use(ip: str, port: int) -> dict[str, float] | None:
 
 
 def _ended() -> str | None:
-    """Name of a process of Ray's that this one started, and that has ended."""
+    """Returns the name of a Ray process that this process started and that has ended."""
     for child in psutil.Process().children():
         with contextlib.suppress(psutil.Error):
             if child.status() == psutil.STATUS_ZOMBIE and (name := child.name()) in _LASTING:
@@ -90,14 +90,14 @@ def _ended() -> str | None:
 
 
 def _patient(get_node: Callable[..., Any], limit_s: float) -> Callable[..., Any]:
-    """`services.get_node`, which waits until the node is known. Raises RuntimeError after `limit_s` seconds, and ends
-    the process when one has ended without which the node never will be."""
+    """Returns a `services.get_node` that waits until the node is known. It raises RuntimeError after `limit_s` seconds,
+    and ends the process if a process that the node needs has ended."""
 
-    def waiting(*given: Any) -> Any:
+    def waiting(*arguments: Any) -> Any:
         end_s = SYSTEM.monotonic() + limit_s
         while True:
             try:
-                return get_node(*given)
+                return get_node(*arguments)
             except RuntimeError:
                 if (name := _ended()) is not None:
                     sys.exit(f"Ray's {name} ended before the node had joined")
@@ -109,15 +109,15 @@ def _patient(get_node: Callable[..., Any], limit_s: float) -> Callable[..., Any]
 
 
 def _informed(start_raylet: Callable[..., Any]) -> Callable[..., Any]:
-    """`services.start_raylet`, for a raylet that finds the ports of its agents written down. It would abort where these
-    take more than 15 s to write them, as on a host of one busy CPU (ray-project/ray#65983). The agents write them
-    again: the fixed ones, or -1 for what does not run."""
+    """Returns a `services.start_raylet` that writes the ports of the raylet's agents first. A raylet aborts if the
+    agents take more than 15 s to write them, as on a host with one busy CPU (ray-project/ray#65983). The agents write
+    the same ports again, -1 for those that do not run."""
 
-    def starting(*given: Any, **named: Any) -> Any:
+    def starting(*arguments: Any, **named: Any) -> Any:
         from ray import _raylet
         from ray._private.utils import get_dashboard_dependency_error
 
-        values = inspect.signature(start_raylet).bind(*given, **named).arguments
+        values = inspect.signature(start_raylet).bind(*arguments, **named).arguments
         is_minimal = get_dashboard_dependency_error() is not None
         ports = {
             _raylet.METRICS_AGENT_PORT_NAME: -1 if is_minimal else values["metrics_agent_port"],
@@ -127,14 +127,14 @@ def _informed(start_raylet: Callable[..., Any]) -> Callable[..., Any]:
         }
         for name, port in ports.items():
             _raylet.persist_port(values["session_dir"], values["node_id"], name, port)
-        return start_raylet(*given, **named)
+        return start_raylet(*arguments, **named)
 
     return starting
 
 
 def run(words: Sequence[str], limit_s: float) -> None:
-    """Runs Ray's own command, `ray WORDS`, without the server for drivers on other machines (Ray Client), which it has
-    no option to omit. A node may take `limit_s` seconds to come up, rather than 30, and its agents more than 15."""
+    """Runs Ray's command, `ray WORDS`, without the server for drivers on other machines (Ray Client), which no option
+    can disable. A node may take `limit_s` seconds to start instead of 30, and its agents more than 15."""
     from ray._private import services
     from ray.scripts import scripts
 
@@ -145,8 +145,8 @@ def run(words: Sequence[str], limit_s: float) -> None:
 
 
 def blocks(dataset: Any) -> Iterator[tuple[Any, int, int]]:
-    """References to the blocks of a data set as they become ready, each with its first row and number of rows. What is
-    public gives all of them at the end (`to_arrow_refs`), or their content to this process (`iter_batches`)."""
+    """Yields references to the blocks of a data set as they become ready, each with its first row and number of rows.
+    The public API returns all of them at the end (`to_arrow_refs`), or copies them to this process (`iter_batches`)."""
     iterator = dataset.iter_internal_ref_bundles()
     try:
         for bundle in iterator:
@@ -162,7 +162,7 @@ def blocks(dataset: Any) -> Iterator[tuple[Any, int, int]]:
 
 
 def of_the_user(text: str) -> str:
-    """The text of an error that a task raised, as far as it is of the user's code; what Ray made of it comes after."""
+    """Returns the part of a task's error text that is of the user's code; Ray's own part follows it."""
     return re.sub(r"\x1b\[\d+m", "", text.partition("The above exception was the direct cause")[0]).strip()
 
 
@@ -171,7 +171,7 @@ def is_dataset(value: Any) -> bool:
 
 
 def columns(block: Any, first: int, end: int) -> dict[str, np.ndarray]:
-    """Rows of a block that was fetched, as arrays by the names of columns: views of its memory where they can be."""
+    """Returns rows of a fetched block as arrays by the names of columns, views of its memory if possible."""
     from ray.data.block import BlockAccessor
 
     accessor = BlockAccessor.for_block(block)
@@ -181,21 +181,20 @@ def columns(block: Any, first: int, end: int) -> dict[str, np.ndarray]:
 
 
 def prefixes(dataset: Any) -> list[tuple[str, Any]]:
-    """The operators of a data set in order, each by its name and as the data set that ends with it. What several data
-    sets were joined of counts as one. A task takes one CPU at most. Raises UsageError for operators that ask for
-    anything else. What is public names operators only after they ran, and several by one name where they run in one
-    task."""
+    """Returns the operators of a data set in order, each with its name and the data set that ends with it; a join of
+    several data sets is one. Raises UsageError for operators that need more than one CPU. The public API names
+    operators only after they ran, and gives several in one task one name."""
     from ray.data._internal.compute import ActorPoolStrategy
     from ray.data._internal.logical.interfaces import LogicalPlan
     from ray.data.dataset import MaterializedDataset
 
     if isinstance(dataset, MaterializedDataset):
-        raise UsageError("a data set whose operators have run: hand it over without its materialize()")
+        raise UsageError("the operators of this data set have run: return it without materialize()")
     found: list[tuple[str, Any]] = []
     at = dataset._logical_plan.dag._apply_transform(_on_one_cpu)
     while True:
         if found and isinstance(getattr(at, "compute", None), ActorPoolStrategy):
-            raise UsageError(f"{at.name} runs in actors, and {found[-1][0]} after it: a profile has one CPU for both")
+            raise UsageError(f"{at.name} runs in actors, before {found[-1][0]}: a profile has one CPU for both")
         found.append((at.name, type(dataset)._from_parent(dataset, LogicalPlan(at, dataset.context))))
         if len(at.input_dependencies) != 1:
             return found[::-1]
@@ -206,7 +205,7 @@ def _on_one_cpu(operator: Any) -> Any:
     asked = getattr(operator, "ray_remote_args", None) or {}
     for name in ("num_gpus", "resources", "accelerator_type"):
         if asked.get(name):
-            raise UsageError(f"{operator.name} asks for {name}={asked[name]!r}; a profile has one CPU and no GPU")
+            raise UsageError(f"{operator.name} requires {name}={asked[name]!r}; a profile has one CPU and no GPU")
     if asked.get("num_cpus", 1) <= 1:
         return operator
     return replace(operator, ray_remote_args={**asked, "num_cpus": 1})
@@ -214,20 +213,20 @@ def _on_one_cpu(operator: Any) -> Any:
 
 @contextlib.contextmanager
 def first_inputs(most: int) -> Iterator[list[int]]:
-    """A block in which data sets run on their first `most` inputs only: files or ranges to read, or blocks. Its value
-    gets the number of inputs that there were. What is public cuts rows off (`limit`), after they were read."""
+    """A block in which data sets run on their first `most` inputs: files or ranges to read, or blocks. Its value is a
+    list that gets their numbers of inputs. The public `limit` drops rows after they were read."""
     from ray.data._internal.execution.operators.input_data_buffer import InputDataBuffer
 
     start, counts = InputDataBuffer.start, list[int]()
 
-    def started(self: Any, *given: Any, **options: Any) -> None:
+    def started(self: Any, *arguments: Any, **options: Any) -> None:
         if not self._is_input_initialized:  # as `start` does
             size = self.target_max_block_size_override or self.data_context.target_max_block_size
             self._input_data, self._is_input_initialized = self._input_data_factory(size), True
         counts.append(len(self._input_data))
         self._input_data = self._input_data[:most]
         self._initialize_metadata()
-        start(self, *given, **options)
+        start(self, *arguments, **options)
 
     InputDataBuffer.start = started
     try:
@@ -237,7 +236,7 @@ def first_inputs(most: int) -> Iterator[list[int]]:
 
 
 def tasks_cpu_s(dataset: Any) -> float:
-    """CPU seconds of the tasks of a data set that has run, of all operators."""
+    """Returns the CPU seconds of the tasks of all operators of a data set that has run."""
     summaries, found = [dataset.get_stats_summary()], 0.0
     while summaries:
         one = summaries.pop()

@@ -1,4 +1,4 @@
-"""Ray in a rank that reads declared pipelines or data sets of TensorFlow: it serves none."""
+"""Ray in a rank that reads declared pipelines or TensorFlow data sets: the plane serves neither."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class RayRankSide(RankSide):
             "built-in trainer reads a declared pipeline, which tf_service serves: omit --data_plane"
         )
 
-    def plain(self, *given: Any, **options: Any) -> Any:
+    def plain(self, *arguments: Any, **options: Any) -> Any:
         raise UsageError(
             "--data_plane ray serves a function that returns a Ray data set, not a tf.data.Dataset: omit --data_plane "
-            "to have that served by tf.data service"
+            "to use tf.data service"
         )
 
     declared = plain

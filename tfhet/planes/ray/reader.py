@@ -1,11 +1,11 @@
-"""The reader of Ray Data in the process of a rank that Ray did not start.
+"""The reader of Ray Data in a rank that Ray did not start.
 
     reader = RayReader(order, source, job)
     for received in reader.epoch(0):
         train(received.batch)
 
-Rank 0 calls the user's function, and gives the data set to an actor (coordinator.py), of which all ranks ask for their
-batches. A thread fetches the blocks of the next ones into the object store of this host while one is trained on.
+Rank 0 calls the user's function and passes the data set to an actor (coordinator.py), from which all ranks request
+batches. A thread fetches the blocks of the next batches into the object store of this host.
 """
 
 from __future__ import annotations
@@ -23,39 +23,36 @@ import numpy as np
 
 from tfhet.clock import SYSTEM
 from tfhet.errors import NotReady, UsageError
-from tfhet.planes.feed.received import Received, SourceError
-from tfhet.planes.feed.share import Key
-from tfhet.planes.feed.source import FeedSource, Shard
-from tfhet.planes.feed.work import MAKE_LIMIT_S
+from tfhet.planes.feed import FeedSource, Key, Received, Shard, SourceError
+from tfhet.planes.feed.server_link import MAKE_LIMIT_S
 from tfhet.planes.ray import private
-from tfhet.planes.ray.coordinator import Coordinator
-from tfhet.planes.ray.dealing import Over, Portion
+from tfhet.planes.ray.coordinator import Coordinator, EndOfShare, Portion
 from tfhet.planes.ray.settings import Order
 from tfhet.strategies import JobContext
 
 AHEAD = 2
-"""Batches of a rank that are fetched before it asks for them."""
+"""Number of batches that are fetched before the rank requests them."""
 ID = "id"
-"""Name of the column with the ids of examples, int64 [rows], if there is one."""
-_LOOK_S = 0.2
+"""Name of the optional column with the ids of examples, int64 [rows]."""
+_CHECK_S = 0.2
 _STOP_S = 0.5
-"""Seconds within which the thread that fetches sees that it has to end."""
+"""Seconds within which the fetching thread notices that it must end."""
 
 
 @contextlib.contextmanager
 def _own_handler() -> Iterator[None]:
-    """A block after which a request to stop comes as it did before: Ray's handler would end the process by SIGABRT."""
+    """A block that keeps the handler of SIGTERM: Ray's handler would end the process by SIGABRT."""
     before = signal.getsignal(signal.SIGTERM)
     yield
-    with contextlib.suppress(ValueError):  # not in the main thread, where Ray sets none either
+    with contextlib.suppress(ValueError):  # not in the main thread; Ray sets no handler there
         signal.signal(signal.SIGTERM, before if before is not None else signal.SIG_DFL)
 
 
 class RayReader:
-    """Reads the share of the job's rank. See `FeedReader`, whose interface it has."""
+    """A `BatchReader` of the share of the job's rank."""
 
     again = None
-    """Ray does not say what it made again."""
+    """Ray does not report repeated work."""
 
     def __init__(
         self,
@@ -68,36 +65,39 @@ class RayReader:
         allocate: Callable[[int], np.ndarray] | None = None,
         make_limit_s: float = MAKE_LIMIT_S,
     ):
-        """allocate: gives the memory, uint8 [n], into which arrays are copied; None: they are views, read-only.
-        make_limit_s: seconds that a rank waits for rank 0 to make the actor, and for each batch, from the one before;
-        for the first, the call of the user's function on rank 0 counts, too."""
+        """
+        Args:
+            allocate: Returns memory for the arrays, uint8 [n]; None: the arrays are read-only views.
+            make_limit_s: Limit in seconds for each batch, and for rank 0 to make the actor. The limit for the first
+                batch includes the call of the user's function on rank 0.
+        """
         if source.shuffle or source.collate is not None:
             raise UsageError(
-                "shuffle and collate are for map-style datasets; with --data_plane ray the function shuffles and "
-                "collates by Ray Data itself (random_shuffle, map_batches)"
+                "shuffle and collate are for map-style datasets; with --data_plane ray use random_shuffle and "
+                "map_batches of Ray Data in the function"
             )
         self.left = 0
         self._order, self._source, self._job = order, source, job
         self._is_equal, self._ahead, self._allocate = is_equal, max(1, ahead or AHEAD), allocate
-        self._make_limit_s = min(make_limit_s, 1e6)  # Ray takes no limit without end
+        self._make_limit_s = min(make_limit_s, 1e6)  # Ray needs a finite limit
         self._rows: int | None = None
         self._at = -1
         self._passes = 0
-        """Number of passes that were begun."""
+        """Number of passes so far."""
         self._is_within = False
         self._actor: Any = None
 
-    def epoch(self, epoch: int, taken: Iterable[Key] = (), *, goes_on: bool = True) -> Iterator[Received]:
-        """The batches of this rank. Raises SourceError with what the user's code raised, and NotReady where the cluster
-        is gone or no batch comes within `make_limit_s`."""
-        if tuple(taken):
-            raise UsageError("Ray Data cannot go on within an epoch: give set_epoch the epoch that is to be read anew")
+    def epoch(self, epoch: int, delivered: Iterable[Key] = (), *, continues: bool = True) -> Iterator[Received]:
+        """See `BatchReader`. Raises SourceError with the error of the user's code, and NotReady if the cluster is lost
+        or no batch arrives within `make_limit_s` seconds."""
+        if tuple(delivered):
+            raise UsageError("Ray Data cannot continue within an epoch: set the epoch to read again by set_epoch")
         actor = self._coordinator()
         if self._job.rank == 0:
             self._begin(epoch)
         self._at, self._is_within, number = epoch, True, self._passes
         self._passes += 1
-        fetched: queue.Queue[Received | Over | Exception] = queue.Queue(self._ahead)
+        fetched: queue.Queue[Received | EndOfShare | Exception] = queue.Queue(self._ahead)
         stop = threading.Event()
         thread = threading.Thread(
             target=self._fetch, args=(actor, number, fetched, stop), name="ray-fetch", daemon=True
@@ -108,7 +108,7 @@ class RayReader:
                 found = fetched.get()
                 if isinstance(found, Exception):
                     raise found
-                if isinstance(found, Over):
+                if isinstance(found, EndOfShare):
                     self._rows, self.left = found.rows, self.left + found.left
                     self._is_within = False
                     return
@@ -120,18 +120,17 @@ class RayReader:
                 while True:
                     fetched.get_nowait()
 
-    def taken(self, epoch: int) -> frozenset[Key]:
-        """Nothing, between two epochs. Raises UsageError within one: Ray Data cannot go on there."""
+    def delivered(self, epoch: int) -> frozenset[Key]:
+        """Returns an empty set between two epochs. Raises UsageError within one."""
         if self._is_within and epoch == self._at:
-            raise UsageError("Ray Data cannot go on within an epoch: take state_dict between two epochs")
+            raise UsageError("Ray Data cannot continue within an epoch: call state_dict between two epochs")
         return frozenset()
 
     def batches(self) -> int:
-        """Raises TypeError: only the end of an epoch shows its length."""
-        raise TypeError(f"{self._source} is a Ray data set, whose length only its end shows")
+        raise TypeError(f"{self._source} is a Ray data set: its length is unknown before its end")
 
     def close(self) -> None:
-        """Ends nothing: the actor serves other ranks that still read, and goes with the cluster."""
+        """Does nothing: the actor serves other ranks, and ends with the cluster."""
 
     def _coordinator(self) -> Any:
         if self._actor is not None:
@@ -145,21 +144,20 @@ class RayReader:
                 ray.init(self._order.address, namespace=namespace, _node_ip_address=at, log_to_driver=job.rank == 0)
         name = f"batches-{self._source.ordinal}"
         if job.rank == 0:
-            self._actor = self._made(name, namespace)
+            self._actor = self._make(name, namespace)
             return self._actor
         end_s = SYSTEM.monotonic() + self._make_limit_s
         while SYSTEM.monotonic() < end_s:
             with contextlib.suppress(ValueError):
                 self._actor = ray.get_actor(name, namespace)
                 return self._actor
-            SYSTEM.sleep(_LOOK_S)
+            SYSTEM.sleep(_CHECK_S)
         raise NotReady(
-            f"rank {job.rank}: rank 0 did not begin to read {self._source} within "
-            f"{self._make_limit_s:g} s (make_limit_s); all ranks have to "
-            "make their loaders in the same order"
+            f"rank {job.rank}: rank 0 did not begin to read {self._source} within {self._make_limit_s:g} s "
+            "(make_limit_s); all ranks must make their loaders in the same order"
         )
 
-    def _made(self, name: str, namespace: str) -> Any:
+    def _make(self, name: str, namespace: str) -> Any:
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -170,7 +168,7 @@ class RayReader:
         return made.remote(self._job.size, self._source.batch_size, self._is_equal, self._source.drop_last)
 
     def _begin(self, epoch: int) -> None:
-        """Has the coordinator begin an epoch of what the user's function returns."""
+        """Starts an epoch of the data set that the user's function returns."""
         dataset = self._source.make(Shard(0, 1, epoch, self._job.seed))
         if not private.is_dataset(dataset):
             raise UsageError(
@@ -180,20 +178,20 @@ class RayReader:
         self._got(self._actor.begin.remote(self._passes, dataset), 0, SYSTEM.monotonic() + self._make_limit_s)
 
     def _fetch(self, actor: Any, number: int, into: queue.Queue[Any], stop: threading.Event) -> None:
-        """Puts the batches of a pass, and then Over or what was raised, into a queue."""
+        """Puts the batches of a pass, and then EndOfShare or an error, into a queue."""
         import ray
 
         calls: collections.deque[Any] = collections.deque()
         indices = itertools.count()
 
-        def ask() -> None:
+        def request() -> None:
             index = next(indices)
             calls.append((index, actor.batch.remote(number, self._job.rank, index)))
 
         try:
             for _ in range(self._ahead):
-                ask()
-            over: Over | None = None
+                request()
+            end: EndOfShare | None = None
             end_s = SYSTEM.monotonic() + self._make_limit_s
             while calls and not stop.is_set():
                 index, call = calls.popleft()
@@ -209,29 +207,29 @@ class RayReader:
                     calls.appendleft((index, actor.batch.remote(number, self._job.rank, index)))
                 elif isinstance(answer, str):
                     raise SourceError(f"a task of {self._source} failed: {answer}")
-                elif isinstance(answer, Over):
-                    over = answer  # what was asked for besides may have come before
+                elif isinstance(answer, EndOfShare):
+                    end = answer  # other requested batches may have arrived before
                 else:
-                    if over is None:
-                        ask()
+                    if end is None:
+                        request()
                     into.put(self._received(answer, index, end_s))
                     end_s = SYSTEM.monotonic() + self._make_limit_s
                 del answer
-            if over is not None and not stop.is_set():
-                into.put(over)
+            if end is not None and not stop.is_set():
+                into.put(end)
         except (SourceError, NotReady) as error:
             into.put(error)
         except Exception as error:  # noqa: BLE001  whatever Ray raises when its cluster is gone
-            into.put(NotReady(f"rank {self._job.rank}: Ray delivers no more: {type(error).__name__}: {error}"))
+            into.put(NotReady(f"rank {self._job.rank}: Ray cannot deliver: {type(error).__name__}: {error}"))
 
     def _late(self, index: int) -> NotReady:
         return NotReady(
-            f"rank {self._job.rank}: batch {index} of {self._source} did not come within {self._make_limit_s:g} s "
-            "(make_limit_s): its tasks or another rank stand still"
+            f"rank {self._job.rank}: batch {index} of {self._source} did not arrive within {self._make_limit_s:g} s "
+            "(make_limit_s): its tasks or another rank are stuck"
         )
 
     def _got(self, refs: Any, index: int, end_s: float) -> Any:
-        """The values of references, in one call: shorter ones, repeated, would begin the transfer of a block anew."""
+        """Returns the values of references, in one call: repeated short calls would restart the transfer of a block."""
         import ray
 
         try:
@@ -253,7 +251,7 @@ class RayReader:
         return Received(batch, ids, None if ids is None else self._rows, (0, index), 0)
 
     def _array(self, pieces: list[np.ndarray]) -> np.ndarray:
-        """One array of its pieces; in given memory where that was asked for."""
+        """Joins the pieces of an array, in memory of `allocate` if it was passed."""
         if self._allocate is None or pieces[0].dtype.hasobject:
             return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
         rows = sum(len(piece) for piece in pieces)

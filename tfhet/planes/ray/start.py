@@ -1,23 +1,37 @@
-"""The arguments of `ray start` for one host, all of its ports among them, and the variables of its processes."""
+"""The processes of a Ray node: the arguments of `ray start`, their variables, and the end of those that outlive it.
+
+Ray's processes answer no call without the token of the job (RAY_AUTH_MODE=token). It is in the environment of the
+processes that need it, never in arguments, logs or records. They listen only at the address of their host, by a library
+that they preload (listen.cc).
+"""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import hmac
 import re
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+import psutil
+
+from tfhet.errors import UsageError
+from tfhet.native import compiled
 from tfhet.planes.malloc import with_malloc_tunables
-from tfhet.planes.ray.capacity import Capacity
+from tfhet.planes.ray.settings import Capacity
 
 NODE = "tfhet.planes.ray.node"
-"""The module that every node runs."""
+"""Module of every node's process."""
 ADVICE = re.compile(r"\b(INFO|SUCC) (scripts|usage_lib|cli_output_helpers)\.py:\d+ -- ")
-"""Lines that `ray start` prints for someone who typed it."""
+"""Lines that `ray start` prints for interactive users."""
 DASHBOARD_HOST = "127.0.0.1"
 LOOPBACK = "127.0.0.2"
-"""The address in place of 127.0.0.1, for which Ray takes another address of the machine, which others may reach."""
+"""Used for 127.0.0.1, which Ray replaces by an address of the machine that others may reach."""
 SCRIPT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DISABLE_FAILURE_SIGNAL_HANDLER": "1"}
-"""Variables of a script. Ray's handler of signals would answer SIGTERM with a stack of C++ and SIGABRT."""
+"""Variables of a script. Ray's signal handler would answer SIGTERM with a C++ stack and SIGABRT."""
 FIXED = (
     "node-manager-port",
     "object-manager-port",
@@ -26,17 +40,22 @@ FIXED = (
     "dashboard-agent-grpc-port",
     "metrics-export-port",
 )
-"""Ray's names of the ports that each host has, in the order in which they take its ports."""
+"""Ray's names of the ports of each host, in the order of the host's ports."""
 AGENT = FIXED.index("dashboard-agent-grpc-port")
-"""Index of the port of the agent that gathers metrics."""
+"""Index of the port of the metrics agent."""
 DASHBOARD = len(FIXED)
 """Index of the dashboard's port."""
 WORKERS = DASHBOARD + 1
-"""Index of the first port for workers and drivers, which take all that are left."""
+"""Index of the first port for workers and drivers, which use all further ports."""
 WORKER_PORTS = 32
-"""Number of the ports for drivers, and for workers beside those of the CPUs."""
+"""Number of ports for drivers and for workers without a CPU."""
 WORKERS_OF_A_CPU = 4
-"""Number of ports for workers for each CPU; some are idle, or actors of a fraction of a CPU."""
+"""Number of ports for workers for each CPU; some workers are idle, or use a fraction of a CPU."""
+AUTH_TOKEN = "RAY_AUTH_TOKEN"
+MARK = "TFHET_RAY_NODE"
+"""Variable that all processes of a node inherit; its value is the node's folder."""
+EFA_DEVICES = Path("/sys/class/infiniband")
+_FLAGS = ("-O2", "-fPIC", "-shared", "-D_GNU_SOURCE", "-fno-exceptions", "-Wall")
 
 
 @dataclass(frozen=True)
@@ -53,8 +72,14 @@ class NodeStart:
     is_head: bool = False
     has_dashboard: bool = False
 
+    def command(self, folder: Path, wait_s: float) -> list[str]:
+        """Returns the command of the node's process. folder: of its sockets, logs and objects. wait_s: limit in seconds
+        for the port of the head."""
+        own = ["--head_at", self.head_at, "--ip", self.ip, "--port", str(self.ports[0]), "--wait_s", str(wait_s)]
+        return [sys.executable, "-m", NODE, *own, "--folder", str(folder), "--", *self.words()]
+
     def words(self) -> list[str]:
-        """The arguments of Ray's command. The token is none of them."""
+        """Returns the arguments of Ray's command, which do not contain the token."""
         labels = ",".join(f"{name}={value}" for name, value in self.labels.items())
         capacity = self.capacity
         shared = [
@@ -81,12 +106,75 @@ class NodeStart:
 
 
 def variables(env: Mapping[str, str], token: Mapping[str, str]) -> dict[str, str]:
-    """`env` for the processes of a node."""
+    """Returns `env` with the variables for the processes of a node."""
     return {
         **with_malloc_tunables(env),
         **token,
         "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_enable_metrics_collection": "false",  # by an agent of ray[default], of whose lack Ray would warn
-        "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",  # its launcher ends it within a second
+        "RAY_enable_metrics_collection": "false",  # Ray would warn without the agent of ray[default]
+        "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",  # the launcher ends it within a second
         "PYTHONUNBUFFERED": "1",
     }
+
+
+def token_variables(key: bytes) -> dict[str, str]:
+    """Returns the variables with the token, derived from the key of the job's data plane by a one-way function."""
+    token = hmac.new(key, b"tfhet token of a Ray cluster", hashlib.sha256).hexdigest()
+    return {"RAY_AUTH_MODE": "token", AUTH_TOKEN: token}
+
+
+def listening_at(
+    ip: str, head: Iterable[int], ports: Sequence[int], env: Mapping[str, str], say: Callable[[str], None]
+) -> dict[str, str]:
+    """Returns variables, in addition to `env`, by which Ray's processes listen at `ip` only. They need a library,
+    compiled unless it is in the user's cache; without a compiler, a warning is said and there are no variables."""
+    agent = ports[AGENT]  # only its raylet calls it, at the loopback
+    source = Path(__file__).with_name("listen.cc")
+    try:
+        library = compiled(source, env, "listening at one address only", "Ray listens at all of them", _FLAGS, ".so")
+    except UsageError as error:
+        say(f"{error}; each still requires the token")
+        return {}
+    return {
+        "LD_PRELOAD": ":".join(filter(None, (str(library), env.get("LD_PRELOAD", "")))),
+        "TFHET_LISTEN_AT": ip,
+        "TFHET_LISTEN_PORTS": f",{','.join(str(port) for port in (*head, *ports) if port != agent)},",
+        "TFHET_LOOPBACK_PORTS": f",{agent},",
+    }
+
+
+def efa_devices(folder: Path = EFA_DEVICES) -> tuple[str, ...]:
+    """Returns the names of the Elastic Fabric Adapters that processes on this host can use."""
+    found = []
+    with contextlib.suppress(OSError):
+        for device in sorted(folder.iterdir()):
+            with contextlib.suppress(OSError):
+                if (device / "device" / "driver").resolve().name == "efa":
+                    found.append(device.name)
+    return tuple(found)
+
+
+def efa_variables(interface: str, env: Mapping[str, str], folder: Path = EFA_DEVICES) -> dict[str, str]:
+    """Returns variables for NCCL and Gloo, in addition to `env`, whose values win. interface: the network interface
+    between the hosts."""
+    wanted = {"NCCL_SOCKET_IFNAME": interface, "GLOO_SOCKET_IFNAME": interface}
+    if efa_devices(folder):
+        wanted |= {"FI_PROVIDER": "efa", "FI_EFA_FORK_SAFE": "1", "RDMAV_FORK_SAFE": "1"}
+    return {name: value for name, value in wanted.items() if not env.get(name)}
+
+
+def mark(folder: Path) -> Mapping[str, str]:
+    return {MARK: str(folder)}
+
+
+def end_marked(folder: Path) -> int:
+    """Kills the processes that inherited the mark of the node with this folder, such as workers in process groups of
+    their own. Returns their number."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get(MARK) == str(folder):
+                process.kill()
+                found.append(process)
+    psutil.wait_procs(found, timeout=2.0)
+    return len(found)

@@ -10,8 +10,7 @@ from tfhet.errors import ClusterError
 from tfhet.planes.costs import CostFile, PlaneCosts
 from tfhet.planes.plane import DataPlane, LauncherSide, Outlets
 from tfhet.planes.tf_service.fleet import SERVER
-from tfhet.planes.tf_service.launcher_side import DISPATCHER, WORKERS, ServiceLauncherSide
-from tfhet.planes.tf_service.settings import Order, ServiceSettings
+from tfhet.planes.tf_service.launcher_side import DISPATCHER, WORKERS, Order, ServiceLauncherSide, ServiceSettings
 
 if TYPE_CHECKING:
     from tfhet.planes.reader import RankSide

@@ -20,7 +20,7 @@ from tfhet.errors import UsageError, check_known
 from tfhet.messages import ProcessChannel, inherited, rank
 from tfhet.placement import Cut, Inspection, Pipeline, Rest, inspect, local_part, remote_part, without_autotune
 from tfhet.planes.reader import RankSide, Reader
-from tfhet.planes.tf_service.settings import Order
+from tfhet.planes.tf_service.launcher_side import Order
 from tfhet.planes.tf_service.transport import Transport, is_registered
 from tfhet.planes.tf_service.wire import Wire, of_rank
 from tfhet.source import error_text

@@ -25,7 +25,7 @@ from tfhet.planes.feed.frame import (
     packed,
 )
 from tfhet.planes.feed.message import Alive, Batch, FromServer
-from tfhet.planes.feed.production import Wish
+from tfhet.planes.feed.production import BatchRequest
 from tfhet.planes.feed.source import Shard
 from tfhet.schema import MessageError, decode
 
@@ -35,7 +35,7 @@ SIZES = [(), (1,), (64, 65), (), (3, 0, 200)]
 def sent(value):
     """The value after its way: packed, written, read, and unpacked."""
     tree, buffers = packed(value)
-    batch = Batch(source="id", wish=Wish(Shard(0, 1), 0, 0), tree=tree)
+    batch = Batch(source="id", request=BatchRequest(Shard(0, 1), 0, 0), tree=tree)
     written = b"".join(bytes(piece) for piece in joined([(batch, buffers)]))
     size, rest = LENGTHS.unpack(written[: LENGTHS.size])
     (header,) = headers_of(written[LENGTHS.size : LENGTHS.size + size], rest, Batch)
@@ -45,7 +45,7 @@ def sent(value):
     return BatchLayout(header.tree).batch(memory)
 
 
-def test_a_nest_of_everything_comes_out_as_it_went_in():
+def test_nested_values_arrive_unchanged():
     value = {
         "image": np.arange(24, dtype=np.uint8).reshape(2, 3, 4),
         "nested": [np.float64(3.5), (1, 2.5, True, None, "größer"), {"empty": np.zeros((0, 3), np.int16)}],
@@ -70,7 +70,7 @@ def test_a_nest_of_everything_comes_out_as_it_went_in():
     assert found["fixed"].tolist() == ["ab", "c"]
 
 
-def test_arrays_are_views_that_can_be_written_to_at_aligned_addresses():
+def test_arrays_are_aligned_writable_views():
     tree, buffers = packed([np.ones(3, np.int8), np.ones(5, np.float64)])
     memory = np.zeros(2 * ALIGNMENT, np.uint8)
     first, second = BatchLayout(tree).batch(memory)
@@ -80,7 +80,7 @@ def test_arrays_are_views_that_can_be_written_to_at_aligned_addresses():
     assert [buffer.nbytes for buffer in buffers] == [3, 40]
 
 
-def test_arrays_of_texts_are_lists_and_numbers_that_json_lacks_survive():
+def test_texts_and_non_json_numbers_survive():
     assert sent(np.array(["one", None, b"two"], object)) == ["one", None, b"two"]
     assert math.isnan(sent(float("nan"))) and sent(-math.inf) == -math.inf
     assert [type(one) for one in sent([True, 1, 1.0, np.float64(2), 10**30])] == [bool, int, float, float, int]
@@ -90,13 +90,13 @@ def test_arrays_of_texts_are_lists_and_numbers_that_json_lacks_survive():
 @pytest.mark.parametrize(
     ("value", "where"),
     [
-        ({"a": [1, object()]}, r"batch\['a'\]\[1\] is of type builtins.object"),
-        ({1: np.ones(2)}, r"batch has the key 1"),
-        ([{"x": {1, 2}}], r"batch\[0\]\['x'\] is of type builtins.set"),
-        ([np.zeros(2, [("x", "f4")])], r"batch\[0\] is of the dtype .*: give each field by itself"),
+        ({"a": [1, object()]}, r"batch\['a'\]\[1\]"),
+        ({1: np.ones(2)}, "key 1"),
+        ([{"x": {1, 2}}], r"batch\[0\]\['x'\]"),
+        ([np.zeros(2, [("x", "f4")])], r"batch\[0\]"),
     ],
 )
-def test_what_cannot_be_sent_is_named(value, where):
+def test_unsupported_value_is_named(value, where):
     with pytest.raises(DataError, match=where):
         packed(value)
 
@@ -118,7 +118,7 @@ def test_what_cannot_be_sent_is_named(value, where):
         List((List((Array("<i8", (2,)),), is_tuple=True),)),
     ],
 )
-def test_a_tree_that_does_not_fit_its_memory_is_refused(tree):
+def test_tree_beyond_its_memory_is_refused(tree):
     with pytest.raises(MessageError):
         BatchLayout(tree).batch(np.zeros(8, np.uint8))
 
@@ -138,7 +138,7 @@ def test_a_tree_that_does_not_fit_its_memory_is_refused(tree):
         {"type": "list", "parts": [{"type": "list", "parts": [{}]}]},
     ],
 )
-def test_what_is_not_a_tree_is_refused(tree):
+def test_wrong_tree_is_refused(tree):
     with pytest.raises(MessageError):
         decode(json.dumps(tree), Tree)
 
@@ -154,13 +154,13 @@ def test_what_is_not_a_tree_is_refused(tree):
         b'[{"type":"alive","size":8}]x',
     ],
 )
-def test_headers_that_are_none_or_do_not_fit_are_refused(text):
+def test_wrong_headers_are_refused(text):
     for size in (0, 8):
         with pytest.raises(MessageError):
             headers_of(text, size, FromServer)
 
 
-def test_messages_of_one_frame_come_apart_with_their_buffers():
+def test_messages_of_a_frame_keep_their_buffers():
     messages = [(Alive(for_s=at), [memoryview(bytes([at]) * size) for size in sizes]) for at, sizes in enumerate(SIZES)]
     written = b"".join(bytes(piece) for piece in joined(messages))
     size, rest = LENGTHS.unpack(written[: LENGTHS.size])
@@ -183,7 +183,7 @@ _JSON = some.recursive(
     some.sampled_from(["array", "dict", "list", "bytes", "pythonjson"]),
     some.dictionaries(some.sampled_from(["dtype", "shape", "parts", "is_tuple", "length", "text"]), _JSON),
 )
-def test_rubbish_is_refused_or_a_value(kind, fields):
+def test_random_tree_is_refused_or_a_value(kind, fields):
     try:
         tree = decode(json.dumps({**fields, "type": kind}), Tree)
         found = BatchLayout(tree).batch(np.zeros(64, np.uint8))
@@ -205,5 +205,5 @@ def test_rubbish_is_refused_or_a_value(kind, fields):
         ({}, 1),
     ],
 )
-def test_the_examples_of_a_batch_are_counted(batch, examples):
+def test_examples_of_a_batch(batch, examples):
     assert examples_in(batch) == examples

@@ -1,4 +1,4 @@
-"""`tfhet.batches`: the same in a job with a feed, in one without, and alone; and its notes for the run's record."""
+"""`tfhet.batches` reads the same batches with a feed, without one, and alone."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def served(serve, monkeypatch):
     return job
 
 
-def test_it_reads_alike_alone_and_from_a_feed(served):
+def test_same_batches_alone_and_from_a_feed(served):
     every = []
     for job in (ALONE, served()):
         loader = tfhet.batches(fifty, batch_size=8, shuffle=True, job=job)
@@ -61,7 +61,7 @@ def test_it_reads_alike_alone_and_from_a_feed(served):
     assert every[0] == every[1]
 
 
-def test_ranks_share_it_and_the_length_is_theirs(served):
+def test_ranks_share_batches_and_length(served):
     loaders = [tfhet.batches(fifty, batch_size=8, job=served(rank, 2)) for rank in range(2)]
     for loader, other in zip(loaders, loaders[1:], strict=False):  # they read the same source
         object.__setattr__(other, "source", loader.source)
@@ -74,7 +74,7 @@ def test_ranks_share_it_and_the_length_is_theirs(served):
         loader.close()
 
 
-def test_it_goes_on_where_its_state_stood(served):
+def test_loader_continues_from_its_state(served):
     first = tfhet.batches(fifty, batch_size=8, shuffle=True, job=served())
     begun = iter(first)
     seen = [int(one) for _, labels in itertools.islice(begun, 3) for one in labels]
@@ -85,16 +85,16 @@ def test_it_goes_on_where_its_state_stood(served):
     seen += [int(one) for _, labels in again for one in labels]
     assert sorted(seen) == list(range(50))
     assert len([0 for _ in again]) == 7 and again.state_dict()["epoch"] == 2
-    with pytest.raises(UsageError, match="the state is of rank 0 of 1 .* this is rank 1 of 2"):
+    with pytest.raises(UsageError, match="rank 1 of 2"):
         tfhet.batches(fifty, batch_size=8, job=served(1, 2)).load_state_dict(state)
-    with pytest.raises(UsageError, match="no state of a loader: KeyError"):
+    with pytest.raises(UsageError, match="KeyError"):
         again.load_state_dict({})
     again.set_epoch(0)
     assert again.state_dict()["epoch"] == 0
     again.close()
 
 
-def test_an_iteration_that_is_left_early_is_followed_by_the_next_epoch(served):
+def test_epoch_follows_an_interrupted_one(served):
     for job in (ALONE, served()):
         loader = tfhet.batches(fifty, batch_size=8, shuffle=True, job=job)
         order = dict.fromkeys(range(3))
@@ -108,17 +108,17 @@ def test_an_iteration_that_is_left_early_is_followed_by_the_next_epoch(served):
         loader.close()
 
 
-def test_an_iterable_is_read_to_its_end_and_has_no_length(served):
+def test_iterable_has_no_length(served):
     for job in (ALONE, served()):
         loader = tfhet.batches(numbers, arguments={"until": 13}, job=job)
         assert sorted(int(batch[0]) for batch in loader) == list(range(13))
-        with pytest.raises(TypeError, match="an iterable, whose length only its end shows"):
+        with pytest.raises(TypeError):
             len(loader)
         assert loader.counts == {"left": 0, "again": 0}
         loader.close()
 
 
-def test_a_data_set_of_tensorflow_comes_as_arrays():
+def test_tensorflow_data_set_yields_arrays():
     ds = tf.data.Dataset.from_tensor_slices((np.arange(6, dtype=np.float32), ["a"] * 6, [True] * 6)).batch(3)
     found = list(tfhet.batches(ds, job=ALONE))
     assert [values.tolist() for values, _, _ in found] == [[0, 1, 2], [3, 4, 5]]
@@ -128,25 +128,26 @@ def test_a_data_set_of_tensorflow_comes_as_arrays():
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "named"),
     [
-        ({"shuffle": True}, "shuffle, drop_last and collate are for map-style datasets"),
-        ({"batch_size": -1}, "batch_size must be at least 1, not -1"),
-        ({"job": JobContext("j", "heterogeneous", plane="tf_service")}, "start it with --data_plane feed"),
+        ({"shuffle": True}, "set batch_size"),
+        ({"batch_size": -1}, "not -1"),
+        ({"make_limit_s": 0}, "make_limit_s"),
+        ({"job": JobContext("j", "heterogeneous", plane="tf_service")}, "--data_plane feed"),
     ],
 )
-def test_options_that_do_not_fit_are_said(options, says):
-    with pytest.raises(UsageError, match=says):
+def test_wrong_options_are_refused(options, named):
+    with pytest.raises(UsageError, match=named):
         tfhet.batches(numbers, **{"job": ALONE, **options})
-    with pytest.raises(UsageError, match="are for a function; a tf.data.Dataset"):
+    with pytest.raises(UsageError, match="tf.data.Dataset"):
         tfhet.batches(tf.data.Dataset.range(3), batch_size=2, job=ALONE)
 
 
-def test_several_ranks_without_a_feed_share_a_dataset_and_not_an_iterable():
+def test_ranks_without_feed_share_only_map_style_datasets():
     two = [JobContext("two", "homogeneous", rank, 2, rank, 2) for rank in range(2)]
     found = [int(one) for job in two for _, labels in tfhet.batches(fifty, batch_size=8, job=job) for one in labels]
     assert len(found) == len(set(found)) == 48
-    with pytest.raises(UsageError, match="2 ranks read .*numbers, an iterable, each its own shard"):
+    with pytest.raises(UsageError, match="--data_plane feed"):
         next(iter(tfhet.batches(numbers, job=two[0])))
     apart = [int(batch[0]) for job in two for batch in tfhet.batches(numbers, training=False, job=job)]
     assert sorted(apart) == list(range(12))

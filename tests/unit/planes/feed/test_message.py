@@ -1,4 +1,4 @@
-"""The messages between readers and servers of a feed, and those that are refused."""
+"""Messages between readers and servers of a feed."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from typing import Any
 
 import pytest
 
-from tfhet.planes.feed.message import Alive, Batch, Failed, FromServer, Over, Want
-from tfhet.planes.feed.production import Wish
+from tfhet.planes.feed.message import Alive, Batch, BatchRequests, Failed, FromServer, NoBatch
+from tfhet.planes.feed.production import BatchRequest
 from tfhet.planes.feed.source import FeedSource, Shard
 from tfhet.schema import MessageError, decode, encode, to_json
 
-WISHES = tuple(Wish(Shard(1, 4, 7, 5), number, 2, 2, True, 8) for number in (2, 4, 6))
+REQUESTS = tuple(BatchRequest(Shard(1, 4, 7, 5), number, 2, 2, True, 8) for number in (2, 4, 6))
 SOURCE = FeedSource("m", "/f.py", "make", {"root": "/x", "sizes": [1, 2.0, None]})
-WANT = Want("id", WISHES, SOURCE)
+MESSAGE = BatchRequests("id", REQUESTS, SOURCE)
 
 
 @pytest.mark.parametrize(
     ("message", "kinds"),
     [
-        (WANT, Want),
-        (Want("id", WISHES), Want),
-        (Batch(source="id", wish=WISHES[0], tree=None, examples=3, again=1, size=64), FromServer),
-        (Over(source="id", wish=WISHES[0], batches=3), FromServer),
-        (Failed(source="id", wish=WISHES[0], text="Traceback"), FromServer),
+        (MESSAGE, BatchRequests),
+        (BatchRequests("id", REQUESTS), BatchRequests),
+        (Batch(source="id", request=REQUESTS[0], tree=None, examples=3, again=1, size=64), FromServer),
+        (NoBatch(source="id", request=REQUESTS[0], batches=3), FromServer),
+        (Failed(source="id", request=REQUESTS[0], text="Traceback"), FromServer),
         (Alive("train.py:make", 3.5, ("load", "main")), FromServer),
         (Alive(), FromServer),
     ],
 )
-def test_a_message_arrives_unchanged(message: Any, kinds: Any) -> None:
+def test_messages_arrive_unchanged(message: Any, kinds: Any) -> None:
     found = decode(encode(message, 10_000), kinds)
     assert found == message
     assert getattr(found, "named", None) is None or found.named.id == SOURCE.id
@@ -53,19 +53,19 @@ def test_a_message_arrives_unchanged(message: Any, kinds: Any) -> None:
         ("wishes.0.shard.seed", -1),
     ],
 )
-def test_what_is_not_a_wish_is_refused(path: str, value: object) -> None:
-    spoilt = json.loads(encode(WANT, 10_000))
+def test_wrong_requests_are_refused(path: str, value: object) -> None:
+    spoilt = json.loads(encode(MESSAGE, 10_000))
     *parents, last = path.split(".")
     at = spoilt
     for name in parents:
         at = at[int(name) if name.isdigit() else name]
     at[last] = value
     with pytest.raises(MessageError):
-        decode(json.dumps(spoilt), Want)
+        decode(json.dumps(spoilt), BatchRequests)
 
 
 @pytest.mark.parametrize("change", [{"wish": None}, {"wish": {}}, {"batches": "x"}, {"source": 3}, {"size": -1}])
-def test_what_is_not_an_answer_is_refused(change: dict[str, object]) -> None:
-    values = to_json(Over(source="id", wish=WISHES[0], batches=3)) | change
+def test_wrong_answers_are_refused(change: dict[str, object]) -> None:
+    values = to_json(NoBatch(source="id", request=REQUESTS[0], batches=3)) | change
     with pytest.raises(MessageError):
         decode(json.dumps(values), FromServer)

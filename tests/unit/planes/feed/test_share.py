@@ -1,4 +1,4 @@
-"""The share of a rank: whatever the shards' lengths and whichever servers are lost, all ranks get as many batches."""
+"""Shares of ranks are equal whatever the shards' lengths and whichever servers are lost; credit of servers."""
 
 from __future__ import annotations
 
@@ -7,50 +7,50 @@ import random
 import pytest
 from hypothesis import given, settings, strategies as some
 
-from tfhet.planes.feed.production import Over, Wish
-from tfhet.planes.feed.share import Share
+from tfhet.errors import UsageError
+from tfhet.planes.feed.delivered import DeliveredSet
+from tfhet.planes.feed.production import BatchRequest, EndOfShard
+from tfhet.planes.feed.share import FOR_S, LEAST, MOST, MOST_BYTES, Credit, Share
 from tfhet.planes.feed.source import Shard
-from tfhet.planes.feed.taken import Taken, expanded
 
 
-def answer(lengths: list[int], wish: Wish) -> Over | None:
-    """A server's answer to a wish: None stands for the batch."""
-    length = lengths[wish.shard.index]
-    return Over(length) if wish.round_end > length else None
+def answer(lengths: list[int], request: BatchRequest) -> EndOfShard | None:
+    length = lengths[request.shard.index]
+    return EndOfShard(length) if request.round_end > length else None
 
 
 def read(shares: list[Share], lengths: list[int], draw: random.Random, losses: int = 0) -> list[list[tuple[int, int]]]:
-    """The batches that each rank receives when answers come in any order, and servers are lost and found."""
+    """The batches that each rank receives if answers arrive in any order, and servers leave and return."""
     got: list[list[tuple[int, int]]] = [[] for _ in shares]
-    waiting: list[tuple[int, int, Wish]] = []
+    waiting: list[tuple[int, int, BatchRequest]] = []
     servers, gone = shares[0].servers, set[int]()
     for _ in range(10_000):
         for rank, share in enumerate(shares):
             for server in set(range(servers)) - gone:
                 free = 3 - sum(one[:2] == (rank, server) for one in waiting)
-                waiting += [(rank, server, wish) for wish in share.wishes(server, draw.randint(0, free))]
+                waiting += [(rank, server, request) for request in share.requests(server, draw.randint(0, free))]
         if losses and draw.random() < 0.1 and (left := sorted(set(range(servers)) - gone)):
             losses -= 1
             lost = draw.choice(left)
             gone.add(lost)
             waiting = [one for one in waiting if one[1] != lost]
             for share in shares:
-                share.lost(lost)
+                share.remove_server(lost)
         if gone and (draw.random() < 0.3 or len(gone) == servers):
             back = gone.pop()
             for share in shares:
-                share.found(back)
+                share.add_server(back)
         if not waiting:
             if all(share.is_whole for share in shares):
                 return got
             continue
-        rank, _, wish = waiting.pop(draw.randrange(len(waiting)))
-        ask, over = (wish.shard.index, wish.number, wish.is_rest), answer(lengths, wish)
+        rank, _, request = waiting.pop(draw.randrange(len(waiting)))
+        key, over = (request.shard.index, request.number, request.is_rest), answer(lengths, request)
         if over is not None:
-            shares[rank].is_over(ask, over.batches)
-        elif shares[rank].came(ask):
-            shares[rank].taken.add(ask[:2])
-            got[rank].append(ask[:2])
+            shares[rank].end_shard(key, over.batches)
+        elif shares[rank].accept(key):
+            shares[rank].delivered.add(key[:2])
+            got[rank].append(key[:2])
     raise AssertionError("the ranks do not come to an end")
 
 
@@ -63,13 +63,13 @@ def read(shares: list[Share], lengths: list[int], draw: random.Random, losses: i
     some.integers(0, 4),
     some.integers(0, 10**6),
 )
-def test_every_batch_comes_once_and_all_ranks_get_as_many(lengths, size, is_map, is_equal, losses, seed):
+def test_every_batch_arrives_once_and_shares_are_equal(lengths, size, is_map, is_equal, losses, seed):
     servers = len(lengths)
     lengths = lengths[:1] if is_map else lengths
     shares = [Share(0, 0, rank, size, servers, is_map, is_equal) for rank in range(size)]
     got = read(shares, lengths, random.Random(seed), losses)
     every = [key for rank in got for key in rank]
-    assert len(every) == len(set(every)), "nothing comes twice"
+    assert len(every) == len(set(every))
     left = sum(lengths) - len(every)
     if is_equal:
         assert len({len(rank) for rank in got}) == 1
@@ -81,7 +81,7 @@ def test_every_batch_comes_once_and_all_ranks_get_as_many(lengths, size, is_map,
 
 @settings(max_examples=60)
 @given(some.integers(1, 3), some.integers(0, 9), some.integers(0, 10**6))
-def test_what_was_taken_before_is_not_asked_for_again_and_the_ends_stay_equal(size, steps, seed):
+def test_resumed_shares_skip_delivered_batches(size, steps, seed):
     lengths, draw = [7, 4, 9], random.Random(seed)
     shares = [Share(0, 0, rank, size, 3, False) for rank in range(size)]
     first = [rank[:steps] for rank in read(shares, lengths, draw)]
@@ -92,22 +92,67 @@ def test_what_was_taken_before_is_not_asked_for_again_and_the_ends_stay_equal(si
     assert len({len(one) + len(two) for one, two in zip(first, rest, strict=True)}) == 1
 
 
-def test_what_a_lost_server_had_is_asked_of_another_one():
+def test_lost_server_batches_move_to_another():
     share = Share(0, 0, 0, 1, 2, False)
-    asked = share.wishes(0, 2)
-    assert [(wish.shard.index, wish.number, wish.first) for wish in asked] == [(0, 0, 0), (0, 1, 0)]
-    share.lost(0)
-    assert share.wishes(1, 3) == [*asked, Wish(Shard(0, 2, 0, 0), 2, 0)]
-    assert share.wishes(0, 1) == [], "it has nothing any more"
+    asked = share.requests(0, 2)
+    assert [(request.shard.index, request.number, request.first) for request in asked] == [(0, 0, 0), (0, 1, 0)]
+    share.remove_server(0)
+    assert share.requests(1, 3) == [*asked, BatchRequest(Shard(0, 2, 0, 0), 2, 0)]
+    assert share.requests(0, 1) == []
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
-def test_what_was_taken_is_short_text(size):
+def test_delivered_set_stays_small(size):
     rank = size - 1
     taken = {(0, rank + size * at) for at in range(1000)} | {(2, rank + size * 5), (2, rank + size * 9)}
-    kept = Taken(rank, size, taken)
-    assert all(key in kept for key in taken) and set(kept) == taken and not Taken(rank, size)
+    kept = DeliveredSet(rank, size, taken)
+    assert all(key in kept for key in taken) and kept.keys() == taken and not DeliveredSet(rank, size)
     assert not any(key in kept for key in ((0, rank + size * 1000), (2, rank), (1, rank), (2, rank + size * 6)))
     rows = kept.rows()
     assert rows == [[0, 1000], [2, 0, rank + size * 5, rank + size * 9]]
-    assert set(expanded(rows, rank, size)) == taken
+    assert DeliveredSet.parse(rows, rank, size) == taken
+
+
+def most(size: int, between_s: float, servers: int = 1, fixed: int | None = None) -> int:
+    credit = Credit(servers, fixed)
+    for at in range(20):
+        credit.on_batch(size, 100.0 + at * between_s)
+    return credit.most
+
+
+@pytest.mark.parametrize(
+    ("size", "between_s", "servers", "expected"),
+    [
+        (1, FOR_S / 100, 1, MOST),
+        (1, FOR_S / 4.5, 1, 4),
+        (1, 10.0, 1, LEAST),
+        (MOST_BYTES // 6, 1e-4, 1, 6),
+        (MOST_BYTES // 12, 1e-4, 4, 3),
+        (MOST_BYTES, 1e-4, 1, LEAST),
+        (0, 0.0, 1, MOST),
+    ],
+)
+def test_credit_is_limited_by_time_and_memory(size, between_s, servers, expected):
+    assert most(size, between_s, servers) == expected
+
+
+def test_credit_starts_low_and_fixed_credit_stays():
+    assert Credit().most == LEAST
+    assert most(1, 1e-4, fixed=1) == 1 and most(MOST_BYTES, 10.0, fixed=20) == 20
+    with pytest.raises(UsageError):
+        Credit(1, 0)
+
+
+def test_slow_server_loses_credit():
+    credit = Credit()
+    for at in range(20):
+        credit.on_batch(1, at * 1e-3)
+    assert credit.most == MOST
+    for at in range(20):
+        credit.on_batch(1, 1.0 + at)
+    assert credit.most == LEAST
+
+
+@pytest.mark.parametrize(("fixed", "free"), [(1, [1, 0]), (2, [2, 1, 0]), (5, [5, 4, 3, 0, 0, 0])])
+def test_half_of_the_credit_is_requested_together(fixed, free):
+    assert [Credit(1, fixed).free(has) for has in range(fixed + 1)] == free

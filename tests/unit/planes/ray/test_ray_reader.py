@@ -1,4 +1,4 @@
-"""The deadlines of a rank that reads, against a cluster of Ray that is only played."""
+"""Deadlines of a reading rank, with a fake Ray."""
 
 import sys
 import threading
@@ -10,7 +10,7 @@ from tfhet.clock import SYSTEM
 from tfhet.errors import NotReady
 from tfhet.planes.feed.source import FeedSource
 from tfhet.planes.ray import private
-from tfhet.planes.ray.dealing import Over, Portion
+from tfhet.planes.ray.coordinator import EndOfShare, Portion
 from tfhet.planes.ray.reader import RayReader
 from tfhet.planes.ray.settings import Order
 from tfhet.strategies import JobContext
@@ -72,32 +72,27 @@ def fetching() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "ray-fetch"]
 
 
-def test_a_batch_that_does_not_come_is_named(reader_of):
-    reader = reader_of(Actor(portion({}), portion({})), 0.2)
-    received = reader.epoch(0)
-    assert [next(received).batch for _ in range(2)] == [{}, {}]
-    said = r"rank 1: batch 2 of .*make_pictures.* did not come within 0.2 s \(make_limit_s\): its tasks or another rank"
-    with pytest.raises(NotReady, match=said):
+@pytest.mark.parametrize(("answers", "late"), [(2, 2), (0, 0)], ids=["no batch", "no block"])
+def test_late_batch_is_named(reader_of, answers, late):
+    actor = Actor(*[portion({})] * answers, *([] if answers else [portion(NEVER)]))
+    received = reader_of(actor, 0.2).epoch(0)
+    assert [next(received).batch for _ in range(answers)] == [{}] * answers
+    with pytest.raises(NotReady, match=rf"rank 1: batch {late} of .*make_pictures"):
         next(received)
 
 
-def test_so_is_one_whose_block_does_not_come(reader_of):
-    with pytest.raises(NotReady, match="rank 1: batch 0 .* did not come within 0.2 s"):
-        next(reader_of(Actor(portion(NEVER)), 0.2).epoch(0))
-
-
-def test_an_epoch_that_is_left_early_ends_its_thread_long_before_the_limit(reader_of):
+def test_interrupted_epoch_ends_its_thread(reader_of):
     received = reader_of(Actor(portion({})), 600.0).epoch(0)
     next(received)
     received.close()
     end_s = SYSTEM.monotonic() + 20
     while fetching():
-        assert SYSTEM.monotonic() < end_s, "the thread goes on"
+        assert SYSTEM.monotonic() < end_s
         SYSTEM.sleep(0.01)
 
 
-def test_an_epoch_ends_and_a_reader_that_is_closed_ends_no_actor(reader_of):
-    actor = Actor(portion({}), Over(0, 1), Over(0, 1))
+def test_closed_reader_ends_no_actor(reader_of):
+    actor = Actor(portion({}), EndOfShare(0, 1), EndOfShare(0, 1))
     reader = reader_of(actor, 20.0)
     assert len(list(reader.epoch(0))) == 1
     reader.close()

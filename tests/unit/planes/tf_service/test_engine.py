@@ -46,14 +46,14 @@ class Server:
         other.close()
 
     def ready(self) -> messages.Ready:
-        """The report that it sends when it serves."""
+        """Its first report, which it sends when it serves."""
         packet = self.end.recv(1 << 16)
-        assert packet, self.said()
+        assert packet, self.output()
         report = decode(packet, messages.Report)
         assert isinstance(report, messages.Ready)
         return report
 
-    def said(self) -> list[str]:
+    def output(self) -> list[str]:
         """The lines that it has printed."""
         self.log.seek(0)
         return self.log.readlines()
@@ -95,7 +95,7 @@ def built() -> tuple[str, ...]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-def test_lean_and_whole_workers_give_the_same_bits(start, built):
+def test_lean_and_whole_workers_agree(start, built):
     declared = Pipeline(SyntheticSource(60, 12, (16, 12, 3)), CHAIN, batch_size=8)
     found: list[dict[int, np.ndarray]] = []
     for how in ((), ("--whole",)):
@@ -117,22 +117,22 @@ def test_lean_and_whole_workers_give_the_same_bits(start, built):
     assert all((lean[number] == whole[number]).all() for number in lean)
 
 
-def test_where_ops_are_yet_to_be_built_there_is_no_lean_engine(tmp_path):
+def test_no_lean_engine_without_compiled_ops(tmp_path):
     assert lean_engine({"XDG_CACHE_HOME": str(tmp_path), "HOME": str(tmp_path)}) is None
 
 
-def test_with_plug_ins_there_is_no_lean_engine(built, monkeypatch):
+def test_no_lean_engine_with_plug_ins(built, monkeypatch):
     monkeypatch.setattr("tfhet.planes.tf_service.engine.entry_points", lambda group: [group])
     assert lean_engine(dict(os.environ)) is None
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-def test_a_process_that_finds_nothing_built_serves_with_all_of_tensorflow(start, tmp_path):
+def test_process_without_compiled_ops_is_whole(start, tmp_path):
     (port,) = free_ports(1)
     # No compiler, so that it is not kept waiting for what it would build.
     env = {"XDG_CACHE_HOME": str(tmp_path), "CXX": str(tmp_path / "none"), "HOME": str(tmp_path)}
-    shutil.copy(native.wire_library(), native.of_here(native.WIRE, env))  # without which there is no data service
+    shutil.copy(native.wire_library(), native.of_here(native.WIRE, env))
     dispatcher = start("dispatcher", "--port", port, env=env)
     assert dispatcher.ready() == messages.Ready(port, {"native": []})
     assert dispatcher.imports_tensorflow()
@@ -140,16 +140,16 @@ def test_a_process_that_finds_nothing_built_serves_with_all_of_tensorflow(start,
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-def test_without_the_wire_there_is_no_service_and_the_log_says_what_to_install(start, tmp_path):
+def test_process_without_the_wire_ends(start, tmp_path):
     env = {"XDG_CACHE_HOME": str(tmp_path), "CXX": str(tmp_path / "none"), "HOME": str(tmp_path)}
     dispatcher = start("dispatcher", "--port", *free_ports(1), env=env)
     assert dispatcher.process.wait(100) == 1
-    assert "install a C++ compiler (Debian: g++), or train with --data_plane local" in dispatcher.said()[-1]
+    assert "--data_plane local" in dispatcher.output()[-1]
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-def test_a_process_whose_names_are_not_tensorflows_any_more_begins_anew_with_all_of_it(start, tmp_path, built):
+def test_unknown_tensorflow_is_loaded_whole(start, tmp_path, built):
     # As if this TensorFlow had no such module where the lean engine looks.
     (tmp_path / "sitecustomize.py").write_text(
         "import sys, tfhet.planes.private as private\n"
@@ -159,5 +159,4 @@ def test_a_process_whose_names_are_not_tensorflows_any_more_begins_anew_with_all
     env = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
     dispatcher = start("dispatcher", "--port", port, env=env)
     assert tuple(dispatcher.ready().facts["native"]) == built
-    assert any(line.startswith("starts with all of TensorFlow: ") for line in dispatcher.said())
     assert dispatcher.imports_tensorflow()

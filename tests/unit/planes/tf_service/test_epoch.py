@@ -58,7 +58,7 @@ def by_id(batches: Iterable[Mapping[str, tf.Tensor]], *names: str) -> dict[int, 
 
 
 @pytest.mark.parametrize(("readers", "workers"), [(1, 3), (3, 1), (3, 3)])
-def test_readers_together_get_every_example_exactly_once_however_unequal_they_are(serve, readers, workers):
+def test_unequal_readers_share_examples_exactly_once(serve, readers, workers):
     declared = pipeline("")
     jobs = serve(workers).ranks(readers)
     # Each reader begins when the one before has read two batches, the last one first of all.
@@ -80,49 +80,11 @@ def test_readers_together_get_every_example_exactly_once_however_unequal_they_ar
     assert sorted(i for share in shares for i in share) == all_ids(declared)
 
 
-def test_served_examples_are_those_of_a_local_run_to_the_pixel(serve):
-    declared = pipeline(record_parameters=True, shuffle=10)
-    names = ("image", "label", "epoch", "random_rotation:1/angle", "random_flip:3/flip_horizontal")
-    for epoch, workers in ((0, 1), (1, 3)):
-        expected = by_id(declared.dataset(epoch), *names)
-        found = by_id(epoch_dataset(declared, epoch, serve(workers).job()), *names)
-        assert found.keys() == expected.keys()
-        for key, row in found.items():
-            for value, known in zip(row, expected[key], strict=True):
-                np.testing.assert_array_equal(value, known)
-
-
-def test_epochs_follow_each_other_under_one_job(served):
-    declared, job = pipeline(""), served.job()
-    orders = []
-    for epoch in (0, 1):
-        batches = list(epoch_dataset(declared, epoch, job))
-        assert {int(e) for batch in batches for e in batch["epoch"]} == {epoch}
-        orders.append(ids(batches))
-        assert sorted(orders[-1]) == all_ids(declared)
-    assert orders[0] != orders[1]
-
-
-def test_two_cuts_of_one_declaration_are_two_data_sets(served):
+def test_two_cuts_are_two_data_sets(served):
     declared, job = pipeline(), served.job()
     found = [by_id(epoch_dataset(declared, 0, job, cut=Cut(at)), "image") for at in (0, 2)]
     assert found[1].keys() == found[0].keys()
     assert all((value[0] == found[0][key][0]).all() for key, value in found[1].items())
-
-
-def test_a_rank_that_is_an_epoch_ahead_of_rank_0_waits_for_nobody(served):
-    declared, (first, second) = pipeline("", 16, 4), served.ranks(2)
-    mine = ids(epoch_dataset(declared, 0, second, Transport(register_deadline_s=1)))
-    assert sorted(mine) == all_ids(declared)
-    assert ids(epoch_dataset(declared, 0, first)) == []
-
-
-def test_compressed_data_arrive_unharmed(served):
-    declared = pipeline("rescale()", examples=20, splits=4)
-    found = by_id(epoch_dataset(declared, 0, served.job(), Transport(compression="AUTO")), "image")
-    expected = by_id(declared.dataset(), "image")
-    assert found.keys() == expected.keys()
-    assert all((found[key][0] == expected[key][0]).all() for key in found)
 
 
 def test_whole_batches_travel(served):
@@ -131,14 +93,9 @@ def test_whole_batches_travel(served):
     assert sum(count for size, count in sizes.items() if size < 4) <= served.workers
 
 
-@pytest.mark.parametrize(("splits", "workers", "wanted"), [(8, 3, 12), (11, 3, 12), (1, 1, 4)])
-def test_too_few_splits_for_the_workers_are_told_with_the_number_that_would_do(splits, workers, wanted):
+@pytest.mark.parametrize(
+    ("splits", "workers", "wanted"), [(8, 3, 12), (11, 3, 12), (1, 1, 4), (12, 3, None), (1, 0, None)]
+)
+def test_advice_names_the_files_that_workers_need(splits, workers, wanted):
     advice = sharing_advice(pipeline("", splits=splits), workers)
-    assert advice is not None
-    assert f"{splits} splits for {workers} workers" in advice
-    assert f"at least {wanted} files" in advice
-
-
-def test_enough_splits_need_no_advice():
-    assert sharing_advice(pipeline("", splits=12), 3) is None
-    assert sharing_advice(pipeline("", splits=1), 0) is None
+    assert (advice is None) if wanted is None else (f"{wanted} files" in str(advice))

@@ -19,7 +19,7 @@ def reader(dispatcher: str, job_id: str) -> ServiceReader:
     return ServiceReader(Pipeline(SyntheticSource(4, 1, (2, 2, 1)), "", batch_size=2), job)
 
 
-def test_a_mark_stands_at_the_dispatcher_that_has_it_for_all_readers(served):
+def test_mark_is_valid_for_its_job_and_generation(served):
     first, second, other = (reader(served.dispatcher, job) for job in ("a job", "a job", "another"))
     assert first.generation == 0
     first.agree()
@@ -27,17 +27,11 @@ def test_a_mark_stands_at_the_dispatcher_that_has_it_for_all_readers(served):
     assert (first.generation, second.generation) == (1, 1)
     assert first.stands() and second.stands()
     other.generation = 1
-    assert not other.stands()
+    first.generation = 2
+    assert not other.stands() and not first.stands()
 
 
-def test_a_reader_that_has_not_renewed_its_mark_does_not_stand(served):
-    ahead, behind = (reader(served.dispatcher, "a third job") for _ in range(2))
-    ahead.agree()
-    behind.generation = 2
-    assert not behind.stands()
-
-
-def test_a_dispatcher_with_a_journal_keeps_a_mark_and_a_fresh_one_has_none(tmp_path):
+def test_only_a_journal_keeps_the_mark(tmp_path):
     (port,) = free_ports(1)
     generation = reader(f"127.0.0.1:{port}", "job")
     dispatcher = ENGINE.dispatcher(WIRE, port, str(tmp_path))
@@ -55,7 +49,7 @@ def test_a_dispatcher_with_a_journal_keeps_a_mark_and_a_fresh_one_has_none(tmp_p
     dispatcher.stop()
 
 
-def test_a_dispatcher_that_is_being_started_is_waited_for():
+def test_starting_dispatcher_is_waited_for():
     (port,) = free_ports(1)
     generation = reader(f"127.0.0.1:{port}", "job")
     generation.generation = 1

@@ -13,7 +13,7 @@ ENGINE = whole_engine()
 
 
 class Interrupted(FakeClock):
-    """Something happens while somebody sleeps the third time."""
+    """A clock that calls a function in the third sleep."""
 
     def __init__(self, then) -> None:
         super().__init__()
@@ -27,19 +27,19 @@ class Interrupted(FakeClock):
             self._then()
 
 
-def test_a_data_set_that_nobody_registers_is_waited_for_up_to_the_deadline(served):
+def test_unregistered_data_set_has_a_deadline(served):
     clock = FakeClock()
-    with pytest.raises(NotReady, match=r"rank 0 did not register the data set 'nobody'.*within 2 s.*same order"):
+    with pytest.raises(NotReady, match="'nobody'"):
         Transport(register_deadline_s=2).wait_published(WIRE, served.dispatcher, "nobody", clock)
     assert 2 < clock.monotonic() < 2.1
 
 
-def test_a_job_with_a_slash_in_its_name_is_refused_with_words():
-    with pytest.raises(UsageError, match="cannot be called 'team/job.epoch-0'.*give the job a name without /"):
+def test_job_name_with_slash_is_refused():
+    with pytest.raises(UsageError, match="team/job.epoch-0"):
         Transport().publish(WIRE, "nowhere:1", tf.data.Dataset.range(1), "team/job.epoch-0")
 
 
-def test_the_wait_ends_when_the_data_set_is_there(served):
+def test_wait_ends_at_the_registration(served):
     transport, data = Transport(), tf.data.Dataset.range(5)
     clock = Interrupted(lambda: transport.publish(WIRE, served.dispatcher, data, "late"))
     transport.wait_published(WIRE, served.dispatcher, "late", clock)
@@ -48,15 +48,15 @@ def test_the_wait_ends_when_the_data_set_is_there(served):
     assert sorted(found.as_numpy_iterator()) == list(range(5))
 
 
-def test_whoever_registers_first_decides_and_the_same_again_changes_nothing(served):
+def test_first_registration_decides(served):
     transport = Transport()
     for data in (tf.data.Dataset.range(5), tf.data.Dataset.range(5).map(abs)):
         transport.publish(WIRE, served.dispatcher, data, "twice")
-    with pytest.raises(tf.errors.InvalidArgumentError, match="same structure"):
+    with pytest.raises(tf.errors.InvalidArgumentError):
         transport.publish(WIRE, served.dispatcher, tf.data.Dataset.range(5).batch(2), "twice")
 
 
-def test_dynamic_sharding_delivers_once_and_off_once_for_each_worker(served):
+def test_sharding_dynamic_and_off(served):
     transport, data = Transport(), tf.data.Dataset.range(6)
     for sharding, times in (("dynamic", 1), ("off", served.workers)):
         transport.publish(WIRE, served.dispatcher, data, f"six-{sharding}")
