@@ -92,6 +92,7 @@ def test_tensors_share_the_received_memory():
 
     import tfhet.torch
     from tfhet.planes.feed.frame import BatchLayout, joined, packed
+    from tfhet.planes.feed.message import Alive
 
     batch = {
         "index": np.arange(5, dtype=np.int64),
@@ -100,7 +101,7 @@ def test_tensors_share_the_received_memory():
         "step": np.float16(3),
     }
     tree, buffers = packed(batch)
-    received = b"".join(joined([({}, buffers)])[2:])
+    received = b"".join(joined([(Alive(), buffers)])[2:])
     whole = torch.empty(len(received) + 8, dtype=torch.uint8)
     memory = whole.numpy()[: len(received)]
     memory[:] = np.frombuffer(received, np.uint8)
