@@ -12,23 +12,23 @@ from own_key import KEY
 from tfhet.planes.tf_service import Wire, wire
 
 
-@functools.cache
-def _made() -> tuple[Wire, tempfile.TemporaryDirectory[str]]:
-    folder = tempfile.TemporaryDirectory(prefix="tfhet-wire-")
-    return Wire.join(KEY, "127.0.0.1", folder=folder.name), folder
+class _OwnWire(Wire):
+    """Joined at its first use: a process that only imports a test module does not join."""
+
+    def __init__(self) -> None:
+        """Joins nothing."""
+
+    @functools.cached_property
+    def protocol(self) -> str:  # type: ignore[override]
+        # Not named tfhet-*: it stays until pytest removes its temporary folder, after the search for leftovers.
+        return Wire.join(KEY, "127.0.0.1", folder=tempfile.mkdtemp(prefix="own-wire-")).protocol
 
 
-def __getattr__(name: str) -> Wire:
-    """`WIRE`, made when it is asked for: a process that imports a test module need not run its tests."""
-    if name != "WIRE":
-        raise AttributeError(name)
-    return _made()[0]
+WIRE = _OwnWire()
 
 
 @pytest.fixture(autouse=True, scope="session")
 def _own_wire() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        made, folder = _made()
-        patch.setitem(wire._own, "wire", made)
+        patch.setitem(wire._own, "wire", WIRE)
         yield
-    folder.cleanup()
