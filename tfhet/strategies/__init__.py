@@ -8,9 +8,8 @@ JobContext.from_env(environment())       # the place of this process, from its l
 """
 
 from tfhet.strategies.job import LOCAL_PLANE, JobContext
-from tfhet.strategies.rank_source import OWN, RankSource
 from tfhet.strategies.registry import AUTO, chosen, get, names, rank_of, roles, source_of, sources, translated
-from tfhet.strategies.strategy import Claim, Collective, Meeting, Strategy
+from tfhet.strategies.strategy import OWN, Claim, Collective, Meeting, RankSource, Strategy
 
 # fmt: off
 __all__ = [

@@ -21,7 +21,7 @@ import psutil
 
 from tfhet.cluster import Place, Rank, job_name
 from tfhet.process import lives
-from tfhet.strategies.rank_source import RankSource
+from tfhet.strategies.strategy import RankSource
 
 POLL_S = 0.5
 DONE = "/tmp/done"

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from tfhet.arguments import underscored
 from tfhet.cluster import Role
 from tfhet.errors import UsageError
-from tfhet.strategies.rank_source import RankSource
 from tfhet.strategies.solo import SoloCollective
-from tfhet.strategies.strategy import Collective, Strategy
+from tfhet.strategies.strategy import Collective, RankSource, Strategy
 
 NODE = Role("node")
 """The hosts of the dnn group except the first."""

@@ -11,8 +11,7 @@ from tfhet.cluster import Rank, Role
 from tfhet.errors import ClusterError
 from tfhet.registry import Registry
 from tfhet.strategies.mpi import MPI
-from tfhet.strategies.rank_source import OWN, RankSource
-from tfhet.strategies.strategy import Strategy
+from tfhet.strategies.strategy import OWN, RankSource, Strategy
 
 AUTO = "auto"
 SHIPPED = {
@@ -20,7 +19,7 @@ SHIPPED = {
     "horovod": "tfhet.strategies.horovod:HOROVOD",
     "torch": "tfhet.strategies.torch:TORCH",
     "multi_worker": "tfhet.strategies.tensorflow:MULTI_WORKER",
-    "mirrored": "tfhet.strategies.tensorflow:MIRRORED",
+    "mirrored": "tfhet.strategies.solo:MIRRORED",
     "parameter_server": "tfhet.strategies.tensorflow:PARAMETER_SERVER",
     "ray": "tfhet.strategies.ray:RAY",
 }

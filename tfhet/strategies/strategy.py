@@ -15,19 +15,53 @@ imports TensorFlow.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tfhet.cluster import Place, Rank, Role
+from tfhet.cluster import RANK_VARIABLES, Place, Rank, Role
 from tfhet.errors import ClusterError
 from tfhet.schema import Port, from_json
-from tfhet.strategies.rank_source import RankSource
 
 if TYPE_CHECKING:
     import numpy as np
     import tensorflow as tf
+
+
+@dataclass(frozen=True)
+class RankSource:
+    """A program that starts processes as ranks, and the variables that it sets for them."""
+
+    name: str
+    """Value of `Rank.source`, like `mpi`."""
+    starter: str
+    """Program that starts the ranks, like `mpirun`."""
+    words: str
+    """Description of a rank of this source in the log."""
+    variables: tuple[str, str, str, str]
+    """The variables of rank, size, local rank and local size."""
+    own: bool = False
+    """Whether tfhet itself numbers the ranks, and has to let them find each other."""
+    strategy: str = ""
+    """Name of the default strategy of such ranks; "": it depends on their number."""
+
+    def read(self, env: Mapping[str, str]) -> Rank | None:
+        """The rank that this source assigned to a process, or None. Raises ClusterError like `Rank.read`."""
+        return Rank.read(env, self.variables, self.name) if self.variables[0] in env else None
+
+    async def gone(self, place: Place) -> str:
+        """Waits until the process that started the ranks of this host has ended, and describes it; the launcher treats
+        that as a request to stop. By default it never returns: most sources end their ranks themselves."""
+        return await asyncio.get_running_loop().create_future()
+
+    def release(self, place: Place) -> None:
+        """Releases programs of the source that would wait for a failed job."""
+
+
+OWN = RankSource("tfhet", "alone", "without MPI", RANK_VARIABLES, own=True)
+"""Ranks that a launcher of tfhet numbered, and a process that is the only rank."""
 
 
 @dataclass(frozen=True)

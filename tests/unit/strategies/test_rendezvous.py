@@ -14,8 +14,8 @@ import pytest
 
 from tfhet.cluster import Rank
 from tfhet.errors import ClusterError, UsageError
-from tfhet.strategies.horovod.rendezvous import Rendezvous
 from tfhet.strategies.horovod.strategy import Ring
+from tfhet.strategies.rendezvous import HorovodRendezvous
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -38,7 +38,7 @@ def test_ranks_are_numbered_host_by_host(ring, port):
     places = [("algo-3", 0), ("algo-3", 1), ("algo-1", 0), ("algo-1", 1)]
     for rank, (host, local) in enumerate(places):
         env = ring.variables(host, local)
-        assert env == Rendezvous("127.0.0.1", port, "lo").variables(host, Rank(rank, 4, local, 2, "tfhet"))
+        assert env == HorovodRendezvous("127.0.0.1", port, "lo").variables(host, Rank(rank, 4, local, 2, "tfhet"))
 
 
 @pytest.mark.parametrize(("hosts", "per_host"), [(3, 2), (1, 4), (4, 1)])
@@ -47,7 +47,7 @@ def test_variables_equal_horovodruns(hosts, per_host):
     from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
     from horovod.runner.gloo_run import create_run_env_vars, create_slot_env_vars
 
-    rendezvous, size = Rendezvous("algo-4", 4321, "eth7"), hosts * per_host
+    rendezvous, size = HorovodRendezvous("algo-4", 4321, "eth7"), hosts * per_host
     plan = get_host_assignments(parse_hosts(",".join(f"algo-{n}:{per_host}" for n in range(hosts))), size)
     shared = create_run_env_vars("algo-4", ["eth7"], 4321)
     assert len(plan) == size
@@ -103,15 +103,15 @@ def test_foreign_values_reach_no_rank(ring, port, monkeypatch):
 @pytest.mark.parametrize("change", [{"address": ""}, {"address": "a b"}, {"interface": "lo\n"}])
 def test_wrong_words_are_refused(change):
     with pytest.raises(ClusterError):
-        Rendezvous.parse({"address": "a", "port": 1, "interface": "lo", **change})
+        HorovodRendezvous.parse({"address": "a", "port": 1, "interface": "lo", **change})
 
 
 def test_users_variables_win():
-    rank, rendezvous = Rank(1, 2, 0, 1, "tfhet"), Rendezvous("127.0.0.1", 1, "lo")
+    rank, rendezvous = Rank(1, 2, 0, 1, "tfhet"), HorovodRendezvous("127.0.0.1", 1, "lo")
     plain = rendezvous.environment("algo-1", rank, {"PATH": "/bin", "HOROVOD_CONTROLLER": "mpi"})
     assert plain == {"PATH": "/bin", "HOROVOD_GLOO_TIMEOUT_SECONDS": "120", **rendezvous.variables("algo-1", rank)}
     chosen = {"HOROVOD_GLOO_IFACE": "lo", "NCCL_SOCKET_IFNAME": "^docker", "HOROVOD_GLOO_TIMEOUT_SECONDS": "9"}
-    other = Rendezvous("127.0.0.1", 1, "eth99").environment("algo-1", rank, chosen)
+    other = HorovodRendezvous("127.0.0.1", 1, "eth99").environment("algo-1", rank, chosen)
     assert {name: other[name] for name in chosen} == chosen
 
 

@@ -11,10 +11,10 @@ from tfhet.cluster import Rank
 from tfhet.errors import ClusterError
 from tfhet.strategies import OWN, JobContext, rank_of, source_of
 from tfhet.strategies.mpi import MPI
-from tfhet.strategies.torch.rendezvous import Rendezvous
+from tfhet.strategies.rendezvous import TorchRendezvous
 from tfhet.strategies.torch.strategy import TORCH, TORCHRUN
 
-HERE = Rendezvous("10.0.0.2", 4321, "lo")
+HERE = TorchRendezvous("10.0.0.2", 4321, "lo")
 SIX = [Rank(rank, 6, rank % 2, 2, "tfhet") for rank in range(6)]
 
 

@@ -10,9 +10,8 @@ from typing import Any
 
 from tfhet.cluster import Rank
 from tfhet.errors import UsageError
-from tfhet.strategies.horovod.rendezvous import Rendezvous
-from tfhet.strategies.rank_source import RankSource
-from tfhet.strategies.strategy import Collective, Strategy
+from tfhet.strategies.rendezvous import HorovodRendezvous
+from tfhet.strategies.strategy import Collective, RankSource, Strategy
 
 _CONSEQUENCE = re.compile(r"Horovod has been shut down|HorovodInternalError|Connection (closed|reset) by peer")
 """Errors of the remaining ranks when another rank has ended (Horovod 0.28.1)."""
@@ -35,7 +34,7 @@ class Ring:
         self.size = len(hosts) * ranks_per_host
         self._hosts, self._per_host = tuple(hosts), ranks_per_host
         self._server: Any = None
-        self._rendezvous: Rendezvous | None = None
+        self._rendezvous: HorovodRendezvous | None = None
 
     def load(self) -> None:
         """Imports Horovod's server. Raises UsageError if Horovod is not installed."""
@@ -55,7 +54,7 @@ class Ring:
         self._server = RendezvousServer(listen, peers)
         self._server.init(plan)
         threading.Thread(target=self._server.serve_forever, name="tfhet-rendezvous", daemon=True).start()
-        self._rendezvous = Rendezvous(address, self._server.server_port, interface)
+        self._rendezvous = HorovodRendezvous(address, self._server.server_port, interface)
         return asdict(self._rendezvous)
 
     def variables(self, host: str, local_rank: int) -> Mapping[str, str]:
@@ -74,7 +73,7 @@ class Ring:
 class HorovodStrategy(Strategy):
     name = "horovod"
     sources: Sequence[RankSource] = (RUN,)
-    order_type = Rendezvous
+    order_type = HorovodRendezvous
     consequences = _CONSEQUENCE
 
     def meeting(self, hosts: Sequence[str], per_host: int, source: RankSource) -> Ring | None:

@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tfhet.cluster import Place
-from tfhet.strategies.rank_source import RankSource
-from tfhet.strategies.strategy import Claim, Collective, Strategy
+from tfhet.strategies.strategy import Claim, Collective, RankSource, Strategy
 from tfhet.strategies.tensorflow.tf_config import VARIABLE, WORKER, Tasks, TfConfigSource, ranks_at
 
 if TYPE_CHECKING:

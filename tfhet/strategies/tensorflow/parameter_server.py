@@ -10,8 +10,7 @@ from typing import Any
 from tfhet.cluster import Place, Role, without_secrets
 from tfhet.errors import JobFailed, UsageError
 from tfhet.process import Child, describe_exit
-from tfhet.strategies.rank_source import RankSource
-from tfhet.strategies.strategy import Claim, Collective, Strategy
+from tfhet.strategies.strategy import Claim, Collective, RankSource, Strategy
 from tfhet.strategies.tensorflow.multi_worker import CONSEQUENCE
 from tfhet.strategies.tensorflow.tf_config import (
     CHIEF,

@@ -16,8 +16,7 @@ from msgspec import Meta
 from tfhet.cluster import Place, Rank
 from tfhet.errors import ClusterError, shown
 from tfhet.schema import Address, Order
-from tfhet.strategies.rank_source import RankSource
-from tfhet.strategies.strategy import Claim
+from tfhet.strategies.strategy import Claim, RankSource
 
 VARIABLE = "TF_CONFIG"
 _Addresses = Annotated[Sequence[Address], Meta(min_length=1)]

@@ -13,9 +13,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tfhet.cluster import Rank, keep_free
-from tfhet.strategies.rank_source import RankSource
-from tfhet.strategies.strategy import Collective, Strategy
-from tfhet.strategies.torch.rendezvous import RUN_ID, Rendezvous
+from tfhet.strategies.rendezvous import RUN_ID, TorchRendezvous
+from tfhet.strategies.strategy import Collective, RankSource, Strategy
 
 _CONSEQUENCE = re.compile(
     r"Connection (closed|reset) by (remote )?peer|gloo/transport/\w+/(pair|unbound_buffer)\.cc"
@@ -58,7 +57,7 @@ class KeptPort:
     def open(self, address: str, interface: str, listen: str, peers: Collection[str]) -> Mapping[str, Any]:
         """Chooses a port that is free at all addresses, since PyTorch's store listens at all of them; see `Meeting`."""
         self._held = keep_free(socket.SO_REUSEADDR)
-        return asdict(Rendezvous(address, self._held.getsockname()[1], interface))
+        return asdict(TorchRendezvous(address, self._held.getsockname()[1], interface))
 
     def close(self) -> None:
         """Releases the port. May be called again."""
@@ -69,7 +68,7 @@ class KeptPort:
 class TorchStrategy(Strategy):
     name = "torch"
     sources: Sequence[RankSource] = (TORCHRUN,)
-    order_type = Rendezvous
+    order_type = TorchRendezvous
     consequences = _CONSEQUENCE
 
     def meeting(self, hosts: Sequence[str], per_host: int, source: RankSource) -> KeptPort | None:
