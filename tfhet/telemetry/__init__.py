@@ -15,18 +15,6 @@ The timeline becomes tables (`timeline_tables`, of summaries), a Chrome trace or
     [3.1, 2.9]
 """
 
-from tfhet.telemetry.endpoint import serve_metrics
-from tfhet.telemetry.gpus import GpuMonitor, gpu_count
-from tfhet.telemetry.host_counters import host_counters
-from tfhet.telemetry.host_limits import cpu_quota, memory_limit
-from tfhet.telemetry.metric import METRICS, UP, Metric, emf_line, training_metrics
-from tfhet.telemetry.sampler import Sampler
-from tfhet.telemetry.tensorboard import ScalarFile, write_scalars
-from tfhet.telemetry.timeline_summary import (
-    host_cpus,
-    process_summaries,
-    rank_summaries,
-    timeline_json,
-    timeline_tables,
-)
-from tfhet.telemetry.trace import chrome_trace, write_chrome_trace
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

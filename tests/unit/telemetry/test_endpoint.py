@@ -16,7 +16,7 @@ from prometheus_text import read
 from siege import run
 
 from tfhet.cluster import check_free
-from tfhet.telemetry import METRICS, UP, Metric, metrics_server, serve_metrics
+from tfhet.telemetry import METRICS, UP, Metric, endpoint, serve_metrics
 
 HOST = "127.0.0.1"
 GOOD = b"GET /metrics HTTP/1.1\r\nHost: algo-1:9400\r\nAccept: text/plain\r\n\r\n"
@@ -73,8 +73,8 @@ def test_request_gets_current_values(capfd):
 @pytest.mark.parametrize("request_", [b"", GOOD[:20]])
 def test_unfinished_request_is_dropped(request_, monkeypatch, capfd):
     """Other wrong requests: tests/property/test_fuzz_endpoint.py."""
-    monkeypatch.setattr(metrics_server._Handler, "timeout", 0.05)
-    server = metrics_server.MetricsServer(HOST, 0, lambda: {UP: 1.0}, LABELS)
+    monkeypatch.setattr(endpoint._Handler, "timeout", 0.05)
+    server = endpoint.MetricsServer(HOST, 0, lambda: {UP: 1.0}, LABELS)
     assert asyncio.run(ask(server.server_port, request_)) == b""
     assert "tfhet_up" in body(asyncio.run(ask(server.server_port, GOOD)))
     server.end()
@@ -85,7 +85,7 @@ def test_failure_to_read_is_a_server_error():
     def fail() -> Mapping[Metric, float]:
         raise RuntimeError
 
-    server = metrics_server.MetricsServer(HOST, 0, fail, LABELS)
+    server = endpoint.MetricsServer(HOST, 0, fail, LABELS)
     assert b" 500 " in asyncio.run(ask(server.server_port, GOOD)).split(b"\r\n")[0]
     server.end()
 
@@ -108,7 +108,7 @@ def test_port_that_cannot_be_had_is_reported(is_busy):
 )
 def test_any_label_and_number_is_read_back(labels, numbers):
     registry = CollectorRegistry()
-    registry.register(metrics_server._Values(lambda: numbers, labels))
+    registry.register(endpoint._Values(lambda: numbers, labels))
     found = read(generate_latest(registry).decode())
     assert {name: (family.kind, family.help, family.labels) for name, family in found.items()} == {
         metric.name: (metric.kind, metric.help, labels) for metric in numbers
