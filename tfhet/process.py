@@ -176,16 +176,13 @@ class Child:
         is_noise: Callable[[str], bool] = lambda line: False,
         before_exec: Callable[[], None] = lambda: None,
     ) -> Child:
-        """Starts `command`.
+        """Starts `command`. Raises OSError if it cannot be executed.
 
         Args:
-            on_line: Called with each line of its output.
             when_orphaned: Signal if this process dies. A training script may ignore SIGTERM, or be in an allreduce.
             channel: Passed to the child, and ended with it.
             is_noise: Whether `tail` omits a line.
             before_exec: Called in the child, which has one thread then.
-
-        Raises OSError if the command cannot be executed.
         """
         output = _Output(on_line, is_noise)
         try:

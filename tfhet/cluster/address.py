@@ -72,13 +72,10 @@ def is_loopback(address: str) -> bool:
 
 
 def free_ports(n: int) -> tuple[int, ...]:
-    """Finds `n` TCP ports that are free and that no tfhet job keeps (`claim`).
+    """Finds `n` TCP ports that are free and that no tfhet job keeps (`claim`). Raises UsageError if there are fewer.
 
     Other programs on the machine rarely take these ports in the meantime: they are outside Linux's range for outgoing
     connections, each process starts its search at another port, and none is returned twice before all others were.
-
-    Raises:
-        UsageError: There are fewer free ports.
     """
     found: list[int] = []
     for _ in range(len(CHOSEN_PORTS)):

@@ -87,14 +87,10 @@ def roles(identity: Identity, names: Mapping[str, str] | None = None, known: Seq
     group is named and one other group is left, that group prepares data.
 
     Args:
-        identity: This host and its cluster.
-        names: Names of groups by role; "" is no name (SageMaker passes None like this). The default is the usual name,
-            like `data_group`.
+        names: Names of groups by role; "" (SageMaker's None): the usual name, like `data_group`.
         known: Possible roles. Roles other than data and dnn count only if the job has their group.
 
-    Raises:
-        ClusterError: A named group does not exist, a group has no hosts, two roles or no role. The message lists the
-            groups of the job.
+    Raises ClusterError for a named group that does not exist, and a group with no hosts, two roles or no role.
     """
     cluster, names = identity.cluster, {role: name for role, name in (names or {}).items() if name}
     there = f"Groups: {cluster.describe()}"

@@ -21,9 +21,9 @@ from pathlib import Path
 import psutil
 
 from tfhet.cluster import own_folder
-from tfhet.container import tool
 from tfhet.container.cgroup import Cgroup
 from tfhet.container.hierarchy import hierarchies
+from tfhet.container.netns import run
 from tfhet.errors import TfhetError, UsageError
 
 SYSTEM_FOLDER = Path("/run/tfhet")
@@ -122,7 +122,7 @@ def _cgroups(tag: str) -> Iterator[Result]:
 def _folder(path: Path) -> Result:
     for mount in sorted(_mounted_below(path), reverse=True):  # the deepest first
         with contextlib.suppress(TfhetError):
-            tool.run(["umount", "-l", mount])
+            run(["umount", "-l", mount])
     if left := _mounted_below(path):
         return f"folder {path}: not removed, {left[0]} is mounted in it", False
     shutil.rmtree(path, ignore_errors=True)

@@ -35,11 +35,8 @@ PATIENCE_S = 5.0
 
 def main(argv: Sequence[str] | None = None, env: Mapping[str, str] | None = None) -> int:
     """Runs the launcher and returns the exit code. Wrong use ends it at once, with the reason in the failure file.
-
-    Args:
-        argv: Its arguments; None: of this process, which exits afterwards, so later signals must not change its code.
-        env: Its environment; None: of this process.
-    """
+    Without `argv` it takes the arguments of this process, which exits afterwards, so later signals must not change its
+    code."""
     if argv is None:
         name_process(LAUNCHER_NAME)  # PID 1 of the container passes a stop on to processes with this name
     env = environment() if env is None else env

@@ -111,15 +111,12 @@ def write_failure(
 
     Args:
         path: The file. It is not written if the base directory of the job does not exist.
-        cause: First line.
         label: Launcher that reports the failure.
-        code: Exit code.
         tail: Last lines of the failed process.
         began_s: Start of this launcher on the wall clock (default: now); a file that is STARTS_WITHIN_S older belongs
             to an earlier job.
 
-    Returns:
-        Whether the file was written.
+    Returns whether the file was written.
     """
     head = f"{cause}\n(exit code {code}, seen by {label})\n"
     room = max(0, FAILURE_LIMIT - len(head))

@@ -15,10 +15,9 @@ from tfhet.control import LinkServer
 from tfhet.coroutines import in_thread, later
 from tfhet.errors import NotReady
 from tfhet.events import Event, Observer
-from tfhet.launch.account import Account
+from tfhet.launch.account import Account, Restarts
 from tfhet.launch.assignment import Assignment
 from tfhet.launch.job_result import STOPPED_CODES, JobResult
-from tfhet.launch.restarts import Restarts
 from tfhet.launch.script import SCRIPT_GRACE_S
 from tfhet.messages import link
 from tfhet.planes import LauncherSide

@@ -24,14 +24,10 @@ from tfhet.strategies import JobContext
 
 
 class ScriptOutput:
-    """Receives the messages and the log of one script.
-
-    Args:
-        on_line: Called with each line of the log, and each metric line that arrives as a message.
-        on_metrics: Called with each metric line: from messages if the script sends them, else from its log.
-        on_reading: Called when the script starts reading, with whether its data set is endless.
-        on_report: Called with each report for the leader.
-    """
+    """Receives the messages and the log of one script. on_line: called with each line of the log, and each metric line
+    that arrives as a message. on_metrics: with each metric line: from messages if the script sends them, else from its
+    log. on_reading: when the script starts reading, with whether its data set is endless. on_report: with each report
+    for the leader."""
 
     def __init__(
         self,

@@ -280,20 +280,15 @@ def run_dir(cluster: ClusterFile) -> Path:
 
 
 def simulate(cluster: ClusterFile, command: Sequence[str], folder: Path | None = None, **how: Any) -> RunSummary:
-    """Runs a command on every host of a simulated cluster, to the end of the last host.
+    """Runs a command, a Python file and its arguments, on every host of a simulated cluster, to the end of the last
+    host.
 
         summary = simulate(load("demo"), ["scripts/launcher.py", "--epochs", "1"], Path("runs/demo"))
 
     Args:
-        cluster: The cluster.
-        command: A Python file and its arguments.
         folder: New or empty folder for the run record; None: `run_dir(cluster)`.
         how: Options of `Simulation` and `Submission.of`, such as `checkpoints`, `seed` and `faults`.
 
-    Returns:
-        The summary of the run, also if the job fails.
-
-    Raises:
-        UsageError: The command cannot be run on this cluster.
+    Returns the summary of the run, also if the job fails. Raises UsageError if it cannot be run.
     """
     return Simulation(cluster, command, folder or run_dir(cluster), **how).run()

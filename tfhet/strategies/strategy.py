@@ -92,12 +92,10 @@ class Meeting(Protocol):
 
         Args:
             address: Address at which every rank reaches the meeting.
-            interface: Network interface between the hosts.
             listen: IP address at which the meeting listens.
             peers: IP addresses of the other launchers; it answers these and this machine only.
 
-        Returns:
-            The order: JSON values that reach `Strategy.environment` unchanged, in the leader's message "start".
+        Returns the order: JSON values that reach `Strategy.environment` unchanged, in the leader's message "start".
         """
 
     def close(self) -> None:
@@ -156,19 +154,9 @@ class Strategy:
         return list(argv)
 
     def meeting(self, hosts: Sequence[str], per_host: int, source: RankSource) -> Meeting | None:
-        """The meeting of the ranks, numbered host by host.
-
-        Args:
-            hosts: Names of the hosts that train.
-            per_host: Number of ranks on each of them.
-            source: Program that started the ranks.
-
-        Returns:
-            The meeting; None for a single rank, or if the source lets the ranks find each other.
-
-        Raises:
-            UsageError: The strategy cannot train this number of ranks.
-        """
+        """The meeting of the ranks, numbered host by host, `per_host` on each of the `hosts` that train. None for a
+        single rank, or if `source`, which started the ranks, lets them find each other. Raises UsageError if the
+        strategy cannot train this number of ranks."""
         return None
 
     def ports(self, place: Place) -> int:

@@ -36,16 +36,9 @@ async def serve_metrics(
     labels: Mapping[str, str],
     say: Callable[[str], None],
 ) -> None:
-    """Serves the values of one launcher until it is cancelled. Returns early, with a line for the log, if the port
-    cannot be used.
-
-    Args:
-        host: Address at which it listens.
-        port: Port; 0: a free port.
-        values: Called on the running event loop, once per request.
-        labels: Labels of all values.
-        say: Receives lines for the log.
-    """
+    """Serves the values of one launcher at `host`:`port` (0: a free port) until it is cancelled. Returns early, with a
+    line for the log, if the port cannot be used. values: called on the running event loop, once per request. labels: of
+    all values."""
     loop = asyncio.get_running_loop()
 
     async def current() -> Mapping[Metric, float]:

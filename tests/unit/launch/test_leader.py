@@ -12,10 +12,10 @@ from tfhet.cluster import Rank, check_free
 from tfhet.errors import ClusterError, NotReady, UsageError
 from tfhet.events import Event, ignore
 from tfhet.launch import LaunchSettings, leader
+from tfhet.launch.account import VAIN_LIMIT, Restarts
 from tfhet.launch.assignment import Assignment
 from tfhet.launch.follower import Follower
 from tfhet.launch.job_result import JobResult
-from tfhet.launch.restarts import VAIN_LIMIT, Restarts
 from tfhet.messages import link
 from tfhet.planes.tf_service.plane import TfService
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tfhet.errors import UsageError
-from tfhet.simulate import host_faults
-from tfhet.simulate.host_faults import HostFaults, library
+from tfhet.simulate import fault
+from tfhet.simulate.fault import HostFaults, library
 
 pytestmark = pytest.mark.timeout(120)
 AN_HOUR_MS = 3_600_000
@@ -101,12 +101,12 @@ def test_slow_files_take_longer(faults, tmp_path, monkeypatch, kind, code):
     timed = f"import os, sys, time\nfile = os.open(sys.argv[1], os.O_RDWR)\nbegan = time.monotonic()\n{code}\n"
     timed += "print(time.monotonic() - began)"
     for name in ("READ_MS", "WRITE_MS"):
-        monkeypatch.setattr(host_faults, name, 200)
+        monkeypatch.setattr(fault, name, 200)
     faults.set(kind)
     assert float(run(faults, timed, file)[0]) >= 0.2
     file.write_text("data")
     for name in ("READ_MS", "WRITE_MS"):
-        monkeypatch.setattr(host_faults, name, AN_HOUR_MS)
+        monkeypatch.setattr(fault, name, AN_HOUR_MS)
     faults.set(kind)
     run(faults, timed, tmp_path / "channel-2" / "file")  # files elsewhere are not affected
     faults.set(kind, is_on=False)
@@ -239,7 +239,7 @@ def test_library_is_built_once_in_a_private_folder(tmp_path: Path):
 
 
 def test_kinds_have_different_numbers(faults):
-    for kind in host_faults.PRELOADED:
+    for kind in fault.PRELOADED:
         faults.set(kind, 1.0)
     content = faults.path.read_bytes()
-    assert all(any(content[8 * place : 8 * place + 8]) for place in range(len(host_faults.PRELOADED)))
+    assert all(any(content[8 * place : 8 * place + 8]) for place in range(len(fault.PRELOADED)))
