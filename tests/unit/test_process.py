@@ -256,22 +256,12 @@ def test_cancelled_start_leaves_no_process(turns):
 
 
 @pytest.mark.parametrize(
-    ("code", "words"),
-    [
-        (0, "exit code 0"),
-        (3, "exit code 3"),
-        (-signal.SIGTERM, "SIGTERM"),
-        (-signal.SIGKILL, "SIGKILL (out of memory?)"),
-        (-40, "signal 40"),
-    ],
-)
-def test_description_of_an_exit_code(code, words):
-    assert describe_exit(code) == words
-
-
-@pytest.mark.parametrize(
     ("code", "line", "words"),
     [
+        (3, "", "exit code 3"),
+        (-signal.SIGTERM, "", "SIGTERM"),
+        (-signal.SIGKILL, "", "SIGKILL (out of memory?)"),
+        (-40, "", "signal 40"),
         (-signal.SIGABRT, "  what():  std::bad_alloc", "SIGABRT (out of memory)"),
         (1, "MemoryError", "exit code 1 (out of memory)"),
         (1, "ResourceExhaustedError: OOM when allocating tensor with shape[9]", "exit code 1 (out of memory)"),
@@ -283,7 +273,7 @@ def test_description_of_an_exit_code(code, words):
         (0, "MemoryError", "exit code 0"),
     ],
 )
-def test_description_names_memory_and_disk(code, line, words):
+def test_description_of_an_exit_code(code, line, words):
     assert describe_exit(code, ["before", line, "after"]) == words
 
 

@@ -10,12 +10,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import psutil
 import pytest
 
-from tfhet.launch.init import LAUNCHER_NAME, ancestors, processes
+from tfhet.launch.init import LAUNCHER_NAME
 
 pytestmark = [
     pytest.mark.timeout(60),
@@ -274,18 +273,3 @@ def test_pid_1_stops_all_launchers_of_its_container(start, named):
         entered.kill()
         entered.wait(10)
     assert init.signals("launcher") == init.signals("entered") == ["SIGTERM"] and init.ended_ns("launcher")
-
-
-def test_process_table_has_parents_and_no_zombies():
-    child = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
-    try:
-        until = time.monotonic() + 10
-        assert next(ancestors(processes(), child.pid)) == os.getpid()
-        child.stdin.close()
-        while child.pid in processes():
-            assert time.monotonic() < until
-            time.sleep(0.01)
-    finally:
-        child.wait()
-    table = {pid: SimpleNamespace(info={"ppid": parent}) for pid, parent in ((1, 0), (5, 1), (9, 5))}
-    assert [list(ancestors(table, pid)) for pid in (9, 1, 77)] == [[5, 1], [], []]

@@ -146,25 +146,6 @@ def test_machine_is_checked_first(backend, kernel, start, limits, required) -> N
     assert kernel.required == required and kernel.calls == []
 
 
-def test_remains_are_swept_in_a_thread(backend, kernel) -> None:
-    live(backend())
-    assert kernel.calls[0][0] == "sweep" and kernel.calls[0][1] is not threading.main_thread()
-    assert kernel.output[0] == "swept"
-
-
-def test_network_limits_are_set(backend, kernel) -> None:
-    facts = live(backend(mbit_per_s=10, latency_ms=5, loss_pct=2, limits_from="reading"))
-    assert kernel.called("bridge.limit", "bridge.delay", "bridge.lose") == [
-        ("bridge.limit", NAME, 10e6),
-        ("bridge.delay", NAME, 0.005),
-        ("bridge.lose", NAME, 0.02),
-    ]
-    assert facts["not_limited"] == ["CPU set"]
-    kernel.calls.clear()
-    live(backend(cpus=0.5))
-    assert not kernel.called("bridge.delay", "bridge.lose"), "tools that this host does not need"
-
-
 @pytest.mark.parametrize(
     ("kind", "method", "usual"), [("rate", "limit", 10e6), ("delay", "delay", 0.005), ("loss", "lose", 0.02)]
 )
