@@ -9,12 +9,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tfhet.clock import SYSTEM
-from tfhet.container.hierarchy import FILES, INHERITED, OPTIONAL, VERSIONS, Files, Hierarchy, Lines, hierarchies
+from tfhet.container.hierarchy import INHERITED, OPTIONAL, VERSIONS, Hierarchy, Lines, hierarchies, read, write
 from tfhet.errors import TfhetError, UsageError
 
 PERIOD_S = 0.005
@@ -67,23 +68,22 @@ class Limits:
 class Cgroup:
     """A group of this name in each of `trees`, made by `create`."""
 
-    def __init__(self, name: str, trees: Sequence[Hierarchy], files: Files = FILES):
+    def __init__(self, name: str, trees: Sequence[Hierarchy]):
         self.name = name
-        self._files = files
         self._trees = {controller: tree for tree in trees for controller in tree.controllers}
         self._folders = tuple(tree.top / name for tree in trees)
 
     @classmethod
-    def create(cls, name: str, trees: Sequence[Hierarchy] | None = None, files: Files = FILES) -> Cgroup:
+    def create(cls, name: str, trees: Sequence[Hierarchy] | None = None) -> Cgroup:
         """Makes a group without limits. Raises UsageError if this process cannot make one."""
         trees = hierarchies() if trees is None else trees
-        cgroup = cls(name, trees, files)
+        cgroup = cls(name, trees)
         for folder in cgroup.folders:
             raise UsageError(f"cgroup {folder} exists already: the process that made it has not removed it")
         for tree in trees:
             try:
-                tree.prepare(files)
-                files.mkdir(tree.top / name)
+                tree.prepare()
+                (tree.top / name).mkdir()
                 if "cpuset" in tree.controllers:
                     cgroup._write(tree, VERSIONS[tree.version].created)
             except OSError as error:
@@ -125,13 +125,13 @@ class Cgroup:
     @property
     def folders(self) -> list[Path]:
         """Its existing folders: one in each tree; none after `remove`."""
-        return [folder for folder in self._folders if self._files.exists(folder)]
+        return [folder for folder in self._folders if folder.exists()]
 
     def add(self, pid: int) -> None:
         """Moves a process into the group, with all its threads. Raises UsageError if the kernel refuses."""
         for folder in self._folders:
             try:
-                self._files.write(folder / "cgroup.procs", str(pid))
+                write(folder / "cgroup.procs", str(pid))
             except OSError as error:
                 raise UsageError(f"cgroup {folder}: process {pid} cannot be put into it: {error.strerror}") from None
 
@@ -140,7 +140,7 @@ class Cgroup:
         found: set[int] = set()
         for folder in self._all_folders():
             with contextlib.suppress(OSError):  # gone
-                found.update(map(int, self._files.read(folder / "cgroup.procs").split()))
+                found.update(map(int, read(folder / "cgroup.procs").split()))
         return sorted(found - {0})  # 0: of a PID namespace that we do not see
 
     def cpu_s(self) -> float:
@@ -173,17 +173,18 @@ class Cgroup:
                 raise TfhetError(f"cgroup {self.name}: cannot be removed: {left}")
             for folder in self._folders:
                 with contextlib.suppress(OSError):  # version 1, or a kernel before 5.14
-                    self._files.write(folder / "cgroup.kill", "1")
+                    write(folder / "cgroup.kill", "1")
             for pid in pids:
                 if pid != os.getpid():
-                    self._files.kill(pid)
+                    with contextlib.suppress(ProcessLookupError, PermissionError):
+                        os.kill(pid, signal.SIGKILL)
             SYSTEM.sleep(0.01)
 
     def _remove_folders(self) -> OSError | None:
         error: OSError | None = None
         for folder in self._all_folders():
             try:
-                self._files.rmdir(folder)
+                folder.rmdir()
             except FileNotFoundError:
                 continue
             except OSError as problem:
@@ -194,22 +195,23 @@ class Cgroup:
         """Its folders and their subfolders, the deepest first."""
         found = [*self._folders]
         for folder in found:
-            found += self._files.folders(folder)
+            with contextlib.suppress(FileNotFoundError):
+                found += [path for path in folder.iterdir() if path.is_dir()]
         return found[::-1]
 
     def _write(self, tree: Hierarchy, lines: Lines, values: Mapping[str, object] | None = None) -> None:
         for name, text in lines:
             file = tree.top / self.name / name
-            if name in OPTIONAL and not self._files.exists(file):
+            if name in OPTIONAL and not file.exists():
                 continue
             if text == INHERITED:
-                text = self._files.read(tree.top / name).strip()
-            self._files.write(file, text.format_map(values or {}))
+                text = read(tree.top / name).strip()
+            write(file, text.format_map(values or {}))
 
     def _count(self, controller: str, counter: str) -> int | None:
         with contextlib.suppress(OSError, KeyError):
             tree = self._trees[controller]
             file, field = VERSIONS[tree.version].counters[counter]
-            text = self._files.read(tree.top / self.name / file)
+            text = read(tree.top / self.name / file)
             return int(dict(line.split() for line in text.splitlines())[field] if field else text)
         return None
