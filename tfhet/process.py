@@ -101,11 +101,9 @@ def stack_of_last_thread() -> str:
 
 
 def stack_of(thread: int | None) -> list[tuple[CodeType, int]]:
-    """Code and line of the frames of a thread, the innermost first; empty for a thread that has ended.
-
-    It keeps no frame: a cycle of references would keep the frame's objects until Python ends. If one of them is a
-    dataset iterator that calls a Python function, TensorFlow would then wait for it for ever.
-    """
+    """Code and line of the frames of a thread, the innermost first; empty for a thread that has ended. It keeps no
+    frame: a cycle of references would keep a dataset iterator until Python ends, and TensorFlow may wait for it for
+    ever."""
     frame = sys._current_frames().get(thread or 0)
     return [(each.f_code, line) for each, line in traceback.walk_stack(frame)] if frame else []
 

@@ -26,9 +26,9 @@ _SELF_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopb
 
 
 def resolve(host: str, env: Mapping[str, str], current_host: str | None = None) -> str:
-    """The address at which every host of the job reaches `host`: from `TFHET_ADDRESSES` (JSON: name -> address), by
-    default the name. Raises ClusterError for a loopback name, unless `host` is `current_host`, and UsageError for a
-    malformed variable."""
+    """The address at which every host of the job reaches `host`: from `TFHET_ADDRESSES` (JSON), by default the name.
+    Raises ClusterError for a loopback name, unless `host` is `current_host`, and UsageError for a malformed
+    variable."""
     address = json_variable(env, ADDRESSES_VARIABLE).get(host, host)
     if not isinstance(address, str) or not address or not address.isprintable() or " " in address:
         raise UsageError(f"{ADDRESSES_VARIABLE}: the address of {host!r} must be text, got {shown(address)}")
@@ -45,9 +45,8 @@ def resolve(host: str, env: Mapping[str, str], current_host: str | None = None) 
 
 
 def listening(address: str, env: Mapping[str, str], *, is_alone: bool = False) -> str:
-    """The IP address at which this host listens: of `TFHET_LISTEN`, by default of `address`, at which the other hosts
-    reach it. May look a name up. Raises UsageError for an address of another machine, and for a name that is a loopback
-    address here, unless the host `is_alone` in its job."""
+    """The IP address at which this host listens: of `TFHET_LISTEN`, by default of `address`. May look a name up. Raises
+    UsageError for an address of another machine, and for a name that is loopback here, unless the host `is_alone`."""
     given, every = env.get(LISTEN_VARIABLE), list[str]()
     may_be_loopback = bool(given) or is_alone or is_loopback(address)
     with contextlib.suppress(OSError, UnicodeError):
@@ -97,8 +96,7 @@ def _turns(process: int) -> Iterator[int]:
 
 
 def check_free(port: int, host: str = "0.0.0.0") -> None:
-    """Raises UsageError if no process can listen on `port` at `host` ("0.0.0.0": at some address); the message names
-    the process that listens there, if it is known."""
+    """Raises UsageError, with the process that listens there, if no process can listen on `port` at `host`."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port in TIME_WAIT can be listened on
         try:
@@ -135,11 +133,8 @@ def _kept(port: int) -> socket.socket:
 
 
 def keep_free(option: int = socket.SO_REUSEPORT) -> socket.socket:
-    """Keeps a TCP port that is free at all addresses of this machine, until the returned socket is closed.
-
-    The system assigns the port to no other process. A process may bind it with `option`: with SO_REUSEPORT processes of
-    this user, with SO_REUSEADDR any process that knows the port. The socket does not listen.
-    """
+    """Keeps a TCP port that is free at all addresses of this machine, until the returned socket is closed. Processes
+    may bind it with `option`: SO_REUSEPORT: of this user; SO_REUSEADDR: any that knows the port."""
     is_dual = socket.has_dualstack_ipv6()
     held = socket.socket(socket.AF_INET6 if is_dual else socket.AF_INET)
     try:

@@ -1,8 +1,4 @@
-"""The task of each group of hosts: to prepare data, to train, or a role of a strategy.
-
-roles(identity)                          # data_group prepares data, dnn_group trains
-roles(identity, known=(*ROLES, Role("ps")))  # ps_group is a third group with a role of a strategy
-"""
+"""The task of each group of hosts: to prepare data, to train, or a role of a strategy."""
 
 from __future__ import annotations
 
@@ -67,8 +63,8 @@ class Roles:
         return self.groups[role].hosts if role in self.groups else ()
 
     def led_by_first(self, host: str, others: Role | None) -> Roles:
-        """The roles, seen from `host`, if only the first dnn host trains and the other hosts of its group have the role
-        `others`; None: all of them train."""
+        """The roles, seen from `host`, if only the first dnn host trains and the others have the role `others`, if
+        any."""
         first, rest = self.dnn_hosts[:1], self.dnn_hosts[1:]
         if others is None or not rest:
             return self

@@ -70,11 +70,8 @@ class Partitions(abc.ABC):
 
 
 class Bridge(Partitions):
-    """A network. Hosts are attached to it, and faults injected into it, by name.
-
-    Every method takes some milliseconds. It raises UsageError for wrong use, and TfhetError with the command and its
-    message if a command fails.
-    """
+    """A network. Hosts are attached to it, and faults injected into it, by name. Every method takes some milliseconds,
+    and raises UsageError for wrong use, and TfhetError if a command fails."""
 
     def __init__(self, tag: str, subnet: str = SUBNET):
         """tag: at most 8 letters and digits, for the names of devices. subnet: of the hosts' addresses, /24 to /29."""

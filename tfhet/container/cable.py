@@ -27,12 +27,10 @@ With this burst TCP reached 94 to 96 % of 20 Mbit/s to 1 Gbit/s on busy CPUs; wi
 QUEUE_BYTES, QUEUE_S = 262_144, 0.05
 """Smallest queue, and longest wait of a packet in it; TCP slows down when more packets are lost."""
 PARTS = 1_000_000
-"""Resolution of the share of lost packets."""
 
 
 def limiting(device: str, bits_per_s: float | None) -> str:
-    """Line for tc that limits what a device sends, or lifts the limit (None). Raises UsageError for other bandwidths
-    than SLOWEST_BITS_PER_S to FASTEST_BITS_PER_S."""
+    """Line for tc that limits what a device sends, or lifts the limit (None). Raises UsageError beyond the bounds."""
     if bits_per_s is None:
         return f"qdisc delete dev {device} root"
     if not SLOWEST_BITS_PER_S <= bits_per_s <= FASTEST_BITS_PER_S:
@@ -45,8 +43,7 @@ def limiting(device: str, bits_per_s: float | None) -> str:
 
 
 def losing(table: str, device: str, share: float | None) -> list[str]:
-    """Lines for nft that drop a share (0 to 1, None: 0) of the packets that arrive at a device. They replace the
-    table."""
+    """Lines for nft that drop a share (0 to 1, None: 0) of the packets that arrive at a device."""
     lines = [f"add table netdev {table}", f"delete table netdev {table}"]
     if share:
         chance = f"numgen random mod {PARTS} < {round(share * PARTS)} " if share < 1 else ""
@@ -120,9 +117,8 @@ class Cable:
             self.lose(self._share)
 
     def lose(self, share: float | None) -> None:
-        """Drops a share of the packets where they arrive: in the bridge, and at the host; None: drops nothing. Packets
-        are cut to the size of a real network first; else frames of 64 KiB, which veth passes on whole, would be
-        lost."""
+        """Drops a share of the packets where they arrive: in the bridge, and at the host. Packets are cut to the size
+        of a real network first; else frames of 64 KiB, which veth passes on whole, would be lost."""
         if not share and not self._share:
             return
         self._share = share

@@ -29,19 +29,15 @@ REMOVE_S = 10.0
 
 @dataclass(frozen=True)
 class Limits:
-    """The share of the machine that one host may use; None: no limit."""
+    """The share of the machine that one host may use; of the network in each direction; None: no limit."""
 
     cpus: float | None = None
     """CPU seconds per second."""
     cpu_set: tuple[int, ...] | None = None
-    """The machine's CPUs that it may run on."""
     memory_bytes: int | None = None
     bits_per_s: float | None = None
-    """Bandwidth of its network interface, in each direction."""
     latency_s: float | None = None
-    """Delay of each packet at its network interface, in each direction."""
     loss_share: float | None = None
-    """Share of its packets, 0 to 1, that are lost, in each direction."""
 
     def quota(self) -> tuple[int, int] | None:
         """(quota, period) in microseconds. The period grows if the kernel would refuse so short a quota."""
@@ -51,9 +47,8 @@ class Limits:
         return max(round(LEAST_QUOTA_S * 1e6), round(self.cpus * period_s * 1e6)), round(period_s * 1e6)
 
     def lost_without_root(self) -> tuple[str, ...]:
-        """Names of the limits that need cgroups and a network namespace: all but the CPU set. No rlimit can replace the
-        memory limit: it applies to one process, and RLIMIT_AS counts the address space, most of which TensorFlow only
-        reserves."""
+        """Names of the limits that need cgroups and a network namespace: all but the CPU set. No rlimit replaces the
+        memory limit: RLIMIT_AS counts the address space of one process, most of which TensorFlow only reserves."""
         is_tied = self.cpus is not None and self.cpu_set is not None and self.cpus >= len(self.cpu_set)
         values = {
             "CPU quota": None if is_tied else self.cpus,
@@ -159,8 +154,7 @@ class Cgroup:
         return self._count("memory", "killed")
 
     def remove(self) -> list[int]:
-        """Kills its processes and removes it. Returns the processes that did not end within REMOVE_S. Raises TfhetError
-        if the kernel keeps an empty group."""
+        """Kills its processes and removes it. Returns those that did not end in REMOVE_S. Raises TfhetError."""
         until = SYSTEM.monotonic() + REMOVE_S
         while True:
             left = self._remove_folders()

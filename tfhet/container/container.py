@@ -34,7 +34,6 @@ _MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = 1, 32, 4096, 16384, 1 
 _PR_SET_PDEATHSIG = 1
 _PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _NETWORK_S = 60.0
-"""Seconds for which process 1 waits for its interface."""
 _OUTSIDE = ("/proc/", "/sys/", "/dev/", "/run/", "/tmp/", "/mnt/", "/media/")
 """Mounts of the machine below these are not carried into a container."""
 
@@ -61,7 +60,6 @@ class Container:
     command: Sequence[str]
     environment: Mapping[str, str]
     directory: str
-    """Working directory of the command."""
     mounts: Sequence[Mount] = ()
     files: Mapping[str, str] = field(default_factory=dict)
     """Content by path. Files are readable for all, private keys only for their owner."""

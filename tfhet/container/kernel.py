@@ -29,7 +29,6 @@ PURPOSES = {
     DELAY: "late packets of hosts in namespaces",
     PRELOADED: "faults of disks, clocks and names",
 }
-"""Purposes that features are needed for, by key."""
 _ON_HOSTS = (NAMESPACE, TOOLKIT, LIMIT, LOSE, DELAY)
 
 

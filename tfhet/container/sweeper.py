@@ -40,8 +40,7 @@ class Owner(contextlib.AbstractContextManager["Owner"]):
         self._descriptor = descriptor
 
     def register(self, path: Path) -> None:
-        """Lets the next sweep remove a folder and its content if this process dies. Raises UsageError for a path that
-        cannot be a simulator's own folder."""
+        """Lets the next sweep remove a folder of this simulator's own. Raises UsageError for any other path."""
         path = path.resolve()
         if not path.is_dir() or len(path.parts) < 3 or os.path.ismount(path):
             raise UsageError(f"{path}: only an existing folder of one's own, at least two deep, can be registered")
@@ -60,8 +59,7 @@ class Owner(contextlib.AbstractContextManager["Owner"]):
 
 
 def claim(folder: Path | None = None) -> Owner:
-    """Claims a new tag. folder: folder of the locks, shared by all simulators of a machine (None: the usual one).
-    Raises UsageError if no lock can be made."""
+    """Claims a new tag. folder: of the locks (None: the usual one). Raises UsageError if no lock can be made."""
     folder = _lock_folder() if folder is None else folder
     for _ in range(TRIES):
         # Short, since it is part of the names of network devices, of 15 characters at most.

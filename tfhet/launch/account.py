@@ -1,5 +1,4 @@
-"""The leader's account of reports: the steps of all ranks, how often each example of a declared pipeline was read, and
-the restarts of servers."""
+"""The leader's account of reports: steps of all ranks, examples read, restarts of servers."""
 
 from __future__ import annotations
 
@@ -54,8 +53,7 @@ class Account:
             self._expected, self._over[number] = found.expected, found.over
 
     def completed(self, summary: RunSummary) -> RunSummary:
-        """The summary of rank 0's script, with the reports of all ranks; the built-in trainer's summary is
-        unchanged."""
+        """Rank 0's summary with the reports of all ranks; the built-in trainer's summary is unchanged."""
         if not self._standings:
             return summary
         standings = sorted(self._standings.items())

@@ -1,7 +1,4 @@
-"""The part of one launcher in its job: its place, its settings, the data plane and the strategy.
-
-All launchers of a job choose the same plane and strategy.
-"""
+"""The part of one launcher in its job: its place, settings, data plane and strategy; the same two for all launchers."""
 
 from __future__ import annotations
 

@@ -93,8 +93,7 @@ def _exit_code(code: int) -> int:
 
 
 def forget_earlier_job(paths: HostPaths, began_s: float) -> None:
-    """Removes the record and the failure file of an earlier job with the same directories. began_s: as in
-    `write_failure`."""
+    """Removes the record and the failure file of an earlier job. began_s: as in `write_failure`."""
     record = RunFolder(paths.output_data / "tfhet")
     shutil.rmtree(record.path / TIMELINE_FOLDER, ignore_errors=True)
     of_all = (paths.failure, *record.logs_path.glob("*.log"))  # all launchers of this host write them

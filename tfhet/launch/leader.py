@@ -81,8 +81,8 @@ class Leader:
         self._result: asyncio.Future[JobResult] = asyncio.get_running_loop().create_future()
 
     async def join(self) -> None:
-        """Opens the link. Raises UsageError for a busy port, for the address of another machine, and for ranks that the
-        strategy cannot train."""
+        """Opens the link. Raises UsageError for a port or address that it cannot use, and an impossible number of
+        ranks."""
         self._listens_at = await in_thread(self.place.listening, self.place.link_address)  # it may look a name up
         await self._server.start(self._listens_at, self.place.ports.control)
         self._joined_s = SYSTEM.monotonic()
@@ -126,9 +126,9 @@ class Leader:
         return 0.0, 0.0  # from itself
 
     async def leave(self, code: int, cause: str, hurry: asyncio.Future[Any]) -> None:
-        """Sends the job result to all followers, waits briefly for them to leave, and closes the link. If the job fails
-        while hosts are still starting, the leader stays until the end of `ready_timeout_s`, or until `hurry` is done,
-        because these hosts try to join that long."""
+        """Sends the job result to all followers, waits briefly for them to leave, and closes the link. If hosts are
+        still starting, it stays until the end of `ready_timeout_s`, or until `hurry` is done: they try to join that
+        long."""
         closing = [in_thread(self._meeting.close)] if self._meeting is not None else []
         await asyncio.gather(self._end(code, cause, hurry), *closing)
 

@@ -176,8 +176,8 @@ class Script:
         return self._child.pid
 
     async def ended(self) -> JobResult:
-        """Waits for its end. Returns the job result as far as it depends on this script. Raises JobFailed if the script
-        stalled, after killing it."""
+        """Waits for its end, and returns its part of the job result. Raises JobFailed after killing a stalled
+        script."""
         child, place, settings = self._child, self._assignment.place, self._assignment.settings
         assert child is not None and place.rank is not None
         stall = asyncio.create_task(self._kill_when_stalled(child), name="stall")
@@ -227,14 +227,13 @@ class Script:
             self._ending = asyncio.create_task(self._child.stop(SCRIPT_GRACE_S), name="stop")
 
     def has_begun_to_read(self) -> None:
-        """Repeats an earlier request to stop: the script did not get it, because a library blocked the signal until
+        """Repeats an earlier request to stop, which the script did not get if a library blocked the signal until
         now."""
         if self._is_stopping and self._child is not None:
             self._child.ask_again()
 
     async def stop(self, grace_s: float) -> None:
-        """Stops the script: SIGHUP first (SIGTERM means "checkpoint now", and only a script that was asked to stop gets
-        it again), SIGKILL after `grace_s` seconds."""
+        """Stops the script: SIGHUP first (SIGTERM means "checkpoint now"), SIGKILL after `grace_s` seconds."""
         if self._ending is not None:
             self._ending.cancel()
             await asyncio.gather(self._ending, return_exceptions=True)

@@ -36,7 +36,6 @@ PRELOADED = ("slow-disk", "slow-write", "full-disk", "failing-write", "slow-dns"
 ONCE = ("late-join", "same-base", "half-checkpoint")
 """Kinds at a fixed moment: two when the host starts, one when the job has ended."""
 IMPAIRMENTS = (*NETWORK, *PRELOADED)
-"""Kinds that a host backend implements."""
 LASTING = ("hang", *CUTS, "stall", *IMPAIRMENTS)
 """Kinds that may end after some time."""
 OF_A_HOST = (*CUTS, "stall", *IMPAIRMENTS, "second-job", "stranger", *ONCE)
@@ -72,7 +71,6 @@ class Fault:
     """A fault of one kind at one target."""
 
     kind: str
-    """One of KINDS."""
     process: str
     """A kind of a data plane's processes, or one of PROCESSES; "" if the kind determines the target."""
     host: str = ""
@@ -87,7 +85,6 @@ class Fault:
     amount: float | None = None
     """Share of lost packets (0 to 1), bits per second, seconds of delay, or seconds that a clock jumps."""
     since: str = "steps"
-    """One of MOMENTS."""
 
     @classmethod
     def parse(cls, text: str) -> Fault:

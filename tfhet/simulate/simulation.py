@@ -38,11 +38,7 @@ SILENT_SCRIPT_S = 30.0
 
 
 class Simulation:
-    """A command, a cluster and faults, run by `run`.
-
-    Raises:
-        UsageError: They cannot be run.
-    """
+    """A command, a cluster and faults, run by `run`. Raises UsageError if they cannot be run."""
 
     def __init__(
         self,
@@ -75,7 +71,6 @@ class Simulation:
         self._are_up = False
         """Whether all hosts that are not late have started."""
         self._never_began: str | None = None
-        """Why a host could not be made."""
         self._cpu_s: dict[str, dict[str, float]] = {}
         """CPU seconds by host: of the `whole` run, `before` the ranks began to read, and `after` they ended."""
         self.hosts = hosts_of(self.submission, folder, seed, detours=any(fault.kind in CUTS for fault in faults))
@@ -96,8 +91,7 @@ class Simulation:
         return self._backend.cgroups
 
     def run(self) -> RunSummary:
-        """Runs to the end of the last host, and returns the completed summary. A slow reader of lines delays
-        nothing."""
+        """Runs to the end of the last host, and returns the summary. A slow reader of lines delays nothing."""
         self.folder.create()
         began = SYSTEM.wall()
         late = "[simulate] {} lines were read too late: see logs/".format

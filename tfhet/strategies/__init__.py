@@ -1,10 +1,7 @@
 """How ranks train together: strategies with one interface, and the place of a rank in its job.
 
-import tfhet.strategies as strategies
-
-strategies.names()                       # ('solo', 'horovod', ...)
-strategies.get("horovod")                # a Strategy
-JobContext.from_env(environment())       # the place of this process, from its launcher
+strategies.get("horovod")                # a Strategy of strategies.names() JobContext.from_env(environment())       #
+the place of this process, from its launcher
 """
 
 from tfhet.strategies.job import LOCAL_PLANE, JobContext

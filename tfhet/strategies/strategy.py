@@ -66,11 +66,9 @@ OWN = RankSource("tfhet", "alone", "without MPI", RANK_VARIABLES, own=True)
 
 @dataclass(frozen=True)
 class Claim:
-    """The ports that one launcher keeps free, from before it joins, for what it starts for the strategy: no host knows
-    the free ports of another one."""
+    """The ports that one launcher keeps free, from before it joins: no host knows the free ports of another."""
 
     host: str
-    """Name of the launcher's host."""
     ports: tuple[Port, ...] = ()
 
     @classmethod
@@ -84,8 +82,7 @@ class Meeting(Protocol):
     """Rendezvous of the ranks, which the leader keeps open while they find each other."""
 
     def load(self) -> None:
-        """Imports the modules that `open` needs, which may take seconds: the leader calls it in a thread. Raises
-        UsageError if a package is not installed."""
+        """Imports the modules that `open` needs, which may take seconds. Raises UsageError if a package is missing."""
 
     def open(self, address: str, interface: str, listen: str, peers: Collection[str]) -> Mapping[str, Any]:
         """Opens the meeting.
@@ -160,8 +157,7 @@ class Strategy:
         return None
 
     def ports(self, place: Place) -> int:
-        """Number of free TCP ports that the launcher at `place` keeps for its script or for `serve`, which bind them
-        with SO_REUSEPORT."""
+        """Number of TCP ports that the launcher at `place` keeps for its script or `serve`, to bind by SO_REUSEPORT."""
         return 0
 
     def order(self, opened: Mapping[str, Any], claims: Mapping[str, Claim], place: Place) -> Mapping[str, Any]:
@@ -183,8 +179,7 @@ class Strategy:
 
     async def serve(self, place: Place, order: Mapping[str, Any], say: Callable[[str], None]) -> None:
         """Runs on a host of one of `roles` from the start of the ranks until it is cancelled. An exception ends the
-        job.
-        say: writes a line to the host's log."""
+        job."""
 
     def is_over(self, results: Mapping[int, int], size: int) -> bool:
         """Whether the training is over. results: the exit codes of the ranks that have ended, of `size`."""
@@ -200,8 +195,7 @@ class Strategy:
 
     def reader(self, size: int) -> tuple[Any, int] | None:
         """The index (an int or a tensor) of the process that will read the data set which the script defines, and the
-        number of such processes. None if each rank reads its own data set. Raises UsageError if the script may not
-        define one here."""
+        number of such processes. None if each rank reads its own. Raises UsageError if the script may define none."""
         return None
 
     def undivided(self, data: tf.data.Dataset, size: int) -> tf.data.Dataset:

@@ -37,8 +37,7 @@ async def serve_metrics(
     say: Callable[[str], None],
 ) -> None:
     """Serves the values of one launcher at `host`:`port` (0: a free port) until it is cancelled. Returns early, with a
-    line for the log, if the port cannot be used. values: called on the running event loop, once per request. labels: of
-    all values."""
+    line for the log, if the port cannot be used. values: called on the running event loop, once per request."""
     loop = asyncio.get_running_loop()
 
     async def current() -> Mapping[Metric, float]:

@@ -1,7 +1,4 @@
-"""Metrics of a launcher: named numbers for Prometheus, and metric lines for CloudWatch.
-
-A launcher passes a mapping from `Metric` to value to the endpoint. Its data plane adds other metrics to that mapping.
-"""
+"""Metrics of a launcher for Prometheus, to which its data plane adds others, and metric lines for CloudWatch."""
 
 from __future__ import annotations
 

@@ -15,8 +15,8 @@ from tfhet.errors import UsageError
 
 
 class MultiWorkerCollective:
-    """The workers that TF_CONFIG names, one device of each. Raises UsageError when they are not `size`, and where
-    TensorFlow has done anything before."""
+    """The workers of TF_CONFIG, one device of each. Raises UsageError if not `size`, or if TensorFlow was used
+    before."""
 
     def __init__(self, size: int):
         gpus = tf.config.list_physical_devices("GPU")

@@ -44,9 +44,8 @@ class MultiWorker(Strategy):
             signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM) or signal.SIG_DFL)
 
     def undivided(self, data: tf.data.Dataset, size: int) -> tf.data.Dataset:
-        """See `Strategy`. Each worker splits every batch into one part per worker and trains on one part per step.
-        Keras' `fit` counts the batches before the split, and would end the epoch too early (Keras 2.15): so this hides
-        the data set's number of batches."""
+        """See `Strategy`. Each worker trains on one part of a batch per step. Keras' `fit` counts the batches before
+        the split, and would end the epoch too early (Keras 2.15): so this hides the number of batches."""
         import tensorflow as tf
 
         options = tf.data.Options()

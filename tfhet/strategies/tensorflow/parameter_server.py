@@ -32,7 +32,6 @@ STARTED = TfConfigSource(
     with_ps=True,
 )
 SERVER = "tfhet.strategies.tensorflow.server"
-"""The module that a server of `ps_group` runs."""
 GRACE_S = 1.0
 """Seconds that the server may take to end."""
 

@@ -76,8 +76,7 @@ def _at(claims: Mapping[str, Claim], member: str, place: Place) -> str:
 
 @dataclass(frozen=True)
 class TfConfigSource(RankSource):
-    """Ranks of a program that sets TF_CONFIG for each of its processes, like an operator of Kubernetes. The ranks are
-    the chief and the workers, at least two."""
+    """Ranks of a program that sets TF_CONFIG for each of its processes, like an operator of Kubernetes."""
 
     with_ps: bool = False
 

@@ -45,8 +45,7 @@ TORCHRUN = TorchrunSource(
 
 class KeptPort:
     """The meeting of ranks at a port of the leader's host, reserved from `open` to `close`: the system assigns it to no
-    process that asks for any free port, and only sockets with SO_REUSEADDR, such as rank 0's store, can listen
-    there."""
+    other process, and only sockets with SO_REUSEADDR, such as rank 0's store, can listen there."""
 
     def __init__(self) -> None:
         self._held: socket.socket | None = None
