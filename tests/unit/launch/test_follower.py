@@ -12,20 +12,6 @@ RING = {"address": "algo-1", "port": 4000, "interface": "eth0"}
 
 
 @pytest.mark.parametrize(
-    "message",
-    [
-        START,
-        {**START, "plane": {**SERVICE, "native": None}},
-        {**START, "strategy": RING},
-        {**START, "something": "of a later version"},
-    ],
-)
-def test_order_to_start_is_parsed(assignment_of, message):
-    order = checked_order(message, assignment_of("t1", 1, ranks=2))
-    assert order == link.Start("job-1", message["plane"], message["strategy"])
-
-
-@pytest.mark.parametrize(
     ("message", "field"),
     [
         ({**START, "plane": None}, "`plane` is None"),
@@ -40,6 +26,9 @@ def test_a_wrong_order_to_start_is_named(assignment_of, message, field):
 
 
 def test_later_version_has_unknown_orders(assignment_of):
-    assert checked_order({"type": "stop", "something": "new"}, assignment_of("t1", 1, ranks=2)) == link.Stop()
+    here = assignment_of("t1", 1, ranks=2)
+    start = {**START, "plane": {**SERVICE, "native": None}, "strategy": RING}
+    assert checked_order({**start, "something": "new"}, here) == link.Start("job-1", start["plane"], RING)
+    assert checked_order({"type": "stop", "something": "new"}, here) == link.Stop()
     with pytest.raises(UnknownKind):
-        checked_order({"type": "pause"}, assignment_of("t1", 1, ranks=2))
+        checked_order({"type": "pause"}, here)

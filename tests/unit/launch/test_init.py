@@ -145,24 +145,17 @@ def test_init_imports_little():
     assert done.stdout.split() == []
 
 
-def test_stop_reaches_launchers_before_the_command(start, named):
-    # SageMaker's toolkit would die of it, and with it the pipe for the launchers' output.
-    init = start(named("train", "train", "0", LAUNCHER_NAME, "launcher", "0.3"), SETTLE_S=0.3)
-    init.wait_for("launcher.ready", "train.ready")
+@pytest.mark.parametrize("name", ["train", "mpirun"])
+def test_stop_reaches_launchers_before_others(start, named, name):
+    """The toolkit's `train` would die of it, and mpirun below the command would end its ranks within a second."""
+    command = named(name, name, "0", LAUNCHER_NAME, "launcher", "0.3")
+    code = f"import subprocess; subprocess.run({command!r})"
+    init = start(command if name == "train" else [PYTHON, "-c", code], SETTLE_S=0.3)
+    init.wait_for("launcher.ready", f"{name}.ready")
     init.process.terminate()
-    assert init.code() == 5
-    assert init.signals("launcher") == init.signals("train") == ["SIGTERM"]
-    assert (init.folder / "train").stat().st_mtime_ns >= init.ended_ns("launcher")
-
-
-def test_stop_skips_processes_above_launchers(start, named):
-    # mpirun would end its ranks within a second.
-    mpirun = named("mpirun", "mpirun", "0", LAUNCHER_NAME, "launcher", "0.2")
-    init = start([PYTHON, "-c", f"import subprocess; subprocess.run({mpirun!r})"], SETTLE_S=0.3)
-    init.wait_for("launcher.ready", "mpirun.ready")
-    init.process.terminate()
-    assert init.code() == TERMINATED and init.signals("launcher") == ["SIGTERM"]
-    assert (init.folder / "mpirun").stat().st_mtime_ns >= init.ended_ns("launcher")
+    assert init.code() == (5 if name == "train" else TERMINATED)
+    assert init.signals("launcher") == ["SIGTERM"] and (name != "train" or init.signals(name) == ["SIGTERM"])
+    assert (init.folder / name).stat().st_mtime_ns >= init.ended_ns("launcher")
 
 
 @pytest.mark.parametrize("is_stopped", [True, False])

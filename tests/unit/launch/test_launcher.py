@@ -251,26 +251,6 @@ def test_launcher_survives_the_end_of_its_reader(started, failure):
     assert "exit code 5" in failure()
 
 
-def test_slow_reader_loses_lines_that_are_counted(started, tmp_path):
-    printed, is_read = (tmp_path / name for name in ("printed", "read"))
-    code = (
-        "import pathlib, time\n"
-        "for number in range(30000): print(number, 'x' * 100)\n"
-        f"print('flushed', flush=True)\npathlib.Path({str(printed)!r}).touch()\n"
-        f"while not pathlib.Path({str(is_read)!r}).exists(): time.sleep(0.01)\n"
-    )
-    with started(code) as process:
-        while not printed.exists() and process.poll() is None:
-            time.sleep(0.01)
-        is_read.touch()
-        lines = process.stdout.read().splitlines()
-        assert process.wait(60) == 0
-    dropped = sum(int(line.split()[1]) for line in lines if "lines were dropped" in line)
-    assert dropped > 10000
-    assert dropped + len([line for line in lines if line.endswith("xxx")]) == 30000
-    assert "[t1/0] flushed" in lines
-
-
 # Messages of a script
 
 SENDS = """
@@ -389,18 +369,6 @@ def test_workers_leave_reserved_cpus(serving, capfd):
     out = capfd.readouterr().out
     assert f"[t1/0] sees {[*left_by(1, usable())]} {{{os.SCHED_IDLE}}}" in out
     assert "[t1/0] hosts 64 ServingHosts(hosts=('t1',), is_complete=True)" in out, "the key, and the hosts that serve"
-
-
-@pytest.mark.skipif(len(usable()) < 2, reason="this process has one CPU only")
-def test_cpus_are_reserved_as_measured(serving, capfd, record, monkeypatch):
-    monkeypatch.setattr("tfhet.planes.cpus.WINDOW_S", 0.5)
-    monkeypatch.setattr("tfhet.planes.cpus.SPARE_CPUS", 0.1)  # on a busy machine the script may get half a CPU
-    code = "end = time.time() + 20\nwhile time.time() < end and psutil.Process(os.getppid()).children():\n"
-    code += "    if any(len(p.cpu_affinity()) < len(os.sched_getaffinity(0)) for p in "
-    code += "psutil.Process(os.getppid()).children()): break\nshow()"
-    assert serving(code) == 0
-    assert f"[t1/0] sees {[*left_by(1, usable())]} {{{os.SCHED_IDLE}}}" in capfd.readouterr().out
-    assert list(left_by(1, usable())) in [event["cpus"] for event in events(record, "workers.confined")]
 
 
 def test_launcher_introduces_itself(assignment_of):

@@ -1,11 +1,9 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from tfhet.cluster import HostPaths, Ports, identify, job_name
 from tfhet.simulate.host import SimulatedHost
-from tfhet.simulate.submission import hyperparameters
 
 CONFIG = {
     "current_host": "algo-2",
@@ -40,16 +38,3 @@ def test_host_is_laid_out_like_sagemakers(tmp_path: Path):
     nowhere = {"SAGEMAKER_BASE_DIR": "/nowhere", "SM_INPUT_CONFIG_DIR": "/nowhere"}
     assert identify(variables) == identify({**variables, **nowhere}), "the file and the variables differ"
     assert identify(variables).current_group == "data_group" and job_name(variables) == "job-1"
-
-
-def test_hyperparameters_are_json_texts():
-    command = ["launcher.py", "--model", "resnet50", "--epochs", "3", "--resume", "True", "--flag"]
-    parameters = hyperparameters(command, "job-1")
-    assert {name: json.loads(text) for name, text in parameters.items()} == {
-        "sagemaker_program": "launcher.py",
-        "sagemaker_job_name": "job-1",
-        "model": "resnet50",
-        "epochs": 3,
-        "resume": "True",
-        "flag": "",
-    }

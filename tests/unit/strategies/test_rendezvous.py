@@ -14,8 +14,7 @@ import pytest
 
 from tfhet.cluster import Rank
 from tfhet.errors import ClusterError, UsageError
-from tfhet.strategies.horovod.strategy import Ring
-from tfhet.strategies.rendezvous import HorovodRendezvous
+from tfhet.strategies.horovod.strategy import HorovodRendezvous, Ring
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
 
 from tfhet.cluster import Rank
 from tfhet.errors import UsageError
-from tfhet.strategies.rendezvous import HorovodRendezvous
+from tfhet.strategies.rendezvous import Rendezvous
 from tfhet.strategies.strategy import Collective, RankSource, Strategy
 
 _CONSEQUENCE = re.compile(r"Horovod has been shut down|HorovodInternalError|Connection (closed|reset) by peer")
@@ -23,6 +23,35 @@ RUN = RankSource(
     ("HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE"),
 )
 """Horovod's own launcher, over Gloo (horovod/runner/gloo_run.py)."""
+
+
+@dataclass(frozen=True)
+class HorovodRendezvous(Rendezvous):
+    """The address of the ranks' rendezvous server, and horovodrun's variables for Gloo: horovod/runner/gloo_run.py,
+    `create_slot_env_vars` and `create_run_env_vars`. Horovod uses NCCL for tensors on GPUs if it was built with it."""
+
+    chosen: ClassVar[tuple[str, ...]] = ("HOROVOD_GLOO_IFACE", "NCCL_SOCKET_IFNAME")
+
+    def usual(self, rank: Rank) -> dict[str, str]:
+        """Seconds that the first rank waits for the others; Horovod's default, 30 s, is too short on a busy host."""
+        return {"HOROVOD_GLOO_TIMEOUT_SECONDS": "120"}
+
+    def variables(self, host: str, rank: Rank) -> dict[str, str]:
+        return {
+            "HOROVOD_HOSTNAME": host,
+            "HOROVOD_RANK": str(rank.rank),
+            "HOROVOD_SIZE": str(rank.size),
+            "HOROVOD_LOCAL_RANK": str(rank.local_rank),
+            "HOROVOD_LOCAL_SIZE": str(rank.local_size),
+            "HOROVOD_CROSS_RANK": str(rank.rank // rank.local_size),
+            "HOROVOD_CROSS_SIZE": str(rank.size // rank.local_size),
+            "HOROVOD_GLOO_RENDEZVOUS_ADDR": self.address,
+            "HOROVOD_GLOO_RENDEZVOUS_PORT": str(self.port),
+            "HOROVOD_CONTROLLER": "gloo",
+            "HOROVOD_CPU_OPERATIONS": "gloo",
+            "HOROVOD_GLOO_IFACE": self.interface,
+            "NCCL_SOCKET_IFNAME": self.interface,
+        }
 
 
 class Ring:
