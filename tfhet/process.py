@@ -254,15 +254,10 @@ class Child:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, STACK_SIGNAL)
 
-    def ask_again(self) -> None:
-        """Sends SIGTERM to its process group, without a deadline."""
+    def kill(self, by: signal.Signals = signal.SIGKILL) -> None:
+        """Sends a signal to its process group; `wait` returns when it has ended."""
         if self.code is None:
-            self._signal(signal.SIGTERM)
-
-    def kill(self) -> None:
-        """Sends SIGKILL to its process group; `wait` returns when it has ended."""
-        if self.code is None:
-            self._signal(signal.SIGKILL)
+            self._signal(by)
 
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -105,28 +105,18 @@ def check_free(port: int, host: str = "0.0.0.0") -> None:
             raise UsageError(busy(port, host, error)) from error
 
 
-def claim(port: int, host: str = "0.0.0.0") -> socket.socket:
-    """Keeps a port for this process until the returned socket is closed, and checks that it is free at `host`. Other
-    tfhet jobs on this machine see the claim before a server binds the port, and although gRPC servers may share ports.
-    Raises UsageError for a port that is claimed or in use."""
-    held = _kept(port)
-    try:
-        check_free(port, host)
-    except BaseException:
-        held.close()
-        raise
-    return held
-
-
-def _kept(port: int) -> socket.socket:
-    """Claims a port, whether or not it is free. Raises UsageError if another process has claimed it."""
+def claim(port: int) -> socket.socket:
+    """Keeps a port for this process until the returned socket is closed. Other tfhet jobs on this machine see the claim
+    before a server binds the port, and although gRPC servers may share ports. Raises UsageError for a port that is
+    claimed or in use."""
     held = socket.socket(socket.AF_UNIX)
     try:
         with contextlib.suppress(FileNotFoundError, PermissionError):  # such names exist on Linux only
             held.bind(f"\0tfhet-port-{port}")  # a name without a file, in this network namespace
-    except OSError as error:
+        check_free(port)
+    except BaseException as error:
         held.close()
-        if error.errno == errno.EADDRINUSE:
+        if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
             raise UsageError(f"port {port} is kept by another tfhet job on this machine; give another port") from None
         raise
     return held

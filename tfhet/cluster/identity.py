@@ -1,8 +1,7 @@
 """This host, its group and its cluster: from resourceconfig.json or the variable `SM_RESOURCE_CONFIG`.
 
-Forms of SageMaker's description seen: heterogeneous and homogeneous jobs of today carry `current_group_name` and
-`instance_groups`; the file that the SageMaker training toolkit writes for itself says `current_instance_group`; old
-homogeneous jobs carry `hosts` only.
+Jobs of today have `current_group_name` and `instance_groups`; the file that the SageMaker training toolkit writes for
+itself has `current_instance_group`; old homogeneous jobs have `hosts` only.
 """
 
 from __future__ import annotations

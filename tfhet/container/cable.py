@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Network
 
 from tfhet.container.delay import DelayLine
-from tfhet.container.netns import NetworkNamespace
+from tfhet.container.netns import IP_BATCH, NetworkNamespace
 from tfhet.errors import TfhetError, UsageError
 
 GROUP = 1
 """Device group of all cables: one command deletes a group; deleting devices one by one takes some 20 ms each."""
-IP_BATCH, TC_BATCH = ("ip", "-batch", "-"), ("tc", "-batch", "-")
+TC_BATCH = ("tc", "-batch", "-")
 _ALL_SEGMENTS = 65535  # linux/netdevice.h, GSO_MAX_SEGS
 SLOWEST_BITS_PER_S, FASTEST_BITS_PER_S = 1e4, 4e11
 """Outside these bounds the burst lasts longer, or the queue has more bytes, than tbf counts."""
@@ -79,10 +79,10 @@ class Cable:
         far_end = ["link set lo up", "link set eth0 up", *neighbours(subnet, self.address, "eth0")]
         try:
             self._switch.run(IP_BATCH, ends, [self._namespace])
-            self._namespace.run(IP_BATCH, far_end)
+            self._namespace.ip(*far_end)
         except BaseException:
             with self.ending(), contextlib.suppress(TfhetError):
-                self._ip(f"link delete {self.device}")
+                self._switch.ip(f"link delete {self.device}")
             raise
 
     @contextlib.contextmanager
@@ -112,7 +112,7 @@ class Cable:
             self._line.set(delay_s)
         elif self._line is not None:
             self._line.close()
-            self._ip(f"link delete {self.port}", f"link set {self.device} master {bridge}")
+            self._switch.ip(f"link delete {self.port}", f"link set {self.device} master {bridge}")
             self._line = None
             self.lose(self._share)
 
@@ -123,8 +123,8 @@ class Cable:
             return
         self._share = share
         segments = 1 if share else _ALL_SEGMENTS
-        self._ip(*(f"link set {device} gso_max_segs {segments}" for device in {self.device, self.port}))
-        self._namespace.run(IP_BATCH, [f"link set eth0 gso_max_segs {segments}"])
+        self._switch.ip(*(f"link set {device} gso_max_segs {segments}" for device in {self.device, self.port}))
+        self._namespace.ip(f"link set eth0 gso_max_segs {segments}")
         for namespace, device in ((self._switch, self.port), (self._namespace, "eth0")):
             namespace.run(["nft", "-f", "-"], losing(self.device, device, share))
 
@@ -133,22 +133,19 @@ class Cable:
         to its own hardware address then, and no bridge passes a frame back to where it came from."""
         aims = {other: self.address if other in others else other for other in others ^ self._blocked}
         if aims:
-            self._namespace.run(IP_BATCH, [_neighbour(other, aim, "eth0") for other, aim in aims.items()])
+            self._namespace.ip(*(_neighbour(other, aim, "eth0") for other, aim in aims.items()))
         self._blocked = others
-
-    def _ip(self, *lines: str) -> None:
-        self._switch.run(IP_BATCH, lines)
 
     def _inserted_line(self, bridge: str) -> DelayLine:
         near, far = f"{self.device}a", f"{self.device}b"
         pair = f"link add {near} master {bridge} type veth peer name {far}"
-        self._ip(pair, f"link set {near} up", f"link set {far} up")
+        self._switch.ip(pair, f"link set {near} up", f"link set {far} up")
         try:
             line = DelayLine(self._switch, (self.device, far))
         except BaseException:
-            self._ip(f"link delete {near}")
+            self._switch.ip(f"link delete {near}")
             raise
-        self._ip(f"link set {self.device} nomaster")
+        self._switch.ip(f"link set {self.device} nomaster")
         return line
 
 

@@ -1,8 +1,5 @@
-"""A control group: the processes of one host, their limits and their counters.
-
-A group is a folder in each tree that has a controller for it, in cgroup version 1 or 2 or in both (`hierarchy.py`).
-Limits and counters include all processes that its processes start.
-"""
+"""A control group: the processes of one host with all that they start, their limits and their counters. It is a folder
+in each tree that has a controller for it, in cgroup version 1 or 2 or in both (`hierarchy.py`)."""
 
 from __future__ import annotations
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfhet.cluster import environment
-from tfhet.container.cable import IP_BATCH, TC_BATCH, limiting, losing
+from tfhet.container.cable import TC_BATCH, limiting, losing
 from tfhet.container.hierarchy import controllers
-from tfhet.container.netns import NetworkNamespace, run
+from tfhet.container.netns import IP_BATCH, NetworkNamespace, run
 from tfhet.errors import TfhetError, UsageError
 from tfhet.native import compiler
 from tfhet.versions import versions

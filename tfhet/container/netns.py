@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from tfhet.errors import TfhetError, UsageError
 
 TOOL_LIMIT_S = 20.0
+IP_BATCH = ("ip", "-batch", "-")
 _CLONE_NEWNET = 0x40000000  # linux/sched.h
 _LIBC = ctypes.CDLL(None, use_errno=True)
 Value = TypeVar("Value")
@@ -65,6 +66,9 @@ class NetworkNamespace:
         descriptors = [self.descriptor, *(other.descriptor for other in others)]
         text = "".join(f"{line}\n" for line in lines)
         return run(words, text, before=("nsenter", f"--net={self.path}", "--"), pass_fds=descriptors)
+
+    def ip(self, *lines: str) -> None:
+        self.run(IP_BATCH, lines)
 
     def socket(self, kind: socket.SocketKind = socket.SOCK_STREAM) -> socket.socket:
         """An IPv4 socket of this process that is in the namespace."""

@@ -1,9 +1,7 @@
 """Removes the cgroups and folders of simulators that died without cleaning up (SIGKILL), when the next one starts.
 
-A simulator claims a tag: it locks a file of that name, and the kernel releases the lock when the process dies.
-Everything that could outlive the simulator has the tag: cgroups are called `tfhet-TAG-HOST`, and folders are registered
-in the file. Only things whose file has no living owner are removed, so simulators on one machine do not affect each
-other.
+A simulator claims a tag: it locks a file of that name, and the kernel releases the lock when the process dies. All that
+could outlive it has the tag: cgroups are called `tfhet-TAG-HOST`, and folders are registered in the file.
 """
 
 from __future__ import annotations

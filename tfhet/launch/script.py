@@ -230,7 +230,7 @@ class Script:
         """Repeats an earlier request to stop, which the script did not get if a library blocked the signal until
         now."""
         if self._is_stopping and self._child is not None:
-            self._child.ask_again()
+            self._child.kill(signal.SIGTERM)
 
     async def stop(self, grace_s: float) -> None:
         """Stops the script: SIGHUP first (SIGTERM means "checkpoint now"), SIGKILL after `grace_s` seconds."""

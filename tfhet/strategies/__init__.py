@@ -7,9 +7,3 @@ the place of this process, from its launcher
 from tfhet.strategies.job import LOCAL_PLANE, JobContext
 from tfhet.strategies.registry import AUTO, chosen, get, names, rank_of, roles, source_of, sources, translated
 from tfhet.strategies.strategy import OWN, Claim, Collective, Meeting, RankSource, Strategy
-
-# fmt: off
-__all__ = [
-    "AUTO", "LOCAL_PLANE", "OWN", "Claim", "Collective", "JobContext", "Meeting", "RankSource", "Strategy", "chosen",
-    "get", "names", "rank_of", "roles", "source_of", "sources", "translated",
-]

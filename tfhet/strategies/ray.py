@@ -1,8 +1,5 @@
-"""The strategy `ray`: one script on the leader's host, which uses the whole Ray cluster of the job.
-
-The script starts Ray Train's workers and Ray Data's tasks itself. The other hosts of the dnn group have no rank; their
-launchers run nodes of the cluster, which is the data plane `ray`.
-"""
+"""The strategy `ray`: one script on the leader's host, which starts Ray Train's workers and Ray Data's tasks itself.
+The launchers of the other hosts of the dnn group run nodes of the cluster, which is the data plane `ray`."""
 
 from __future__ import annotations
 

@@ -1,16 +1,11 @@
 """The interface of training strategies: how ranks find each other and train together.
 
-A strategy is one object in the registry:
-
-    strategy = strategies.get("horovod")
     meeting = strategy.meeting(("algo-2", "algo-3"), 2, OWN) # in the leader; None if the ranks need none
     order = meeting.open("algo-2", "eth0", "10.0.0.2", peers)  # in the leader, once all is ready
     strategy.environment(order, "algo-3", rank, env)        # in each launcher, for the script that it starts
-    await strategy.serve(place, order, say)                 # on each host of a role that the strategy adds
     strategy.collective(4).total([1.0], "examples")         # in each rank
 
-The ranks of the base class need nothing to find each other; other strategies override what differs. Only `collective`
-imports TensorFlow.
+The ranks of the base class need nothing to find each other. Only `collective` imports TensorFlow.
 """
 
 from __future__ import annotations

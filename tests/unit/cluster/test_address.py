@@ -154,7 +154,7 @@ def test_busy_port_names_its_process() -> None:
                 take(port)
     with claim(port), pytest.raises(UsageError, match=f"port {port} "):
         claim(port)
-    claim(port, "127.0.0.1").close()
+    claim(port).close()
 
 
 @pytest.mark.parametrize(("port", "host"), [(0, "192.0.2.1"), (70000, "0.0.0.0")])

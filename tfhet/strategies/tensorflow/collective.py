@@ -1,8 +1,5 @@
-"""The workers of tf.distribute.MultiWorkerMirroredStrategy as a collective: RING over gRPC, or NCCL between GPUs.
-
-Every operation is an all-reduce of the strategy's own, called in its replica context, so that it works in a graph of
-tfhet's trainer, whose variables are no distributed ones.
-"""
+"""The workers of tf.distribute.MultiWorkerMirroredStrategy as a collective. Every operation is an all-reduce of the
+strategy's own, called in its replica context, so that it works in a graph of tfhet's trainer."""
 
 from __future__ import annotations
 
