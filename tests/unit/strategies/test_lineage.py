@@ -1,16 +1,19 @@
-"""Launchers that mpirun started, and the processes above mpirun."""
+"""Launchers that mpirun started: the processes above mpirun, and the file for which SageMaker's toolkit waits."""
 
 from __future__ import annotations
 
 import asyncio
 import subprocess
+from pathlib import Path
 
 import psutil
 import pytest
 from event_loop import in_event_loop
 
 from tfhet.cluster import Rank
-from tfhet.strategies.mpi import above_mpirun, first_gone, watched
+from tfhet.launch import LaunchSettings
+from tfhet.launch.assignment import Assignment
+from tfhet.strategies.mpi import MPI, above_mpirun, first_gone, watched
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -77,3 +80,23 @@ async def test_first_process_that_ends_is_returned():
     finally:
         child.kill()
         child.wait()
+
+
+@pytest.mark.parametrize(
+    ("host", "rank", "job", "source", "is_written"),
+    [
+        ("t2", 2, "job", "OMPI_COMM_WORLD", True),
+        ("t2", 2, "job", "HOROVOD", False),
+        ("t2", 2, "", "OMPI_COMM_WORLD", False),
+        ("t2", 3, "job", "OMPI_COMM_WORLD", False),
+        ("t1", 0, "job", "OMPI_COMM_WORLD", False),
+        ("d1", None, "job", "OMPI_COMM_WORLD", False),
+    ],
+)
+def test_toolkit_is_released_once_per_host(environment_of, tmp_path: Path, host, rank, job, source, is_written):
+    mpi = pytest.importorskip("sagemaker_training.mpi")
+    env = environment_of(host, rank, dnn=("t1", "t2"), ranks=2) | {"TRAINING_JOB_NAME": job}
+    env = {name.replace("HOROVOD_", f"{source}_"): value for name, value in env.items()}
+    MPI.release(Assignment.of(env, LaunchSettings()).place, tmp_path)
+    written = [f"/tmp/{path.name}" for path in tmp_path.glob("done*")]
+    assert written == [f"{mpi.MPI_FINISHED_STATUS_FILE}.t1"] * is_written
