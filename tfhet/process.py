@@ -272,8 +272,7 @@ def lives(process: psutil.Process) -> bool:
 
 
 def describe_exit(code: int, tail: Iterable[str] = ()) -> str:
-    """Describes an exit code: `exit code 3`, `SIGKILL (out of memory?)`, `SIGTERM`, `SIGABRT (out of memory)`. tail:
-    the last lines of the process, which may report that memory ran out."""
+    """Describes an exit code: `exit code 3`, `SIGTERM`, `SIGABRT (out of memory)`. tail: the process's last lines."""
     name = f"exit code {code}"
     if code < 0:
         try:

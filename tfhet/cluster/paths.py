@@ -51,8 +51,7 @@ def host_paths(env: Mapping[str, str]) -> HostPaths:
 
 
 def cache_dir(env: Mapping[str, str]) -> Path:
-    """Directory for files that tfhet can make again: `$XDG_CACHE_HOME/tfhet`, or `~/.cache/tfhet`. The XDG base
-    directory specification says to ignore a relative `XDG_CACHE_HOME`."""
+    """Directory for files that tfhet can make again: `$XDG_CACHE_HOME/tfhet` if absolute, or `~/.cache/tfhet`."""
     return _user_dir(env, "XDG_CACHE_HOME", ".cache")
 
 
@@ -62,7 +61,7 @@ class Exposed(UsageError, PermissionError):
 
 def code_dir(env: Mapping[str, str], name: str) -> Path:
     """Makes the folder `name` of `cache_dir`, for code that this user's processes load or run. Raises like
-    `own_folder`, which checks the cache and this folder."""
+    `own_folder`."""
     cache = cache_dir(env)
     for above in reversed(cache.parents):
         above.mkdir(mode=0o700, exist_ok=True)
@@ -70,8 +69,8 @@ def code_dir(env: Mapping[str, str], name: str) -> Path:
 
 
 def own_folder(folder: Path) -> Path:
-    """Makes a folder that only this user may enter, unless it exists, and returns it. Raises Exposed if another user
-    (except root) can add files to it or replace it, and other OSErrors."""
+    """Makes a folder that only this user may enter, unless it exists. Raises Exposed if another user (except root) can
+    add files to it or replace it, and other OSErrors."""
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or not _is_trusted(found):

@@ -45,8 +45,8 @@ class Leader:
         on_host_lost: Callable[[str], None] = lambda host: None,
         progress: Callable[[], int | None] = lambda: None,
     ):
-        """side: launcher's side of the data plane. on_stop: called once, when the scripts must stop. on_host_lost:
-        called with a lost data host without which the job continues. progress: see `Restarts`."""
+        """on_stop: called once, when the scripts must stop. on_host_lost: called with a lost data host without which
+        the job continues. progress: see `Restarts`."""
         self.place = assignment.place
         self.job_id = f"{job_name(self.place.env) or 'job'}-{secrets.token_hex(4)}"
         self.exit_codes: dict[str, int] = {}

@@ -90,11 +90,8 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Running]]:
         init = INIT
         if constants:
             changes = "; ".join(f"init.{name} = {value}" for name, value in constants.items())
-            init = [
-                PYTHON,
-                "-c",
-                f"import sys, tfhet.launch.init as init; {changes}; sys.exit(init.main(sys.argv[1:]))",
-            ]
+            code = f"import sys, tfhet.launch.init as init; {changes}; sys.exit(init.main(sys.argv[1:]))"
+            init = [PYTHON, "-c", code]
         process = subprocess.Popen([*before, *init, *command], text=True, stdin=subprocess.DEVNULL, cwd=tmp_path)
         begun.append(process)
         return Running(process, tmp_path)

@@ -90,13 +90,12 @@ def test_connection_without_a_server_ends():
 
 
 def hosts() -> list[SimulatedHost]:
-    made = []
-    for index, group in enumerate(("data", "dnn", "dnn")):
-        detour = None if index == 1 else (101 + 10 * index, 102 + 10 * index)
-        ports, paths = Ports(16000, {"dispatcher": (6000,), "workers": (6001,)}), HostPaths(Path("."))
-        name, address = f"algo-{index}", f"127.0.0.{index + 2}"
-        made.append(SimulatedHost(name, group, "ml", address, ports, 1, paths, ("dispatcher",), True, detour))
-    return made
+    ports, paths = Ports(16000, {"dispatcher": (6000,), "workers": (6001,)}), HostPaths(Path("."))
+    given = (("data", (101, 102)), ("dnn", None), ("dnn", (121, 122)))
+    return [
+        SimulatedHost(f"algo-{n}", group, "ml", f"127.0.0.{n + 2}", ports, 1, paths, ("dispatcher",), True, detour)
+        for n, (group, detour) in enumerate(given)
+    ]
 
 
 BOTH, IN, OUT, OPEN = (False, False), (True, False), (False, True), (True, True)

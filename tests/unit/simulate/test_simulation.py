@@ -130,9 +130,8 @@ def test_record_has_logs_and_exit_codes(command, tmp_path):
 
 
 def test_long_job_is_stopped(command, tmp_path):
-    summary, _ = simulated(
-        ClusterFile("c", SMALL), command("import time; time.sleep(60)"), tmp_path / "r", max_run_s=0.3
-    )
+    sleeps = command("import time; time.sleep(60)")
+    summary, _ = simulated(ClusterFile("c", SMALL), sleeps, tmp_path / "r", max_run_s=0.3)
     assert (summary.exit_code, summary.status) == (1, "Stopped")
     assert "0.3 s" in (summary.cause or "") and summary.failure_reason == summary.cause
     assert set(summary.exit_codes.values()) == {-signal.SIGTERM}
