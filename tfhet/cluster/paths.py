@@ -69,8 +69,8 @@ def code_dir(env: Mapping[str, str], name: str) -> Path:
 
 
 def own_folder(folder: Path) -> Path:
-    """Makes a folder that only this user may enter, unless it exists. Raises Exposed if another user (except root) can
-    add files to it or replace it, and other OSErrors."""
+    """Makes a folder that only this user may enter, unless it exists, and returns it. Raises Exposed if another user
+    (except root) can add files to it or replace it, and other OSErrors."""
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or not _is_trusted(found):

@@ -1,4 +1,4 @@
-"""The part of one launcher in its job: its place, settings, data plane and strategy; the same two for all launchers."""
+"""One launcher's part in its job: its place, its settings, and the data plane and strategy, which all share."""
 
 from __future__ import annotations
 
