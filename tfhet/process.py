@@ -101,11 +101,9 @@ def stack_of_last_thread() -> str:
 
 
 def stack_of(thread: int | None) -> list[tuple[CodeType, int]]:
-    """Code and line of the frames of a thread, the innermost first; empty for a thread that has ended.
-
-    It keeps no frame: a cycle of references would keep the frame's objects until Python ends. If one of them is a
-    dataset iterator that calls a Python function, TensorFlow would then wait for it for ever.
-    """
+    """Code and line of the frames of a thread, the innermost first; empty for a thread that has ended. It keeps no
+    frame: a cycle of references would keep a dataset iterator until Python ends, and TensorFlow may wait for it for
+    ever."""
     frame = sys._current_frames().get(thread or 0)
     return [(each.f_code, line) for each, line in traceback.walk_stack(frame)] if frame else []
 
@@ -176,16 +174,13 @@ class Child:
         is_noise: Callable[[str], bool] = lambda line: False,
         before_exec: Callable[[], None] = lambda: None,
     ) -> Child:
-        """Starts `command`.
+        """Starts `command`. Raises OSError if it cannot be executed.
 
         Args:
-            on_line: Called with each line of its output.
             when_orphaned: Signal if this process dies. A training script may ignore SIGTERM, or be in an allreduce.
             channel: Passed to the child, and ended with it.
             is_noise: Whether `tail` omits a line.
             before_exec: Called in the child, which has one thread then.
-
-        Raises OSError if the command cannot be executed.
         """
         output = _Output(on_line, is_noise)
         try:
@@ -259,15 +254,10 @@ class Child:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, STACK_SIGNAL)
 
-    def ask_again(self) -> None:
-        """Sends SIGTERM to its process group, without a deadline."""
+    def kill(self, by: signal.Signals = signal.SIGKILL) -> None:
+        """Sends a signal to its process group; `wait` returns when it has ended."""
         if self.code is None:
-            self._signal(signal.SIGTERM)
-
-    def kill(self) -> None:
-        """Sends SIGKILL to its process group; `wait` returns when it has ended."""
-        if self.code is None:
-            self._signal(signal.SIGKILL)
+            self._signal(by)
 
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -282,8 +272,7 @@ def lives(process: psutil.Process) -> bool:
 
 
 def describe_exit(code: int, tail: Iterable[str] = ()) -> str:
-    """Describes an exit code: `exit code 3`, `SIGKILL (out of memory?)`, `SIGTERM`, `SIGABRT (out of memory)`. tail:
-    the last lines of the process, which may report that memory ran out."""
+    """Describes an exit code: `exit code 3`, `SIGTERM`, `SIGABRT (out of memory)`. tail: the process's last lines."""
     name = f"exit code {code}"
     if code < 0:
         try:

@@ -1,5 +1,4 @@
-"""Contract of a control group: on this machine's kernel in both versions, and on a fake kernel with the rules of
-version 2 (admin-guide/cgroup-v2)."""
+"""Contract of a control group, on this machine's kernel in both versions."""
 
 from __future__ import annotations
 
@@ -13,124 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from tfhet.container import Limits
+from tfhet.container import Limits, hierarchy
 from tfhet.container.cgroup import Cgroup
-from tfhet.container.hierarchy import CONTROLLERS, Files, Hierarchy, controllers, hierarchies
+from tfhet.container.hierarchy import CONTROLLERS, Hierarchy, controllers, hierarchies, read, write
 from tfhet.errors import UsageError
 from tfhet.units import MIB
 
-TOP = Path("/fake")
 _NAMES = (f"tfhet-test-{os.getpid()}-{number}" for number in itertools.count())
 
 
-def refused(number: int) -> OSError:
-    return OSError(number, os.strerror(number))
-
-
-class Fake(Files):
-    """The kernel's folders and files in version 2, as far as Cgroup uses them. Processes are numbers."""
-
-    version = 2
-    trees = (Hierarchy(TOP, 2, CONTROLLERS),)
-
-    def __init__(self, has_own_processes: bool = False, read_only: bool = False):
-        self.read_only = read_only
-        self.own = [1, 2] if has_own_processes else []
-        self.inside: dict[Path, list[int]] = {TOP: list(self.own)}
-        self.numbers = itertools.count(100)
-        self.files = {TOP / "cgroup.subtree_control": "pids\n"}
-
-    def start(self) -> int:
-        return next(self.numbers)
-
-    def lives(self, pid: int) -> bool:
-        return any(pid in pids for pids in self.inside.values())
-
-    def close(self) -> None:
-        assert set(self.inside) - {TOP / "tfhet.rest"} == {TOP}
-
-    def read(self, path: Path) -> str:
-        if path.name == "cgroup.procs":
-            return "".join(f"{pid}\n" for pid in self.inside[path.parent])
-        if path not in self.files:
-            raise refused(errno.ENOENT)
-        return self.files[path]
-
-    def exists(self, path: Path) -> bool:
-        return path in self.files or path in self.inside
-
-    def mkdir(self, folder: Path) -> None:
-        if self.read_only:
-            raise refused(errno.EROFS)
-        if folder in self.inside:
-            raise FileExistsError(errno.EEXIST, "File exists")
-        self.inside[folder] = []
-        new = {"": {"cpu.stat": "usage_usec 0\n", "cgroup.kill": ""}, **CONTROLLER_FILES}
-        for name in ("", *self.files[TOP / "cgroup.subtree_control"].split()):
-            self.files.update({folder / file: text for file, text in new.get(name, {}).items()})
-
-    def write(self, path: Path, text: str) -> None:
-        folder = path.parent
-        if path.name != "cgroup.procs" and path not in self.files:
-            raise refused(errno.ENOENT)
-        if path.name == "cgroup.procs":
-            if folder not in self.inside:
-                raise refused(errno.ENOENT)
-            self.kill(int(text))  # it is in one group only
-            self.inside[folder].append(int(text))
-        elif path.name == "cgroup.kill":
-            self.inside[folder].clear()
-        elif path.name == "cgroup.subtree_control":
-            if self.inside[folder]:  # no internal processes
-                raise refused(errno.EBUSY)
-            self.files[path] += text.removeprefix("+") + "\n"
-        else:
-            before, self.files[path] = self.files[path], text
-            if not self._is_valid(folder):
-                self.files[path] = before
-                raise refused(errno.EINVAL)
-
-    def _is_valid(self, folder: Path) -> bool:
-        text = {path.name: text for path, text in self.files.items() if path.parent == folder}
-        quota, _, period = text.get("cpu.max", "max 100000").partition(" ")
-        cpus = [int(cpu) for cpu in text.get("cpuset.cpus", "").split(",") if cpu.strip().isdigit()]
-        return (
-            (quota == "max" or int(quota) >= 1000)
-            and int(text.get("cpu.max.burst", "0")) <= (0 if quota == "max" else int(quota))
-            and 1000 <= int(period or 100000) <= 1000000
-            and all(cpu < 4 for cpu in cpus)
-        )
-
-    def rmdir(self, folder: Path) -> None:
-        if folder not in self.inside:
-            raise refused(errno.ENOENT)
-        if self.inside[folder] or self.folders(folder):
-            raise refused(errno.EBUSY)
-        del self.inside[folder]
-        self.files = {path: text for path, text in self.files.items() if path.parent != folder}
-
-    def folders(self, folder: Path) -> list[Path]:
-        return [other for other in self.inside if other.parent == folder]
-
-    def kill(self, pid: int) -> None:
-        for pids in self.inside.values():
-            if pid in pids:
-                pids.remove(pid)
-
-
-CONTROLLER_FILES = {
-    "cpu": {"cpu.max": "max 100000", "cpu.max.burst": "0"},
-    "cpuset": {"cpuset.cpus": "\n"},
-    "memory": {
-        "memory.max": "max",
-        "memory.swap.max": "max",
-        "memory.peak": "0\n",
-        "memory.events": "max 0\noom 0\noom_kill 0\n",
-    },
-}
-
-
-class Real(Files):
+class Machine:
     """This machine's kernel; its processes wait for a line of input."""
 
     def __init__(self, version: int):
@@ -169,28 +60,28 @@ def unified() -> list[Path]:
     return [Path(line.split()[4]) for line in lines if " - cgroup2 " in line][:1]
 
 
-@pytest.fixture(params=["fake", "version 1", "version 2"])
-def kernel(request: pytest.FixtureRequest) -> Iterator[Fake | Real]:
-    made: Fake | Real = Fake() if request.param == "fake" else real(int(request.param[-1]))
-    yield made
-    made.close()
-
-
-def real(version: int) -> Real:
+def machine(version: int) -> Machine:
     if sys.platform != "linux" or os.getuid() != 0:
         pytest.skip("needs root on Linux")
-    made = Real(version)
+    made = Machine(version)
     if not made.trees or not all(os.access(tree.top, os.W_OK) for tree in made.trees):
         pytest.skip(f"no cgroup of version {version} is mounted here for writing")
     return made
 
 
+@pytest.fixture(params=[1, 2], ids="version {}".format)
+def kernel(request: pytest.FixtureRequest) -> Iterator[Machine]:
+    made = machine(request.param)
+    yield made
+    made.close()
+
+
 @pytest.fixture
-def group(kernel: Fake | Real) -> Iterator[Cgroup]:
-    made = Cgroup.create(next(_NAMES), kernel.trees, kernel)
+def group(kernel: Machine) -> Iterator[Cgroup]:
+    made = Cgroup.create(next(_NAMES), kernel.trees)
     yield made
     assert made.remove() == []
-    assert not any(kernel.exists(tree.top / made.name) for tree in kernel.trees)
+    assert not any((tree.top / made.name).exists() for tree in kernel.trees)
 
 
 def test_group_holds_and_ends_its_processes(kernel, group):
@@ -204,17 +95,17 @@ def test_group_holds_and_ends_its_processes(kernel, group):
     assert group.pids() == pids
     assert group.remove() == []
     assert not any(map(kernel.lives, pids))
-    assert not any(kernel.exists(tree.top / group.name) for tree in kernel.trees)
+    assert not any((tree.top / group.name).exists() for tree in kernel.trees)
 
 
 def test_subgroup_is_removed_with_its_processes(kernel, group):
     pid = kernel.start()
     for tree in kernel.trees:
-        kernel.mkdir(folder := tree.top / group.name / "below")
+        (folder := tree.top / group.name / "below").mkdir()
         if "cpuset" in tree.controllers and tree.version == 1:
             for name in ("cpuset.cpus", "cpuset.mems"):
-                kernel.write(folder / name, kernel.read(folder.parent / name).strip())
-        kernel.write(folder / "cgroup.procs", str(pid))
+                write(folder / name, read(folder.parent / name).strip())
+        write(folder / "cgroup.procs", str(pid))
     assert group.pids() == [pid]
     assert group.remove() == []
     assert not kernel.lives(pid)
@@ -222,13 +113,11 @@ def test_subgroup_is_removed_with_its_processes(kernel, group):
 
 def test_name_belongs_to_one_group(kernel, group):
     with pytest.raises(UsageError):
-        Cgroup.create(group.name, kernel.trees, kernel)
-    assert all(kernel.exists(tree.top / group.name) for tree in kernel.trees)
+        Cgroup.create(group.name, kernel.trees)
+    assert all((tree.top / group.name).exists() for tree in kernel.trees)
 
 
 def test_ended_process_is_refused(kernel, group):
-    if isinstance(kernel, Fake):
-        pytest.skip("processes of the fake kernel do not end")
     child = kernel.child()
     child.kill()
     child.wait()
@@ -254,15 +143,15 @@ FILES = {
 """Controller and file of each limit, by version."""
 
 
-def state_of(kernel: Fake | Real, group: Cgroup) -> dict[str, str]:
+def state_of(kernel: Machine, group: Cgroup) -> dict[str, str]:
     """Content of the files of limits that the group has."""
     found = {}
     for tree in kernel.trees:
         for name, place in FILES[tree.version].items():
             controller, file = place.split("/")
             path = tree.top / group.name / file
-            if controller in tree.controllers and kernel.exists(path):
-                found[name] = kernel.read(path).strip()
+            if controller in tree.controllers and path.exists():
+                found[name] = read(path).strip()
     return found
 
 
@@ -290,13 +179,13 @@ def test_limit_that_the_kernel_refuses(kernel, group):
 
 
 def test_process_beyond_the_memory_limit_is_killed():
-    machine = real(1 if {"memory": 1}.items() <= controllers().items() else 2)
+    kernel = machine(1 if {"memory": 1}.items() <= controllers().items() else 2)
     if "memory" not in controllers():
         pytest.skip("no memory controller is mounted here for writing")
     group = Cgroup.create(next(_NAMES), hierarchies())
     try:
         group.limit(Limits(memory_bytes=64 * MIB))
-        child = machine.child("bytearray(400 << 20)")
+        child = kernel.child("bytearray(400 << 20)")
         group.add(child.pid)
         assert child.stdin is not None
         child.stdin.write(b"\n")
@@ -306,20 +195,43 @@ def test_process_beyond_the_memory_limit_is_killed():
         assert (group.memory_peak_bytes() or 0) > 32 * MIB
     finally:
         group.remove()
-        machine.close()
+        kernel.close()
 
 
-def test_own_processes_of_a_container_are_moved():
-    kernel = Fake(has_own_processes=True)
-    group = Cgroup.create("tfhet-abcd-algo-1", kernel.trees, kernel)
-    assert kernel.inside[TOP] == []
-    assert kernel.inside[TOP / "tfhet.rest"] == kernel.own
+def test_limits_in_files_of_version_2(tmp_path):
+    """Plain files: a machine whose controllers are in version 1 has no limits in version 2."""
+    (folder := tmp_path / "group").mkdir()
+    expected = {"cpu.max": "2500 5000", "cpu.max.burst": "2500", "cpuset.cpus": "1", "memory.max": str(64 * MIB)}
+    for name in expected:
+        (folder / name).touch()
+    group = Cgroup("group", [Hierarchy(tmp_path, 2, CONTROLLERS)])
     assert group.limit(Limits(0.5, (1,), 64 * MIB)) == ()
-    assert group.remove() == []
+    assert {name: read(folder / name).splitlines()[0] for name in expected} == expected
+    group.limit(Limits())
+    lifted = ["max", "0", "", "max"]
+    assert [read(folder / name).splitlines()[0] for name in expected] == lifted
 
 
-def test_group_that_cannot_be_made_leaves_nothing():
-    kernel = Fake(read_only=True)
-    with pytest.raises(UsageError, match="Read-only file system"):
-        Cgroup.create("tfhet-a", kernel.trees, kernel)
-    kernel.close()
+def test_own_processes_of_a_container_are_moved(tmp_path, monkeypatch):
+    """In version 2 a group with subgroups must not have processes."""
+    for name, text in {"cgroup.subtree_control": "pids\n", "cgroup.procs": "1\n2\n"}.items():
+        (tmp_path / name).write_text(text)
+    written: list[tuple[str, str]] = []
+
+    def kernel(path: Path, text: str) -> None:
+        if path.name == "cgroup.subtree_control" and read(tmp_path / "cgroup.procs"):
+            raise OSError(errno.EBUSY, "busy")
+        written.append((path.parent.name, text))
+        if len(written) == 2:
+            (tmp_path / "cgroup.procs").write_text("")
+
+    monkeypatch.setattr(hierarchy, "write", kernel)
+    Hierarchy(tmp_path, 2, CONTROLLERS).prepare()
+    controllers = [(tmp_path.name, f"+{name}") for name in ("cpu", "cpuset", "memory")]
+    assert written == [("tfhet.rest", "1"), ("tfhet.rest", "2"), *controllers]
+
+
+def test_group_that_cannot_be_made_leaves_nothing(tmp_path):
+    with pytest.raises(UsageError, match="Read-only|No such file"):
+        Cgroup.create("tfhet-a", [Hierarchy(tmp_path / "nowhere", 1, CONTROLLERS)])
+    assert not list(tmp_path.iterdir())

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import os
 import pickle
 import re
+import runpy
 import subprocess
 import sys
 import types
@@ -30,11 +30,7 @@ RANKS = 2
 
 
 def solo() -> list[dict[str, Any]]:
-    spec = importlib.util.spec_from_file_location("collective_ranks", SCRIPT)
-    assert spec is not None and spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    return [script.everything(SoloCollective())]
+    return [runpy.run_path(str(SCRIPT))["everything"](SoloCollective())]
 
 
 def by_meeting(kind: str, folder: Path) -> list[dict[str, Any]]:

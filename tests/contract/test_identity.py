@@ -78,9 +78,3 @@ def test_file_and_toolkits_variables_agree(tmp_path: Path) -> None:
         bases, toolkit_environments({"SAGEMAKER_BASE_DIR": str(base)} for base in bases), strict=True
     ):
         assert identify(found.variables | nowhere) == identify({"SAGEMAKER_BASE_DIR": str(base)})
-
-
-def test_variable_of_the_version_3_sdk_is_enough(tmp_path: Path) -> None:
-    _host(tmp_path, HETEROGENEOUS)
-    exported = {"SAGEMAKER_BASE_DIR": "/nowhere", "SM_RESOURCE_CONFIG": json.dumps(HETEROGENEOUS)}
-    assert identify(exported) == identify({"SAGEMAKER_BASE_DIR": str(tmp_path)})

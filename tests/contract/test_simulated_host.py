@@ -29,7 +29,7 @@ def test_toolkit_reads_simulated_hosts(tmp_path: Path) -> None:
     (tmp_path / "train").mkdir()
     launcher = tmp_path / "launcher.py"
     launcher.touch()
-    command = [str(launcher), "--model", "small_cnn", "--epochs", "3"]
+    command = [str(launcher), "--model", "small_cnn", "--epochs", "3", "--resume", "True"]
     ours, hosts = [], []
     for name, groups in CLUSTERS.items():
         simulation = Simulation(ClusterFile("c", groups), command, tmp_path / name)

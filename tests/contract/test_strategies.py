@@ -124,7 +124,6 @@ def test_wrong_order_is_refused(strategy, order):
     [
         ("toy", "ConnectionError: the other end has closed the connection"),
         ("horovod", "[1]: Connection closed by peer [127.0.0.1]:3456"),
-        ("torch", "[1]: Connection closed by peer [127.0.0.1]:3456"),
         ("multi_worker", "UnavailableError: Collective ops is aborted by: Socket closed"),
         ("multi_worker", "Restart your program to reset."),
     ],

@@ -13,7 +13,7 @@ from rubbish import fuzz
 from siege import run
 
 from tfhet.telemetry import UP
-from tfhet.telemetry.metrics_server import MetricsServer
+from tfhet.telemetry.endpoint import MetricsServer
 
 requests = st.binary(max_size=60) | st.builds(
     lambda method, path, version, fields: method + b" " + path + b" " + version + b"\r\n" + fields + b"\r\n\r\n",

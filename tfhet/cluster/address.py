@@ -26,9 +26,9 @@ _SELF_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopb
 
 
 def resolve(host: str, env: Mapping[str, str], current_host: str | None = None) -> str:
-    """The address at which every host of the job reaches `host`: from `TFHET_ADDRESSES` (JSON: name -> address), by
-    default the name. Raises ClusterError for a loopback name, unless `host` is `current_host`, and UsageError for a
-    malformed variable."""
+    """The address at which every host of the job reaches `host`: from `TFHET_ADDRESSES` (JSON), by default the name.
+    Raises ClusterError for a loopback name, unless `host` is `current_host`, and UsageError for a malformed
+    variable."""
     address = json_variable(env, ADDRESSES_VARIABLE).get(host, host)
     if not isinstance(address, str) or not address or not address.isprintable() or " " in address:
         raise UsageError(f"{ADDRESSES_VARIABLE}: the address of {host!r} must be text, got {shown(address)}")
@@ -45,9 +45,8 @@ def resolve(host: str, env: Mapping[str, str], current_host: str | None = None) 
 
 
 def listening(address: str, env: Mapping[str, str], *, is_alone: bool = False) -> str:
-    """The IP address at which this host listens: of `TFHET_LISTEN`, by default of `address`, at which the other hosts
-    reach it. May look a name up. Raises UsageError for an address of another machine, and for a name that is a loopback
-    address here, unless the host `is_alone` in its job."""
+    """The IP address at which this host listens: of `TFHET_LISTEN`, by default of `address`. May look a name up. Raises
+    UsageError for an address of another machine, and for a name that is loopback here, unless the host `is_alone`."""
     given, every = env.get(LISTEN_VARIABLE), list[str]()
     may_be_loopback = bool(given) or is_alone or is_loopback(address)
     with contextlib.suppress(OSError, UnicodeError):
@@ -72,13 +71,10 @@ def is_loopback(address: str) -> bool:
 
 
 def free_ports(n: int) -> tuple[int, ...]:
-    """Finds `n` TCP ports that are free and that no tfhet job keeps (`claim`).
+    """Finds `n` TCP ports that are free and that no tfhet job keeps (`claim`). Raises UsageError if there are fewer.
 
     Other programs on the machine rarely take these ports in the meantime: they are outside Linux's range for outgoing
     connections, each process starts its search at another port, and none is returned twice before all others were.
-
-    Raises:
-        UsageError: There are fewer free ports.
     """
     found: list[int] = []
     for _ in range(len(CHOSEN_PORTS)):
@@ -100,8 +96,7 @@ def _turns(process: int) -> Iterator[int]:
 
 
 def check_free(port: int, host: str = "0.0.0.0") -> None:
-    """Raises UsageError if no process can listen on `port` at `host` ("0.0.0.0": at some address); the message names
-    the process that listens there, if it is known."""
+    """Raises UsageError, with the process that listens there, if no process can listen on `port` at `host`."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port in TIME_WAIT can be listened on
         try:
@@ -110,39 +105,26 @@ def check_free(port: int, host: str = "0.0.0.0") -> None:
             raise UsageError(busy(port, host, error)) from error
 
 
-def claim(port: int, host: str = "0.0.0.0") -> socket.socket:
-    """Keeps a port for this process until the returned socket is closed, and checks that it is free at `host`. Other
-    tfhet jobs on this machine see the claim before a server binds the port, and although gRPC servers may share ports.
-    Raises UsageError for a port that is claimed or in use."""
-    held = _kept(port)
-    try:
-        check_free(port, host)
-    except BaseException:
-        held.close()
-        raise
-    return held
-
-
-def _kept(port: int) -> socket.socket:
-    """Claims a port, whether or not it is free. Raises UsageError if another process has claimed it."""
+def claim(port: int) -> socket.socket:
+    """Keeps a port for this process until the returned socket is closed. Other tfhet jobs on this machine see the claim
+    before a server binds the port, and although gRPC servers may share ports. Raises UsageError for a port that is
+    claimed or in use."""
     held = socket.socket(socket.AF_UNIX)
     try:
         with contextlib.suppress(FileNotFoundError, PermissionError):  # such names exist on Linux only
             held.bind(f"\0tfhet-port-{port}")  # a name without a file, in this network namespace
-    except OSError as error:
+        check_free(port)
+    except BaseException as error:
         held.close()
-        if error.errno == errno.EADDRINUSE:
+        if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
             raise UsageError(f"port {port} is kept by another tfhet job on this machine; give another port") from None
         raise
     return held
 
 
 def keep_free(option: int = socket.SO_REUSEPORT) -> socket.socket:
-    """Keeps a TCP port that is free at all addresses of this machine, until the returned socket is closed.
-
-    The system assigns the port to no other process. A process may bind it with `option`: with SO_REUSEPORT processes of
-    this user, with SO_REUSEADDR any process that knows the port. The socket does not listen.
-    """
+    """Keeps a TCP port that is free at all addresses of this machine, until the returned socket is closed. Processes
+    may bind it with `option`: SO_REUSEPORT: of this user; SO_REUSEADDR: any that knows the port."""
     is_dual = socket.has_dualstack_ipv6()
     held = socket.socket(socket.AF_INET6 if is_dual else socket.AF_INET)
     try:

@@ -1,7 +1,4 @@
-"""The process's environment, and the values of its variables.
-
-Only this module reads `os.environ`; all other code gets a mapping.
-"""
+"""The process's environment, which only this module reads; all other code gets a mapping."""
 
 from __future__ import annotations
 
@@ -25,9 +22,8 @@ def environment() -> Mapping[str, str]:
 
 
 def job_name(env: Mapping[str, str]) -> str:
-    """The training job's name, equal on every host of a job; "" without a job. The platform sets `TRAINING_JOB_NAME`.
-    Ranks that another program starts on other hosts may only have the `SM_*` variables of the first host, which include
-    the name, too."""
+    """The training job's name, equal on every host; "" without a job. The platform sets `TRAINING_JOB_NAME`; ranks that
+    another program starts on other hosts may only have the `SM_*` variables of the first host."""
     if env.get("TRAINING_JOB_NAME"):
         return env["TRAINING_JOB_NAME"]
     try:

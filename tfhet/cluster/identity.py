@@ -1,8 +1,7 @@
 """This host, its group and its cluster: from resourceconfig.json or the variable `SM_RESOURCE_CONFIG`.
 
-Forms of SageMaker's description seen: heterogeneous and homogeneous jobs of today carry `current_group_name` and
-`instance_groups`; the file that the SageMaker training toolkit writes for itself says `current_instance_group`; old
-homogeneous jobs carry `hosts` only.
+Jobs of today have `current_group_name` and `instance_groups`; the file that the SageMaker training toolkit writes for
+itself has `current_instance_group`; old homogeneous jobs have `hosts` only.
 """
 
 from __future__ import annotations
@@ -72,10 +71,9 @@ class Identity:
 
 
 def identify(env: Mapping[str, str]) -> Identity:
-    """This host's identity, from resourceconfig.json, which SageMaker writes on every host, or where there is none from
-    `SM_RESOURCE_CONFIG`, which its toolkits export. Programs that hand their environment on to other hosts give all of
-    them that of the first one, so the file comes first, and one that is wrong is an error, not a reason to look
-    elsewhere. Raises ClusterError, also without either."""
+    """This host's identity, from resourceconfig.json, or if there is none from `SM_RESOURCE_CONFIG`. Programs that hand
+    their environment on to other hosts give all of them the first one's, so the file comes first. Raises
+    ClusterError."""
     path = host_paths(env).resource_config
     text: str | bytes
     try:

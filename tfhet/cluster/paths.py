@@ -13,13 +13,12 @@ from tfhet.errors import UsageError
 
 class HostPaths:
     """The directories of one host in SageMaker's layout; none is created here. `SM_MODEL_DIR`, `SM_OUTPUT_DATA_DIR`,
-    `SM_OUTPUT_DIR`, `SM_INPUT_CONFIG_DIR` and `SM_CHANNEL_<NAME>` in `variables` win over the layout, because a user's
-    script reads them, too."""
+    `SM_OUTPUT_DIR`, `SM_INPUT_CONFIG_DIR` and `SM_CHANNEL_<NAME>` win over the layout: a user's script reads them,
+    too."""
 
     def __init__(self, base: Path, variables: Mapping[str, str] | None = None):
         self._variables = variables or {}
         self.base = base
-        """The job's base directory, `/opt/ml` on SageMaker."""
         self.input_config = self._path("SM_INPUT_CONFIG_DIR", "input", "config")
         self.resource_config = self.input_config / "resourceconfig.json"
         self.hyperparameters = self.input_config / "hyperparameters.json"
@@ -47,14 +46,12 @@ class HostPaths:
 
 
 def host_paths(env: Mapping[str, str]) -> HostPaths:
-    """The paths of this host. The base directory is `SAGEMAKER_BASE_DIR`, or `/opt/ml`, as in
-    sagemaker_training.environment."""
+    """The paths of this host. The base directory is `SAGEMAKER_BASE_DIR`, or `/opt/ml`."""
     return HostPaths(Path(env.get("SAGEMAKER_BASE_DIR") or "/opt/ml"), env)
 
 
 def cache_dir(env: Mapping[str, str]) -> Path:
-    """Directory for files that tfhet can make again: `$XDG_CACHE_HOME/tfhet`, or `~/.cache/tfhet`. The XDG base
-    directory specification says to ignore a relative `XDG_CACHE_HOME`."""
+    """Directory for files that tfhet can make again: `$XDG_CACHE_HOME/tfhet` if absolute, or `~/.cache/tfhet`."""
     return _user_dir(env, "XDG_CACHE_HOME", ".cache")
 
 
@@ -64,7 +61,7 @@ class Exposed(UsageError, PermissionError):
 
 def code_dir(env: Mapping[str, str], name: str) -> Path:
     """Makes the folder `name` of `cache_dir`, for code that this user's processes load or run. Raises like
-    `own_folder`, which checks the cache and this folder."""
+    `own_folder`."""
     cache = cache_dir(env)
     for above in reversed(cache.parents):
         above.mkdir(mode=0o700, exist_ok=True)

@@ -1,8 +1,4 @@
-"""The place of one launcher in its job: its host, role and rank, and the addresses of the other hosts.
-
-place = Place(identity, roles, Rank(1, 4, 1, 2, "tfhet"), ports, paths, env)   # rank 1 of 4, the second on its host
-place.address("algo-2")
-"""
+"""The place of one launcher in its job: its host, role and rank, and the addresses of the other hosts."""
 
 from __future__ import annotations
 
@@ -26,13 +22,10 @@ class Rank:
     """One training process among all. Raises ClusterError for contradictory numbers."""
 
     rank: int
-    """0 <= rank < size."""
     size: int
-    """Number of training processes in the job."""
     local_rank: int
     """0 <= local_rank < local_size; local rank 0 does the work that a host does once."""
     local_size: int
-    """Number of training processes on this host."""
     source: str
     """Name of the source of these numbers (`tfhet`, or a `RankSource`), or a description of it."""
 
@@ -131,8 +124,7 @@ class Place:
 
     @property
     def link_address(self) -> str:
-        """Address at which the launchers reach the leader: of its host, or the loopback address if all are on that host
-        and `TFHET_LISTEN` is not set."""
+        """The leader's address for the launchers: loopback if all are on one host and `TFHET_LISTEN` is not set."""
         return "127.0.0.1" if self.is_alone and not self.env.get(LISTEN_VARIABLE) else self.leader_address
 
     @property
@@ -145,6 +137,5 @@ class Place:
         return resolve(host, self.env, self.host)
 
     def listening(self, address: str) -> str:
-        """The IP address at which this host listens; the others reach it at `address`. May look a name up. Raises
-        UsageError."""
+        """The IP address at which this host listens; the others reach it at `address`. Raises UsageError."""
         return listening(address, self.env, is_alone=self.is_alone)

@@ -19,7 +19,6 @@ class PortRange:
 
     first: int
     count: int = 1
-    """Number of ports, >= 0."""
     is_shared: bool = False
     """Whether all hosts of a job use the same port, on which one process on the leader's host listens."""
 

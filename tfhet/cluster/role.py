@@ -1,8 +1,4 @@
-"""The task of each group of hosts: to prepare data, to train, or a role of a strategy.
-
-roles(identity)                          # data_group prepares data, dnn_group trains
-roles(identity, known=(*ROLES, Role("ps")))  # ps_group is a third group with a role of a strategy
-"""
+"""The task of each group of hosts: to prepare data, to train, or a role of a strategy."""
 
 from __future__ import annotations
 
@@ -67,8 +63,8 @@ class Roles:
         return self.groups[role].hosts if role in self.groups else ()
 
     def led_by_first(self, host: str, others: Role | None) -> Roles:
-        """The roles, seen from `host`, if only the first dnn host trains and the other hosts of its group have the role
-        `others`; None: all of them train."""
+        """The roles, seen from `host`, if only the first dnn host trains and the others have the role `others`, if
+        any."""
         first, rest = self.dnn_hosts[:1], self.dnn_hosts[1:]
         if others is None or not rest:
             return self
@@ -87,14 +83,10 @@ def roles(identity: Identity, names: Mapping[str, str] | None = None, known: Seq
     group is named and one other group is left, that group prepares data.
 
     Args:
-        identity: This host and its cluster.
-        names: Names of groups by role; "" is no name (SageMaker passes None like this). The default is the usual name,
-            like `data_group`.
+        names: Names of groups by role; "" (SageMaker's None): the usual name, like `data_group`.
         known: Possible roles. Roles other than data and dnn count only if the job has their group.
 
-    Raises:
-        ClusterError: A named group does not exist, a group has no hosts, two roles or no role. The message lists the
-            groups of the job.
+    Raises ClusterError for a named group that does not exist, and a group with no hosts, two roles or no role.
     """
     cluster, names = identity.cluster, {role: name for role, name in (names or {}).items() if name}
     there = f"Groups: {cluster.describe()}"

@@ -1,7 +1,4 @@
-"""Containers without Docker: processes with a network, a root and limits of their own. Needs Linux and root.
-
-Names are loaded on first use, since a container's first process should start with as little as possible.
-"""
+"""Containers without Docker: processes with a network, a root and limits of their own. Needs Linux and root."""
 
 import lazy_loader
 

@@ -1,13 +1,8 @@
 """The network of namespace hosts: a Linux bridge, with a cable to each host's `eth0`.
 
-    with contextlib.closing(Bridge("ab3d")) as bridge:
-        bridge.attach("algo-1", pid_1, "10.77.0.1")
-        bridge.limit("algo-1", 100e6)  # 100 Mbit/s in each direction
-        bridge.cut(["algo-1"])  # no other host reaches it
-
 The bridge is in a network namespace that only a descriptor of this process keeps alive. So the machine's firewall does
-not see the hosts' traffic (Docker's drops unknown traffic), simulators may use the same addresses, and the kernel
-removes all of it when this process ends, however it ends. `ip netns` would leave a name behind.
+not see the hosts' traffic, simulators may use the same addresses, and the kernel removes all of it when this process
+ends, however it ends. `ip netns` would leave a name behind.
 
 Hosts know each other's hardware addresses from the start. So a host that is cut off is silent, as in a cloud's network,
 and connections to it wait; with ARP the sender's kernel would soon report: no route to host.
@@ -24,7 +19,7 @@ import socket
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tfhet.container.cable import GROUP, IP_BATCH, Cable, neighbours
+from tfhet.container.cable import GROUP, Cable, neighbours
 from tfhet.container.netns import NetworkNamespace
 from tfhet.errors import UsageError
 
@@ -70,11 +65,8 @@ class Partitions(abc.ABC):
 
 
 class Bridge(Partitions):
-    """A network. Hosts are attached to it, and faults injected into it, by name.
-
-    Every method takes some milliseconds. It raises UsageError for wrong use, and TfhetError with the command and its
-    message if a command fails.
-    """
+    """A network. Hosts are attached to it, and faults injected into it, by name. Every method takes some milliseconds,
+    and raises UsageError for wrong use, and TfhetError if a command fails."""
 
     def __init__(self, tag: str, subnet: str = SUBNET):
         """tag: at most 8 letters and digits, for the names of devices. subnet: of the hosts' addresses, /24 to /29."""
@@ -87,7 +79,7 @@ class Bridge(Partitions):
         try:
             # It passes packets on from the first moment.
             made = f"link add {self._name} type bridge stp_state 0 forward_delay 0 mcast_snooping 0"
-            self._ip(made, f"link set {self._name} up", *neighbours(self._subnet, self._subnet[-2], self._name))
+            self._switch.ip(made, f"link set {self._name} up", *neighbours(self._subnet, self._subnet[-2], self._name))
         except BaseException:
             self.close()
             raise
@@ -100,7 +92,7 @@ class Bridge(Partitions):
             for cable in cables:
                 stack.enter_context(cable.ending())
             if cables:  # the kernel would do it, a moment later
-                self._ip(f"link delete group {GROUP}")
+                self._switch.ip(f"link delete group {GROUP}")
 
     def attach(self, host: str, pid: int, address: str) -> None:
         """Adds an `eth0` with `address` to the network namespace of process `pid`, and brings `eth0` and `lo` up."""
@@ -140,9 +132,6 @@ class Bridge(Partitions):
             known = ", ".join(sorted(self._cables)) or "none"
             raise UsageError(f"{host} is not attached to the network; attached: {known}")
         return self._cables[host]
-
-    def _ip(self, *lines: str) -> None:
-        self._switch.run(IP_BATCH, lines)
 
     def _apply(self) -> None:
         for sender, cable in self._cables.items():

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Network
 
 from tfhet.container.delay import DelayLine
-from tfhet.container.netns import NetworkNamespace
+from tfhet.container.netns import IP_BATCH, NetworkNamespace
 from tfhet.errors import TfhetError, UsageError
 
 GROUP = 1
 """Device group of all cables: one command deletes a group; deleting devices one by one takes some 20 ms each."""
-IP_BATCH, TC_BATCH = ("ip", "-batch", "-"), ("tc", "-batch", "-")
+TC_BATCH = ("tc", "-batch", "-")
 _ALL_SEGMENTS = 65535  # linux/netdevice.h, GSO_MAX_SEGS
 SLOWEST_BITS_PER_S, FASTEST_BITS_PER_S = 1e4, 4e11
 """Outside these bounds the burst lasts longer, or the queue has more bytes, than tbf counts."""
@@ -27,12 +27,10 @@ With this burst TCP reached 94 to 96 % of 20 Mbit/s to 1 Gbit/s on busy CPUs; wi
 QUEUE_BYTES, QUEUE_S = 262_144, 0.05
 """Smallest queue, and longest wait of a packet in it; TCP slows down when more packets are lost."""
 PARTS = 1_000_000
-"""Resolution of the share of lost packets."""
 
 
 def limiting(device: str, bits_per_s: float | None) -> str:
-    """Line for tc that limits what a device sends, or lifts the limit (None). Raises UsageError for other bandwidths
-    than SLOWEST_BITS_PER_S to FASTEST_BITS_PER_S."""
+    """Line for tc that limits what a device sends, or lifts the limit (None). Raises UsageError beyond the bounds."""
     if bits_per_s is None:
         return f"qdisc delete dev {device} root"
     if not SLOWEST_BITS_PER_S <= bits_per_s <= FASTEST_BITS_PER_S:
@@ -45,8 +43,7 @@ def limiting(device: str, bits_per_s: float | None) -> str:
 
 
 def losing(table: str, device: str, share: float | None) -> list[str]:
-    """Lines for nft that drop a share (0 to 1, None: 0) of the packets that arrive at a device. They replace the
-    table."""
+    """Lines for nft that drop a share (0 to 1, None: 0) of the packets that arrive at a device."""
     lines = [f"add table netdev {table}", f"delete table netdev {table}"]
     if share:
         chance = f"numgen random mod {PARTS} < {round(share * PARTS)} " if share < 1 else ""
@@ -82,10 +79,10 @@ class Cable:
         far_end = ["link set lo up", "link set eth0 up", *neighbours(subnet, self.address, "eth0")]
         try:
             self._switch.run(IP_BATCH, ends, [self._namespace])
-            self._namespace.run(IP_BATCH, far_end)
+            self._namespace.ip(*far_end)
         except BaseException:
             with self.ending(), contextlib.suppress(TfhetError):
-                self._ip(f"link delete {self.device}")
+                self._switch.ip(f"link delete {self.device}")
             raise
 
     @contextlib.contextmanager
@@ -115,20 +112,19 @@ class Cable:
             self._line.set(delay_s)
         elif self._line is not None:
             self._line.close()
-            self._ip(f"link delete {self.port}", f"link set {self.device} master {bridge}")
+            self._switch.ip(f"link delete {self.port}", f"link set {self.device} master {bridge}")
             self._line = None
             self.lose(self._share)
 
     def lose(self, share: float | None) -> None:
-        """Drops a share of the packets where they arrive: in the bridge, and at the host; None: drops nothing. Packets
-        are cut to the size of a real network first; else frames of 64 KiB, which veth passes on whole, would be
-        lost."""
+        """Drops a share of the packets where they arrive: in the bridge, and at the host. Packets are cut to the size
+        of a real network first; else frames of 64 KiB, which veth passes on whole, would be lost."""
         if not share and not self._share:
             return
         self._share = share
         segments = 1 if share else _ALL_SEGMENTS
-        self._ip(*(f"link set {device} gso_max_segs {segments}" for device in {self.device, self.port}))
-        self._namespace.run(IP_BATCH, [f"link set eth0 gso_max_segs {segments}"])
+        self._switch.ip(*(f"link set {device} gso_max_segs {segments}" for device in {self.device, self.port}))
+        self._namespace.ip(f"link set eth0 gso_max_segs {segments}")
         for namespace, device in ((self._switch, self.port), (self._namespace, "eth0")):
             namespace.run(["nft", "-f", "-"], losing(self.device, device, share))
 
@@ -137,22 +133,19 @@ class Cable:
         to its own hardware address then, and no bridge passes a frame back to where it came from."""
         aims = {other: self.address if other in others else other for other in others ^ self._blocked}
         if aims:
-            self._namespace.run(IP_BATCH, [_neighbour(other, aim, "eth0") for other, aim in aims.items()])
+            self._namespace.ip(*(_neighbour(other, aim, "eth0") for other, aim in aims.items()))
         self._blocked = others
-
-    def _ip(self, *lines: str) -> None:
-        self._switch.run(IP_BATCH, lines)
 
     def _inserted_line(self, bridge: str) -> DelayLine:
         near, far = f"{self.device}a", f"{self.device}b"
         pair = f"link add {near} master {bridge} type veth peer name {far}"
-        self._ip(pair, f"link set {near} up", f"link set {far} up")
+        self._switch.ip(pair, f"link set {near} up", f"link set {far} up")
         try:
             line = DelayLine(self._switch, (self.device, far))
         except BaseException:
-            self._ip(f"link delete {near}")
+            self._switch.ip(f"link delete {near}")
             raise
-        self._ip(f"link set {self.device} nomaster")
+        self._switch.ip(f"link set {self.device} nomaster")
         return line
 
 

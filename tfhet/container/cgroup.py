@@ -1,20 +1,18 @@
-"""A control group: the processes of one host, their limits and their counters.
-
-A group is a folder in each tree that has a controller for it, in cgroup version 1 or 2 or in both (`hierarchy.py`).
-Limits and counters include all processes that its processes start.
-"""
+"""A control group: the processes of one host with all that they start, their limits and their counters. It is a folder
+in each tree that has a controller for it, in cgroup version 1 or 2 or in both (`hierarchy.py`)."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import os
+import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tfhet.clock import SYSTEM
-from tfhet.container.hierarchy import FILES, INHERITED, OPTIONAL, VERSIONS, Files, Hierarchy, Lines, hierarchies
+from tfhet.container.hierarchy import INHERITED, OPTIONAL, VERSIONS, Hierarchy, Lines, hierarchies, read, write
 from tfhet.errors import TfhetError, UsageError
 
 PERIOD_S = 0.005
@@ -28,19 +26,15 @@ REMOVE_S = 10.0
 
 @dataclass(frozen=True)
 class Limits:
-    """The share of the machine that one host may use; None: no limit."""
+    """The share of the machine that one host may use; of the network in each direction; None: no limit."""
 
     cpus: float | None = None
     """CPU seconds per second."""
     cpu_set: tuple[int, ...] | None = None
-    """The machine's CPUs that it may run on."""
     memory_bytes: int | None = None
     bits_per_s: float | None = None
-    """Bandwidth of its network interface, in each direction."""
     latency_s: float | None = None
-    """Delay of each packet at its network interface, in each direction."""
     loss_share: float | None = None
-    """Share of its packets, 0 to 1, that are lost, in each direction."""
 
     def quota(self) -> tuple[int, int] | None:
         """(quota, period) in microseconds. The period grows if the kernel would refuse so short a quota."""
@@ -50,9 +44,8 @@ class Limits:
         return max(round(LEAST_QUOTA_S * 1e6), round(self.cpus * period_s * 1e6)), round(period_s * 1e6)
 
     def lost_without_root(self) -> tuple[str, ...]:
-        """Names of the limits that need cgroups and a network namespace: all but the CPU set. No rlimit can replace the
-        memory limit: it applies to one process, and RLIMIT_AS counts the address space, most of which TensorFlow only
-        reserves."""
+        """Names of the limits that need cgroups and a network namespace: all but the CPU set. No rlimit replaces the
+        memory limit: RLIMIT_AS counts the address space of one process, most of which TensorFlow only reserves."""
         is_tied = self.cpus is not None and self.cpu_set is not None and self.cpus >= len(self.cpu_set)
         values = {
             "CPU quota": None if is_tied else self.cpus,
@@ -67,23 +60,22 @@ class Limits:
 class Cgroup:
     """A group of this name in each of `trees`, made by `create`."""
 
-    def __init__(self, name: str, trees: Sequence[Hierarchy], files: Files = FILES):
+    def __init__(self, name: str, trees: Sequence[Hierarchy]):
         self.name = name
-        self._files = files
         self._trees = {controller: tree for tree in trees for controller in tree.controllers}
         self._folders = tuple(tree.top / name for tree in trees)
 
     @classmethod
-    def create(cls, name: str, trees: Sequence[Hierarchy] | None = None, files: Files = FILES) -> Cgroup:
+    def create(cls, name: str, trees: Sequence[Hierarchy] | None = None) -> Cgroup:
         """Makes a group without limits. Raises UsageError if this process cannot make one."""
         trees = hierarchies() if trees is None else trees
-        cgroup = cls(name, trees, files)
+        cgroup = cls(name, trees)
         for folder in cgroup.folders:
             raise UsageError(f"cgroup {folder} exists already: the process that made it has not removed it")
         for tree in trees:
             try:
-                tree.prepare(files)
-                files.mkdir(tree.top / name)
+                tree.prepare()
+                (tree.top / name).mkdir()
                 if "cpuset" in tree.controllers:
                     cgroup._write(tree, VERSIONS[tree.version].created)
             except OSError as error:
@@ -125,13 +117,13 @@ class Cgroup:
     @property
     def folders(self) -> list[Path]:
         """Its existing folders: one in each tree; none after `remove`."""
-        return [folder for folder in self._folders if self._files.exists(folder)]
+        return [folder for folder in self._folders if folder.exists()]
 
     def add(self, pid: int) -> None:
         """Moves a process into the group, with all its threads. Raises UsageError if the kernel refuses."""
         for folder in self._folders:
             try:
-                self._files.write(folder / "cgroup.procs", str(pid))
+                write(folder / "cgroup.procs", str(pid))
             except OSError as error:
                 raise UsageError(f"cgroup {folder}: process {pid} cannot be put into it: {error.strerror}") from None
 
@@ -140,7 +132,7 @@ class Cgroup:
         found: set[int] = set()
         for folder in self._all_folders():
             with contextlib.suppress(OSError):  # gone
-                found.update(map(int, self._files.read(folder / "cgroup.procs").split()))
+                found.update(map(int, read(folder / "cgroup.procs").split()))
         return sorted(found - {0})  # 0: of a PID namespace that we do not see
 
     def cpu_s(self) -> float:
@@ -159,8 +151,7 @@ class Cgroup:
         return self._count("memory", "killed")
 
     def remove(self) -> list[int]:
-        """Kills its processes and removes it. Returns the processes that did not end within REMOVE_S. Raises TfhetError
-        if the kernel keeps an empty group."""
+        """Kills its processes and removes it. Returns those that did not end in REMOVE_S. Raises TfhetError."""
         until = SYSTEM.monotonic() + REMOVE_S
         while True:
             left = self._remove_folders()
@@ -173,17 +164,18 @@ class Cgroup:
                 raise TfhetError(f"cgroup {self.name}: cannot be removed: {left}")
             for folder in self._folders:
                 with contextlib.suppress(OSError):  # version 1, or a kernel before 5.14
-                    self._files.write(folder / "cgroup.kill", "1")
+                    write(folder / "cgroup.kill", "1")
             for pid in pids:
                 if pid != os.getpid():
-                    self._files.kill(pid)
+                    with contextlib.suppress(ProcessLookupError, PermissionError):
+                        os.kill(pid, signal.SIGKILL)
             SYSTEM.sleep(0.01)
 
     def _remove_folders(self) -> OSError | None:
         error: OSError | None = None
         for folder in self._all_folders():
             try:
-                self._files.rmdir(folder)
+                folder.rmdir()
             except FileNotFoundError:
                 continue
             except OSError as problem:
@@ -194,22 +186,23 @@ class Cgroup:
         """Its folders and their subfolders, the deepest first."""
         found = [*self._folders]
         for folder in found:
-            found += self._files.folders(folder)
+            with contextlib.suppress(FileNotFoundError):
+                found += [path for path in folder.iterdir() if path.is_dir()]
         return found[::-1]
 
     def _write(self, tree: Hierarchy, lines: Lines, values: Mapping[str, object] | None = None) -> None:
         for name, text in lines:
             file = tree.top / self.name / name
-            if name in OPTIONAL and not self._files.exists(file):
+            if name in OPTIONAL and not file.exists():
                 continue
             if text == INHERITED:
-                text = self._files.read(tree.top / name).strip()
-            self._files.write(file, text.format_map(values or {}))
+                text = read(tree.top / name).strip()
+            write(file, text.format_map(values or {}))
 
     def _count(self, controller: str, counter: str) -> int | None:
         with contextlib.suppress(OSError, KeyError):
             tree = self._trees[controller]
             file, field = VERSIONS[tree.version].counters[counter]
-            text = self._files.read(tree.top / self.name / file)
+            text = read(tree.top / self.name / file)
             return int(dict(line.split() for line in text.splitlines())[field] if field else text)
         return None

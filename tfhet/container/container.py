@@ -1,11 +1,8 @@
 """A container without Docker: a process in new network, mount, UTS, IPC and PID namespaces.
 
-    Container("algo-1", "/runs/scratch/algo-1", ["python", "train.py"], {"PATH": "/usr/bin"}, "/").write(spec)
-
-`python -m tfhet.container.container SPEC.json` runs it. That process enters new namespaces and forks. The fork is
-process 1 of the container. It builds the root, an overlay of the machine's root, so that files which the container
-writes stay in it; waits for its `eth0`, which `bridge.py` attaches; and becomes the command. The first process stays
-outside, passes signals on, and ends with the container's exit code or signal. When it dies, so does everything inside.
+`python -m tfhet.container.container SPEC.json` enters new namespaces and forks. The fork is process 1 of the container:
+it builds the root, an overlay of the machine's root; waits for its `eth0`, which `bridge.py` attaches; and becomes the
+command. The first process passes signals on, and ends with the container's exit code. Everything inside dies with it.
 
 System calls, not the tools of util-linux: `unshare --fork` forwards no signals before version 2.41, and `mount` splits
 the options of an overlay at commas that are part of a path.
@@ -34,7 +31,6 @@ _MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = 1, 32, 4096, 16384, 1 
 _PR_SET_PDEATHSIG = 1
 _PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _NETWORK_S = 60.0
-"""Seconds for which process 1 waits for its interface."""
 _OUTSIDE = ("/proc/", "/sys/", "/dev/", "/run/", "/tmp/", "/mnt/", "/media/")
 """Mounts of the machine below these are not carried into a container."""
 
@@ -61,7 +57,6 @@ class Container:
     command: Sequence[str]
     environment: Mapping[str, str]
     directory: str
-    """Working directory of the command."""
     mounts: Sequence[Mount] = ()
     files: Mapping[str, str] = field(default_factory=dict)
     """Content by path. Files are readable for all, private keys only for their owner."""

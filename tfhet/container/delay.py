@@ -17,11 +17,8 @@ _PROGRAM = Path(__file__).with_name("delay_program.py")
 
 
 class DelayLine:
-    """A running `delay_program.py` between two devices of a namespace. It passes nothing until `set` is called.
-
-    Raises:
-        TfhetError: The program does not start.
-    """
+    """A running `delay_program.py` between two devices of a namespace, which passes nothing until `set` is called.
+    Raises TfhetError if the program does not start."""
 
     def __init__(self, namespace: NetworkNamespace, devices: tuple[str, str]):
         self._name = f"the delay line between {' and '.join(devices)}"

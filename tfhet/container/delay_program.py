@@ -1,14 +1,11 @@
 """Passes every frame between two network devices, in both directions, each a fixed time later.
 
-    python delay_program.py DEVICE DEVICE
-
 The program prints "ready" when both devices are open. Each line on standard input is the delay from then on, in
-microseconds. The program prints it back when it is in effect, and passes frames from the first one on. It ends when
-standard input ends, so also when its parent dies. It imports the standard library only: it starts in milliseconds.
+microseconds, and printed back when it is in effect. The program ends when standard input ends, so also when its parent
+dies. It imports the standard library only: it starts in milliseconds.
 
 Frames keep their order in each direction. They carry their virtio-net header, so a frame of up to 64 KiB that the
-kernel has not cut into segments, or whose checksum is not computed yet, stays as it is. A frame is lost if the buffer,
-or the queue of the device that it goes to, is full.
+kernel has not cut into segments stays as it is. A frame is lost if the buffer, or the device's queue, is full.
 """
 
 from __future__ import annotations

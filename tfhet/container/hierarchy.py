@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,41 +22,17 @@ REST = "tfhet.rest"
 """Group for this container's own processes in version 2, in which a group with subgroups has no processes."""
 
 
-class Files:
-    """The kernel's folders and files of groups; tests simulate them."""
-
-    def read(self, path: Path) -> str:
-        return path.read_text(encoding="ascii")
-
-    def write(self, path: Path, text: str) -> None:
-        descriptor = os.open(path, os.O_WRONLY)  # does not create it; some of these files cannot be opened for reading
-        try:
-            os.write(descriptor, text.encode("ascii") + b"\n")
-        finally:
-            os.close(descriptor)
-
-    def exists(self, path: Path) -> bool:
-        return path.exists()
-
-    def mkdir(self, folder: Path) -> None:
-        folder.mkdir()
-
-    def rmdir(self, folder: Path) -> None:
-        folder.rmdir()
-
-    def kill(self, pid: int) -> None:
-        """Sends SIGKILL; ignores a process that has ended."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
-
-    def folders(self, folder: Path) -> list[Path]:
-        """The groups in a group; none if it is gone."""
-        with contextlib.suppress(FileNotFoundError):
-            return [path for path in folder.iterdir() if path.is_dir()]
-        return []
+def read(path: Path) -> str:
+    return path.read_text(encoding="ascii")
 
 
-FILES = Files()
+def write(path: Path, text: str) -> None:
+    """Writes to a file of the kernel, which exists. Some of these files cannot be opened for reading."""
+    descriptor = os.open(path, os.O_WRONLY)
+    try:
+        os.write(descriptor, text.encode("ascii") + b"\n")
+    finally:
+        os.close(descriptor)
 
 
 @dataclass(frozen=True)
@@ -70,31 +45,30 @@ class Hierarchy:
     controllers: tuple[str, ...]
     """The CONTROLLERS that it limits or counts."""
 
-    def prepare(self, files: Files = FILES) -> None:
+    def prepare(self) -> None:
         """Makes the controllers available to groups directly below the top. Raises OSError."""
         if self.version == 1:
             return
         control = self.top / "cgroup.subtree_control"
-        for controller in sorted({*self.controllers} - {"cpuacct"} - {*files.read(control).split()}):
+        for controller in sorted({*self.controllers} - {"cpuacct"} - {*read(control).split()}):
             try:
-                files.write(control, f"+{controller}")
+                write(control, f"+{controller}")
             except OSError as error:
                 if error.errno != errno.EBUSY:
                     raise
-                self._move_processes(files)
-                files.write(control, f"+{controller}")
+                self._move_processes()
+                write(control, f"+{controller}")
 
-    def _move_processes(self, files: Files) -> None:
+    def _move_processes(self) -> None:
         rest = self.top / REST
-        with contextlib.suppress(FileExistsError):
-            files.mkdir(rest)
+        rest.mkdir(exist_ok=True)
         for _ in range(20):  # a process that forks meanwhile is in the next list
-            pids = files.read(self.top / "cgroup.procs").split()
+            pids = read(self.top / "cgroup.procs").split()
             if not pids:
                 return
             for pid in pids:
                 with contextlib.suppress(OSError):  # it has ended, or is the kernel's
-                    files.write(rest / "cgroup.procs", pid)
+                    write(rest / "cgroup.procs", pid)
 
 
 def hierarchies() -> tuple[Hierarchy, ...]:
@@ -106,7 +80,7 @@ def hierarchies() -> tuple[Hierarchy, ...]:
         if mount.fstype == "cgroup2":
             version, available = 2, ["cpuacct"]
             with contextlib.suppress(OSError):
-                available += FILES.read(top / "cgroup.controllers").split()
+                available += read(top / "cgroup.controllers").split()
         taken = {name for tree in found for name in tree.controllers}
         names = tuple(name for name in CONTROLLERS if name in available and name not in taken)
         if names:

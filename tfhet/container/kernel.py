@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfhet.cluster import environment
-from tfhet.container import tool
-from tfhet.container.cable import IP_BATCH, TC_BATCH, limiting, losing
+from tfhet.container.cable import TC_BATCH, limiting, losing
 from tfhet.container.hierarchy import controllers
-from tfhet.container.netns import NetworkNamespace
+from tfhet.container.netns import IP_BATCH, NetworkNamespace, run
 from tfhet.errors import TfhetError, UsageError
 from tfhet.native import compiler
 from tfhet.versions import versions
@@ -30,7 +29,6 @@ PURPOSES = {
     DELAY: "late packets of hosts in namespaces",
     PRELOADED: "faults of disks, clocks and names",
 }
-"""Purposes that features are needed for, by key."""
 _ON_HOSTS = (NAMESPACE, TOOLKIT, LIMIT, LOSE, DELAY)
 
 
@@ -59,11 +57,8 @@ class _Probe:
 
 
 def probe(directory: Path | None = None) -> tuple[KernelFeature, ...]:
-    """Tries all features, in some tenths of a second, and leaves nothing.
-
-    Args:
-        directory: Folder in which hosts would keep their files; None: the folder for temporary files.
-    """
+    """Tries all features, in some tenths of a second, and leaves nothing. directory: folder in which hosts would keep
+    their files; None: the folder for temporary files."""
     return tuple(_tried(_PROBES, directory))
 
 
@@ -115,7 +110,7 @@ def _root(directory: Path) -> str:
 
 
 def _namespaces(directory: Path) -> str:
-    tool.run(["unshare", "--net", "--mount", "--uts", "--ipc", "--pid", "--fork", "true"])
+    run(["unshare", "--net", "--mount", "--uts", "--ipc", "--pid", "--fork", "true"])
     return "net, mount, uts, ipc, pid"
 
 
@@ -125,7 +120,7 @@ def _overlay(directory: Path) -> str:
         for part in ("upper", "work", "root"):
             (folder / part).mkdir()
         mount = "mount -t overlay overlay -o lowerdir=/,upperdir=upper,workdir=work root && echo > root/written"
-        tool.run(["unshare", "--mount", "sh", "-c", mount], cwd=folder)
+        run(["unshare", "--mount", "sh", "-c", mount], cwd=folder)
         if not (folder / "upper" / "written").exists():
             raise UsageError("what is written does not arrive in the upper folder")
     return f"with what is written in {directory}"

@@ -1,19 +1,22 @@
-"""Network namespaces, held open by descriptors of this process."""
+"""Commands of the machine, and the network namespaces in which they run, held open by descriptors of this process."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
 import os
+import re
 import socket
+import subprocess
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from tfhet.container import tool
 from tfhet.errors import TfhetError, UsageError
 
+TOOL_LIMIT_S = 20.0
+IP_BATCH = ("ip", "-batch", "-")
 _CLONE_NEWNET = 0x40000000  # linux/sched.h
 _LIBC = ctypes.CDLL(None, use_errno=True)
 Value = TypeVar("Value")
@@ -57,12 +60,15 @@ class NetworkNamespace:
 
     def run(self, words: Sequence[str], lines: Iterable[str] = (), others: Iterable[NetworkNamespace] = ()) -> str:
         """Runs a command in it, with `lines` as its input, and returns its output. others: namespaces whose `path` the
-        command uses. Raises TfhetError like `tool.run`."""
+        command uses. Raises TfhetError like the function `run`."""
         if self.descriptor < 0:
             raise TfhetError(f"`{' '.join(words)}`: this network namespace was closed")
         descriptors = [self.descriptor, *(other.descriptor for other in others)]
         text = "".join(f"{line}\n" for line in lines)
-        return tool.run(words, text, before=("nsenter", f"--net={self.path}", "--"), pass_fds=descriptors)
+        return run(words, text, before=("nsenter", f"--net={self.path}", "--"), pass_fds=descriptors)
+
+    def ip(self, *lines: str) -> None:
+        self.run(IP_BATCH, lines)
 
     def socket(self, kind: socket.SocketKind = socket.SOCK_STREAM) -> socket.socket:
         """An IPv4 socket of this process that is in the namespace."""
@@ -85,3 +91,27 @@ def _in_a_thread(function: Callable[[], Value]) -> Value:
     """Runs `function` in a thread of its own: it changes the network namespace of its thread."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(function).result()
+
+
+def run(words: Sequence[str], text: str = "", *, before: Sequence[str] = (), **options: Any) -> str:
+    """Runs a command with `text` as its input, and returns its standard output. before: words of a command that runs
+    this one, such as nsenter. options: of `subprocess.run`. Raises TfhetError if it is not installed, fails, or takes
+    longer than TOOL_LIMIT_S."""
+    command = " ".join(words)
+    caught: dict[str, Any] = {"capture_output": True, "text": True, "errors": "replace", "timeout": TOOL_LIMIT_S}
+    try:
+        done = subprocess.run([*before, *words], input=text, **caught, **options)
+    except OSError as error:
+        raise TfhetError(f"`{command}` cannot be run: {error}") from None
+    except subprocess.TimeoutExpired:
+        raise TfhetError(f"`{command}` did not end within {TOOL_LIMIT_S:g} s") from None
+    if done.returncode:
+        raise TfhetError(f"`{command}` failed: {_reason(done.stderr or done.stdout, text)}")
+    return done.stdout
+
+
+def _reason(message: str, text: str) -> str:
+    """The first lines of an error message, with the line of the input that failed."""
+    reason = "; ".join(line.strip() for line in message.strip().split("\n")[:3])
+    failed = re.search(r"Command failed -:(\d+)", message)
+    return f"{reason}: {text.splitlines()[int(failed[1]) - 1]}" if failed else reason

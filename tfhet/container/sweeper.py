@@ -1,9 +1,7 @@
 """Removes the cgroups and folders of simulators that died without cleaning up (SIGKILL), when the next one starts.
 
-A simulator claims a tag: it locks a file of that name, and the kernel releases the lock when the process dies.
-Everything that could outlive the simulator has the tag: cgroups are called `tfhet-TAG-HOST`, and folders are registered
-in the file. Only things whose file has no living owner are removed, so simulators on one machine do not affect each
-other.
+A simulator claims a tag: it locks a file of that name, and the kernel releases the lock when the process dies. All that
+could outlive it has the tag: cgroups are called `tfhet-TAG-HOST`, and folders are registered in the file.
 """
 
 from __future__ import annotations
@@ -21,9 +19,9 @@ from pathlib import Path
 import psutil
 
 from tfhet.cluster import own_folder
-from tfhet.container import tool
 from tfhet.container.cgroup import Cgroup
 from tfhet.container.hierarchy import hierarchies
+from tfhet.container.netns import run
 from tfhet.errors import TfhetError, UsageError
 
 SYSTEM_FOLDER = Path("/run/tfhet")
@@ -40,8 +38,7 @@ class Owner(contextlib.AbstractContextManager["Owner"]):
         self._descriptor = descriptor
 
     def register(self, path: Path) -> None:
-        """Lets the next sweep remove a folder and its content if this process dies. Raises UsageError for a path that
-        cannot be a simulator's own folder."""
+        """Lets the next sweep remove a folder of this simulator's own. Raises UsageError for any other path."""
         path = path.resolve()
         if not path.is_dir() or len(path.parts) < 3 or os.path.ismount(path):
             raise UsageError(f"{path}: only an existing folder of one's own, at least two deep, can be registered")
@@ -60,8 +57,7 @@ class Owner(contextlib.AbstractContextManager["Owner"]):
 
 
 def claim(folder: Path | None = None) -> Owner:
-    """Claims a new tag. folder: folder of the locks, shared by all simulators of a machine (None: the usual one).
-    Raises UsageError if no lock can be made."""
+    """Claims a new tag. folder: of the locks (None: the usual one). Raises UsageError if no lock can be made."""
     folder = _lock_folder() if folder is None else folder
     for _ in range(TRIES):
         # Short, since it is part of the names of network devices, of 15 characters at most.
@@ -122,7 +118,7 @@ def _cgroups(tag: str) -> Iterator[Result]:
 def _folder(path: Path) -> Result:
     for mount in sorted(_mounted_below(path), reverse=True):  # the deepest first
         with contextlib.suppress(TfhetError):
-            tool.run(["umount", "-l", mount])
+            run(["umount", "-l", mount])
     if left := _mounted_below(path):
         return f"folder {path}: not removed, {left[0]} is mounted in it", False
     shutil.rmtree(path, ignore_errors=True)

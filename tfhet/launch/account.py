@@ -1,8 +1,9 @@
-"""The reports of the scripts of all ranks: their steps, and how often each example of a declared pipeline was read."""
+"""The leader's account of reports: steps of all ranks, examples read, restarts of servers."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -13,6 +14,10 @@ from tfhet.messages import link, rank
 from tfhet.record import RunSummary, Visits
 from tfhet.schema import MessageError, parse
 from tfhet.source import IdCount
+
+VAIN_LIMIT = 12
+"""Maximum number of restarts of one process without a batch for any rank in between. `planes.supervised.RestartPolicy`
+does not notice a process that dies at its first batch, because it serves for some seconds each time."""
 
 
 class _Epoch:
@@ -48,8 +53,7 @@ class Account:
             self._expected, self._over[number] = found.expected, found.over
 
     def completed(self, summary: RunSummary) -> RunSummary:
-        """The summary of rank 0's script, with the reports of all ranks; the built-in trainer's summary is
-        unchanged."""
+        """Rank 0's summary with the reports of all ranks; the built-in trainer's summary is unchanged."""
         if not self._standings:
             return summary
         standings = sorted(self._standings.items())
@@ -81,3 +85,32 @@ class Account:
         seen = sum(epoch.by_rank.values())
         visits = asdict(Visits(expected, 0, seen, found - twice, twice, 0, missing, 0))
         return {**visits, "left": left, "by_rank": [epoch.by_rank[number] for number in range(self._size)]}
+
+
+class Restarts:
+    """Counts the restarts of processes of the data plane in the leader, and whether they help."""
+
+    def __init__(self, progress: Callable[[], int | None]):
+        """progress: returns a number that changes when a rank gets a batch; None if it is unknown."""
+        self.count = 0
+        self._progress = progress
+        self._seen: int | None = None
+        self._in_vain: Counter[tuple[str, str]] = Counter()
+
+    def add(self, report: link.Restarted) -> str | None:
+        """Counts a restart. Returns why the job cannot continue, or None."""
+        self.count += 1
+        seen = self._progress()
+        if seen is None:
+            return None
+        if seen != self._seen:
+            self._seen = seen
+            self._in_vain.clear()
+        process = report.host, report.process
+        self._in_vain[process] += 1
+        if self._in_vain[process] <= VAIN_LIMIT:
+            return None
+        return (
+            f"{report.cause}; it was started again {VAIN_LIMIT} times, and no rank got a batch meanwhile: "
+            f"see its lines in the log of {report.host}, and whether that host has enough memory"
+        )

@@ -1,7 +1,4 @@
-"""The part of one launcher in its job: its place, its settings, the data plane and the strategy.
-
-All launchers of a job choose the same plane and strategy.
-"""
+"""One launcher's part in its job: its place, its settings, and the data plane and strategy, which all share."""
 
 from __future__ import annotations
 

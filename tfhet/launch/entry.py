@@ -1,7 +1,6 @@
 """The entry point of a launcher, which `scripts/launcher.py` calls on every host.
 
-If no other program has started the ranks of a host, its launcher starts one launcher per rank, numbered by the host's
-place in its group. So a job needs neither another starter nor SSH.
+If no other program has started the ranks of a host, its launcher starts one launcher per rank: a job needs no SSH.
 """
 
 from __future__ import annotations
@@ -35,11 +34,7 @@ PATIENCE_S = 5.0
 
 def main(argv: Sequence[str] | None = None, env: Mapping[str, str] | None = None) -> int:
     """Runs the launcher and returns the exit code. Wrong use ends it at once, with the reason in the failure file.
-
-    Args:
-        argv: Its arguments; None: of this process, which exits afterwards, so later signals must not change its code.
-        env: Its environment; None: of this process.
-    """
+    Without `argv` it is this whole process, which exits afterwards: later signals must not change its code."""
     if argv is None:
         name_process(LAUNCHER_NAME)  # PID 1 of the container passes a stop on to processes with this name
     env = environment() if env is None else env
@@ -59,8 +54,7 @@ def main(argv: Sequence[str] | None = None, env: Mapping[str, str] | None = None
 
 
 async def then_ignore_stops(running: Awaitable[int]) -> int:
-    """Returns the result, and ignores signals that stop a launcher from then on: a signal while Python shuts down would
-    change the exit code."""
+    """Returns the result. A stop signal while Python shuts down would change the exit code, so they are ignored."""
     code = await running
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)  # between the next two lines, too
     for number in STOP_SIGNALS:
@@ -134,8 +128,7 @@ class LocalLaunchers:
         return self._failed or max(code if code >= 0 else 128 - code for code in codes)
 
     async def _watch(self) -> None:
-        """Returns if all launchers have ended, on a request to stop, or some time after the first launcher has
-        ended."""
+        """Returns if all launchers have ended, on a request to stop, or some time after the first end."""
         stopped = asyncio.create_task(self._stopped.wait())
         ends = {asyncio.create_task(child.wait()): rank for rank, child in self._children.items()}
         left: set[asyncio.Task[Any]] = set(ends)

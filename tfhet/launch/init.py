@@ -1,10 +1,9 @@
 """PID 1 of a container: `python -m tfhet.launch.init COMMAND...` runs the command, reaps orphans, passes a stop on.
 
-SageMaker stops a job by SIGTERM to PID 1 and SIGKILL 120 s later. Its toolkit, `train`, dies of SIGTERM and does not
-pass it on to its children (sagemaker-training-toolkit#125); as PID 1 without a handler it does not even get the signal.
-Its end closes the pipe for their output; the program that starts the ranks ends them after some ten SIGPIPEs, and about
-a second after a SIGTERM. So init sends the signal to the launchers, not to processes between, and to the command after
-the launchers have ended.
+SageMaker stops a job by SIGTERM to PID 1 and SIGKILL 120 s later. Its toolkit, `train`, dies of SIGTERM without passing
+it on (sagemaker-training-toolkit#125); its end closes the pipe for the output of the program that starts the ranks,
+which ends them after some ten SIGPIPEs, and about a second after a SIGTERM. So init sends the signal to the launchers,
+not to processes between, and to the command after the launchers have ended.
 
 Linux only. It imports little, to start quickly: no asyncio, and of tfhet only `clock`.
 """

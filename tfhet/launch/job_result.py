@@ -93,8 +93,7 @@ def _exit_code(code: int) -> int:
 
 
 def forget_earlier_job(paths: HostPaths, began_s: float) -> None:
-    """Removes the record and the failure file of an earlier job with the same directories. began_s: as in
-    `write_failure`."""
+    """Removes the record and the failure file of an earlier job. began_s: as in `write_failure`."""
     record = RunFolder(paths.output_data / "tfhet")
     shutil.rmtree(record.path / TIMELINE_FOLDER, ignore_errors=True)
     of_all = (paths.failure, *record.logs_path.glob("*.log"))  # all launchers of this host write them
@@ -111,15 +110,12 @@ def write_failure(
 
     Args:
         path: The file. It is not written if the base directory of the job does not exist.
-        cause: First line.
         label: Launcher that reports the failure.
-        code: Exit code.
         tail: Last lines of the failed process.
         began_s: Start of this launcher on the wall clock (default: now); a file that is STARTS_WITHIN_S older belongs
             to an earlier job.
 
-    Returns:
-        Whether the file was written.
+    Returns whether the file was written.
     """
     head = f"{cause}\n(exit code {code}, seen by {label})\n"
     room = max(0, FAILURE_LIMIT - len(head))

@@ -27,7 +27,7 @@ from tfhet.messages import HostLine, JobResultLine, link as reports, rank
 from tfhet.planes import Outlets
 from tfhet.record import TIMELINE_FOLDER, RunFolder, TimelineFile
 from tfhet.schema import to_json
-from tfhet.telemetry import GpuMonitor, Metric, Sampler, gpu_count, host_counters, serve_metrics
+from tfhet.telemetry import GpuMonitor, Metric, Sampler, gpu_count, host_counters
 from tfhet.writer import Writer
 
 KILL_GRACE_S = 1.0
@@ -212,6 +212,8 @@ class Launcher:
 
             def metrics() -> dict[Metric, float]:
                 return metrics_of(place, self._output, self._processes(), self._side.metrics())
+
+            from tfhet.telemetry import serve_metrics  # its import takes as long as the rest of a launcher's
 
             try:
                 at = await in_thread(place.listening, place.address(place.host))

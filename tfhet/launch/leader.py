@@ -15,10 +15,9 @@ from tfhet.control import LinkServer
 from tfhet.coroutines import in_thread, later
 from tfhet.errors import NotReady
 from tfhet.events import Event, Observer
-from tfhet.launch.account import Account
+from tfhet.launch.account import Account, Restarts
 from tfhet.launch.assignment import Assignment
 from tfhet.launch.job_result import STOPPED_CODES, JobResult
-from tfhet.launch.restarts import Restarts
 from tfhet.launch.script import SCRIPT_GRACE_S
 from tfhet.messages import link
 from tfhet.planes import LauncherSide
@@ -46,8 +45,8 @@ class Leader:
         on_host_lost: Callable[[str], None] = lambda host: None,
         progress: Callable[[], int | None] = lambda: None,
     ):
-        """side: launcher's side of the data plane. on_stop: called once, when the scripts must stop. on_host_lost:
-        called with a lost data host without which the job continues. progress: see `Restarts`."""
+        """on_stop: called once, when the scripts must stop. on_host_lost: called with a lost data host without which
+        the job continues. progress: see `Restarts`."""
         self.place = assignment.place
         self.job_id = f"{job_name(self.place.env) or 'job'}-{secrets.token_hex(4)}"
         self.exit_codes: dict[str, int] = {}
@@ -82,8 +81,8 @@ class Leader:
         self._result: asyncio.Future[JobResult] = asyncio.get_running_loop().create_future()
 
     async def join(self) -> None:
-        """Opens the link. Raises UsageError for a busy port, for the address of another machine, and for ranks that the
-        strategy cannot train."""
+        """Opens the link. Raises UsageError for a port or address that it cannot use, and an impossible number of
+        ranks."""
         self._listens_at = await in_thread(self.place.listening, self.place.link_address)  # it may look a name up
         await self._server.start(self._listens_at, self.place.ports.control)
         self._joined_s = SYSTEM.monotonic()
@@ -127,9 +126,9 @@ class Leader:
         return 0.0, 0.0  # from itself
 
     async def leave(self, code: int, cause: str, hurry: asyncio.Future[Any]) -> None:
-        """Sends the job result to all followers, waits briefly for them to leave, and closes the link. If the job fails
-        while hosts are still starting, the leader stays until the end of `ready_timeout_s`, or until `hurry` is done,
-        because these hosts try to join that long."""
+        """Sends the job result to all followers, waits briefly for them to leave, and closes the link. If hosts are
+        still starting, it stays until the end of `ready_timeout_s`, or until `hurry` is done: they try to join that
+        long."""
         closing = [in_thread(self._meeting.close)] if self._meeting is not None else []
         await asyncio.gather(self._end(code, cause, hurry), *closing)
 

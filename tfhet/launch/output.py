@@ -58,9 +58,8 @@ class Log:
 
 
 def line_writer(*, gathers: bool = False) -> Writer[str]:
-    """Prints lines from a thread, each in one write: a reader that prefixes what it reads would split a line otherwise.
-    If the reader is too slow, the oldest lines are dropped and counted. gathers: whether a line waits for a moment, so
-    that equal lines of several ranks are printed once."""
+    """Prints lines from a thread, each in one write. If the reader is too slow, the oldest lines are dropped and
+    counted. gathers: whether a line waits for a moment, so that equal lines of several ranks are printed once."""
     is_terminal = has_colours(sys.stdout, environment())
 
     def write(line: str) -> None:

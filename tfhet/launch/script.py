@@ -24,14 +24,10 @@ from tfhet.strategies import JobContext
 
 
 class ScriptOutput:
-    """Receives the messages and the log of one script.
-
-    Args:
-        on_line: Called with each line of the log, and each metric line that arrives as a message.
-        on_metrics: Called with each metric line: from messages if the script sends them, else from its log.
-        on_reading: Called when the script starts reading, with whether its data set is endless.
-        on_report: Called with each report for the leader.
-    """
+    """Receives the messages and the log of one script. on_line: called with each line of the log, and each metric line
+    that arrives as a message. on_metrics: with each metric line: from messages if the script sends them, else from its
+    log. on_reading: when the script starts reading, with whether its data set is endless. on_report: with each report
+    for the leader."""
 
     def __init__(
         self,
@@ -180,8 +176,8 @@ class Script:
         return self._child.pid
 
     async def ended(self) -> JobResult:
-        """Waits for its end. Returns the job result as far as it depends on this script. Raises JobFailed if the script
-        stalled, after killing it."""
+        """Waits for its end, and returns its part of the job result. Raises JobFailed after killing a stalled
+        script."""
         child, place, settings = self._child, self._assignment.place, self._assignment.settings
         assert child is not None and place.rank is not None
         stall = asyncio.create_task(self._kill_when_stalled(child), name="stall")
@@ -231,14 +227,13 @@ class Script:
             self._ending = asyncio.create_task(self._child.stop(SCRIPT_GRACE_S), name="stop")
 
     def has_begun_to_read(self) -> None:
-        """Repeats an earlier request to stop: the script did not get it, because a library blocked the signal until
+        """Repeats an earlier request to stop, which the script did not get if a library blocked the signal until
         now."""
         if self._is_stopping and self._child is not None:
-            self._child.ask_again()
+            self._child.kill(signal.SIGTERM)
 
     async def stop(self, grace_s: float) -> None:
-        """Stops the script: SIGHUP first (SIGTERM means "checkpoint now", and only a script that was asked to stop gets
-        it again), SIGKILL after `grace_s` seconds."""
+        """Stops the script: SIGHUP first (SIGTERM means "checkpoint now"), SIGKILL after `grace_s` seconds."""
         if self._ending is not None:
             self._ending.cancel()
             await asyncio.gather(self._ending, return_exceptions=True)

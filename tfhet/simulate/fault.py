@@ -14,12 +14,18 @@ late-join:dnn-1:after=20      same-base:dnn-1             half-checkpoint:dnn-1
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+import struct
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from pathlib import Path
 
 from tfhet import planes
 from tfhet.errors import UsageError, check_known
+from tfhet.native import compiled
 
 NETWORK = {"rate": "limit", "delay": "delay", "loss": "lose"}
 """Kinds with an amount (bits per second, seconds, a share of the packets), and their keys of `container.PURPOSES`."""
@@ -30,7 +36,6 @@ PRELOADED = ("slow-disk", "slow-write", "full-disk", "failing-write", "slow-dns"
 ONCE = ("late-join", "same-base", "half-checkpoint")
 """Kinds at a fixed moment: two when the host starts, one when the job has ended."""
 IMPAIRMENTS = (*NETWORK, *PRELOADED)
-"""Kinds that a host backend implements."""
 LASTING = ("hang", *CUTS, "stall", *IMPAIRMENTS)
 """Kinds that may end after some time."""
 OF_A_HOST = (*CUTS, "stall", *IMPAIRMENTS, "second-job", "stranger", *ONCE)
@@ -53,6 +58,12 @@ _AMOUNTS = {
     "clock": ({"s": "1"}, "+600s", 0.001, 1e8, "a clock jumps by more than 0 and at most 1e8 s"),
 }
 """Units, example, minimum, maximum, and message for other amounts."""
+READ_MS, WRITE_MS = 50, 200
+"""Delays of a read and of a write of a slow disk, in milliseconds."""
+CONTROL = Path("/etc/tfhet-host-faults")
+"""Control file and preload list of a container; process hosts use variables instead."""
+PRELOAD = Path("/etc/ld.so.preload")
+_FLAGS = ("-O2", "-fPIC", "-shared", "-D_GNU_SOURCE", "-fno-exceptions", "-fno-threadsafe-statics", "-Wl,--as-needed")
 
 
 @dataclass(frozen=True)
@@ -60,7 +71,6 @@ class Fault:
     """A fault of one kind at one target."""
 
     kind: str
-    """One of KINDS."""
     process: str
     """A kind of a data plane's processes, or one of PROCESSES; "" if the kind determines the target."""
     host: str = ""
@@ -75,7 +85,6 @@ class Fault:
     amount: float | None = None
     """Share of lost packets (0 to 1), bits per second, seconds of delay, or seconds that a clock jumps."""
     since: str = "steps"
-    """One of MOMENTS."""
 
     @classmethod
     def parse(cls, text: str) -> Fault:
@@ -157,3 +166,34 @@ def _target(text: str, kind: str, target: str) -> tuple[str, str, int | None]:
     if process == "host" and not host:
         raise UsageError(f"fault {text!r}: which host? write host@data-1")
     return process, host, None
+
+
+def library(env: Mapping[str, str]) -> Path:
+    """Path of the library, compiled unless it is in the cache. Raises UsageError if it cannot be compiled."""
+    what = f"the library of the faults {', '.join(PRELOADED)}"
+    return compiled(Path(__file__).with_name("host_faults.cc"), env, what, "omit them", _FLAGS, ".so")
+
+
+class HostFaults:
+    """The control file of one host. It begins with a number for each kind in PRELOADED; 0: the fault is off."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def open(self, reads: Iterable[Path], writes: Iterable[Path]) -> None:
+        """Writes the file with all faults off. reads, writes: the real folders whose reads or writes are affected."""
+        lines = [*(f"r{folder}\n" for folder in reads), *(f"w{folder}\n" for folder in writes)]
+        self.path.write_bytes(bytes(8 * len(PRELOADED)) + os.fsencode("".join(lines)) + b"\0")
+
+    def set(self, kind: str, amount: float | None = None, *, is_on: bool = True) -> None:
+        """Starts or ends a fault of a kind in PRELOADED. amount: the amount of a Fault."""
+        place = PRELOADED.index(kind)
+        numbers = (READ_MS, WRITE_MS, errno.ENOSPC, errno.EIO, (amount or 0.0) * 1e3, (amount or 0.0) * 1e9)
+        with open(self.path, "r+b", buffering=0) as file:
+            file.seek(8 * place)
+            file.write(struct.pack("=q", round(is_on * numbers[place])))
+
+    def variables(self, env: Mapping[str, str]) -> dict[str, str]:
+        """Variables of the host's processes, in addition to `env`."""
+        preload = ":".join(filter(None, (str(library(env)), env.get("LD_PRELOAD", ""))))
+        return {"LD_PRELOAD": preload, "TFHET_HOST_FAULTS": str(self.path)}

@@ -18,8 +18,7 @@ from tfhet.cluster import DATA, DNN, HostPaths, PortRange, Ports, free_ports
 from tfhet.container import SUBNET, Cgroup, Limits, Partitions
 from tfhet.errors import TfhetError, UsageError
 from tfhet.process import Child
-from tfhet.simulate.fault import PRELOADED, Fault
-from tfhet.simulate.host_faults import HostFaults, library
+from tfhet.simulate.fault import PRELOADED, Fault, HostFaults, library
 from tfhet.simulate.scale import limits_of
 from tfhet.simulate.submission import Submission
 
@@ -108,16 +107,9 @@ class SimulatedHost:
 
 
 def hosts_of(job: Submission, folder: Path, seed: int, *, detours: bool = False) -> list[SimulatedHost]:
-    """The hosts of a job's cluster, with their files below `folder`.
-
-    Names are assigned to groups at random, like on SageMaker: algo-1 may be in any group.
-
-    Args:
-        detours: Whether process hosts reach the leader's ports through forwarders.
-
-    Raises:
-        UsageError: No host would train.
-    """
+    """The hosts of a job's cluster, with their files below `folder`. Names are assigned to groups at random, like on
+    SageMaker: algo-1 may be in any group. detours: whether process hosts reach the leader's ports through forwarders.
+    Raises UsageError if no host would train."""
     groups = [(name, group) for name, group in job.cluster.groups.items() for _ in range(group.hosts)]
     if not any(name == job.dnn_group for name, _ in groups):
         there = ", ".join(f"{name} ({group.hosts} hosts)" for name, group in job.cluster.groups.items())
@@ -258,11 +250,8 @@ class HostBackend(abc.ABC):
 
     @abc.abstractmethod
     def second_job(self, host: SimulatedHost) -> tuple[Path, Path, dict[str, str], list[str]]:
-        """How to run a second job's launcher on a host.
-
-        Returns:
-            Its base directory, seen from here and from the host; its variables; and the words before its command.
-        """
+        """How to run a second job's launcher on a host: its base directory, seen from here and from the host; its
+        variables; and the words before its command."""
 
     @abc.abstractmethod
     async def connect(self, address: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

@@ -13,8 +13,8 @@ from tfhet.cluster import HostPaths
 from tfhet.container import OVERLAY, READ_ONLY, SHARED, Container, Mount
 from tfhet.control import SECRET_VARIABLE
 from tfhet.errors import UsageError
+from tfhet.simulate.fault import CONTROL, PRELOAD, library
 from tfhet.simulate.host import HostBackend, SimulatedHost
-from tfhet.simulate.host_faults import CONTROL, PRELOAD, library
 from tfhet.simulate.submission import hyperparameters
 from tfhet.submit import MPI_OPTIONS
 from tfhet.versions import versions

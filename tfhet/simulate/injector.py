@@ -15,10 +15,9 @@ from tfhet import planes
 from tfhet.clock import SYSTEM
 from tfhet.errors import TfhetError
 from tfhet.process import Child, lives
-from tfhet.simulate import stranger
 from tfhet.simulate.fault import CUTS, IMPAIRMENTS, ONCE, Fault
 from tfhet.simulate.host import HostBackend, SimulatedHost, hosts_named
-from tfhet.simulate.other_jobs import damage_newest, leave_earlier_job, run_second_job
+from tfhet.simulate.other_jobs import damage_newest, leave_earlier_job, run_second_job, visit
 from tfhet.simulate.targets import Population, Targets
 
 _POLL_S = 0.1
@@ -193,8 +192,8 @@ class Injector:
         self.report(f"fault {fault}")
         for host in self._hosts(fault):
             for port in self.targets.ports(host):
-                visit = await stranger.visit(self.backend.connect, host.address, port, order.randrange(1 << 32))
-                self.report(f"fault {fault}: port {port}: {visit}")
+                found = await visit(self.backend.connect, host.address, port, order.randrange(1 << 32))
+                self.report(f"fault {fault}: port {port}: {found}")
 
 
 def _signal(processes: Sequence[psutil.Process], number: signal.Signals) -> None:

@@ -102,11 +102,8 @@ class ProcessHosts(HostBackend):
 
 
 class Forwarder:
-    """Listens at `address`:`port` and forwards every connection to `address`:`target`.
-
-    While a direction is closed, nothing passes in it and no connection ends; new ones are accepted and held. The data
-    sent meanwhile arrives when the direction is open again, like with TCP.
-    """
+    """Listens at `address`:`port` and forwards every connection to `address`:`target`. While a direction is closed,
+    data and new connections are held, and no connection ends."""
 
     def __init__(self, address: str, port: int, target: int):
         self.port, self._address, self._target = port, address, target

@@ -44,20 +44,14 @@ def limits_of(
     cpus: Sequence[int] | None = None,
     memory_bytes: int | None = None,
 ) -> tuple[dict[str, Limits], list[str]]:
-    """Computes the limits of each host.
+    """Computes the limits of each host, and notes for the user about limits that differ from the instance types.
 
     Args:
-        cluster: Groups with their instance types and limits.
         hosts: Name of the group of each host.
         cpu_scale: Scale of the instance types; None: only the limits in the cluster file.
-        cpus: CPUs of the machine that this process may use (default).
-        memory_bytes: Memory of the machine (default).
+        cpus: CPUs of the machine to use, by default those that this process may use; `memory_bytes` likewise.
 
-    Returns:
-        Limits by host, and notes for the user about limits that differ from the instance types.
-
-    Raises:
-        UsageError: An unknown instance type, a wrong scale, or no CPUs left for the hosts without `cpus`.
+    Raises UsageError for an unknown instance type, a wrong scale, or no CPUs left for the hosts without `cpus`.
     """
     usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
     cpus = sorted(usable) if cpus is None else cpus

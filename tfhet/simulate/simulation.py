@@ -38,11 +38,7 @@ SILENT_SCRIPT_S = 30.0
 
 
 class Simulation:
-    """A command, a cluster and faults, run by `run`.
-
-    Raises:
-        UsageError: They cannot be run.
-    """
+    """A command, a cluster and faults, run by `run`. Raises UsageError if they cannot be run."""
 
     def __init__(
         self,
@@ -75,7 +71,6 @@ class Simulation:
         self._are_up = False
         """Whether all hosts that are not late have started."""
         self._never_began: str | None = None
-        """Why a host could not be made."""
         self._cpu_s: dict[str, dict[str, float]] = {}
         """CPU seconds by host: of the `whole` run, `before` the ranks began to read, and `after` they ended."""
         self.hosts = hosts_of(self.submission, folder, seed, detours=any(fault.kind in CUTS for fault in faults))
@@ -96,8 +91,7 @@ class Simulation:
         return self._backend.cgroups
 
     def run(self) -> RunSummary:
-        """Runs to the end of the last host, and returns the completed summary. A slow reader of lines delays
-        nothing."""
+        """Runs to the end of the last host, and returns the summary. A slow reader of lines delays nothing."""
         self.folder.create()
         began = SYSTEM.wall()
         late = "[simulate] {} lines were read too late: see logs/".format
@@ -280,20 +274,15 @@ def run_dir(cluster: ClusterFile) -> Path:
 
 
 def simulate(cluster: ClusterFile, command: Sequence[str], folder: Path | None = None, **how: Any) -> RunSummary:
-    """Runs a command on every host of a simulated cluster, to the end of the last host.
+    """Runs a command, a Python file and its arguments, on every host of a simulated cluster, to the end of the last
+    host.
 
         summary = simulate(load("demo"), ["scripts/launcher.py", "--epochs", "1"], Path("runs/demo"))
 
     Args:
-        cluster: The cluster.
-        command: A Python file and its arguments.
         folder: New or empty folder for the run record; None: `run_dir(cluster)`.
         how: Options of `Simulation` and `Submission.of`, such as `checkpoints`, `seed` and `faults`.
 
-    Returns:
-        The summary of the run, also if the job fails.
-
-    Raises:
-        UsageError: The command cannot be run on this cluster.
+    Returns the summary of the run, also if the job fails. Raises UsageError if it cannot be run.
     """
     return Simulation(cluster, command, folder or run_dir(cluster), **how).run()

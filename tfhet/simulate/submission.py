@@ -158,18 +158,9 @@ def named_now(cluster: ClusterFile) -> str:
 
 
 def of_job(job: Job, more: Sequence[str] = ()) -> tuple[ClusterFile, list[str], dict[str, Any]]:
-    """Converts a job file for the simulation.
-
-    Args:
-        job: The job file.
-        more: `--NAME VALUE` words that win over the file's hyperparameters.
-
-    Returns:
-        The cluster, the command, and options of `Submission.of`.
-
-    Raises:
-        UsageError: The code would not start, or a channel is a pipe, which simulated hosts do not support.
-    """
+    """Converts a job file for the simulation to the cluster, the command, and options of `Submission.of`. more: `--NAME
+    VALUE` words that win over the file's hyperparameters. Raises UsageError if the code would not start, or if a
+    channel is a pipe, which simulated hosts do not support."""
     check_code(job)
     for channel in job.channels.values():
         if channel.mode == PIPE:

@@ -22,15 +22,8 @@ def completed(
     cause: str | None,
     never_began: str | None,
 ) -> RunSummary:
-    """The leader's summary with exit codes, cause, status and failure reason.
-
-    Args:
-        hosts: All hosts of the job.
-        codes: Exit codes by `host` or `host/rank`.
-        leader: Record of the leader.
-        cause: Why the simulator stopped the job, or None.
-        never_began: Why a host could not be made, or None.
-    """
+    """The leader's summary with exit codes, cause, status and failure reason. codes: by `host` or `host/rank`. cause:
+    why the simulator stopped the job, or None. never_began: why a host could not be made, or None."""
     try:
         summary = leader.read_summary()
     except TfhetError:

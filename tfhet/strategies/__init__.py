@@ -1,19 +1,9 @@
 """How ranks train together: strategies with one interface, and the place of a rank in its job.
 
-import tfhet.strategies as strategies
-
-strategies.names()                       # ('solo', 'horovod', ...)
-strategies.get("horovod")                # a Strategy
-JobContext.from_env(environment())       # the place of this process, from its launcher
+strategies.get("horovod")                # a Strategy of strategies.names() JobContext.from_env(environment())       #
+the place of this process, from its launcher
 """
 
 from tfhet.strategies.job import LOCAL_PLANE, JobContext
-from tfhet.strategies.rank_source import OWN, RankSource
 from tfhet.strategies.registry import AUTO, chosen, get, names, rank_of, roles, source_of, sources, translated
-from tfhet.strategies.strategy import Claim, Collective, Meeting, Strategy
-
-# fmt: off
-__all__ = [
-    "AUTO", "LOCAL_PLANE", "OWN", "Claim", "Collective", "JobContext", "Meeting", "RankSource", "Strategy", "chosen",
-    "get", "names", "rank_of", "roles", "source_of", "sources", "translated",
-]
+from tfhet.strategies.strategy import OWN, Claim, Collective, Meeting, RankSource, Strategy

@@ -28,20 +28,16 @@ class JobContext:
     mode: Literal["local", "homogeneous", "heterogeneous"]
     rank: int = 0
     size: int = 1
-    """Number of training processes."""
     local_rank: int = 0
     local_size: int = 1
-    """Number of training processes on this host."""
     plane: Text = LOCAL_PLANE
     """Name of the data plane from which the rank reads."""
     order: Mapping[str, Any] = field(default_factory=dict)
     """The data plane's message to its readers; JSON values."""
     strategy: str = AUTO
-    """Name of the strategy by which the ranks train together."""
     seed: int = 0
     """Seed of the whole run; every random number derives from it."""
     host: str = ""
-    """Name of the host that the process runs on."""
     group: str = ""
     """Name of the host's group; "" when there are none."""
     output_dir: str | None = None

@@ -1,11 +1,8 @@
-"""Ranks that mpirun has started, for every strategy.
+"""Ranks that mpirun has started, for every strategy. Under the SageMaker toolkit a launcher has two more tasks:
 
-Under the SageMaker toolkit a launcher has two more tasks:
-- The toolkit's `train` dies of SIGTERM and leaves mpirun and the ranks running. So the launcher watches the processes
-  above mpirun (on Linux).
-- On every dnn host except the first, `train` waits for a file that the first host's `train` writes by SSH after mpirun
-  has succeeded (sagemaker_training/mpi.py, 5.1.4). If the job fails, that file is never written. So the launcher writes
-  it.
+- The toolkit's `train` dies of SIGTERM and leaves mpirun and the ranks running: the launcher watches these processes. -
+On every dnn host except the first, `train` waits for a file that the first host's `train` writes by SSH after mpirun
+  has succeeded (sagemaker_training/mpi.py, 5.1.4). If the job fails, the launcher writes it.
 """
 
 from __future__ import annotations
@@ -21,7 +18,7 @@ import psutil
 
 from tfhet.cluster import Place, Rank, job_name
 from tfhet.process import lives
-from tfhet.strategies.rank_source import RankSource
+from tfhet.strategies.strategy import RankSource
 
 POLL_S = 0.5
 DONE = "/tmp/done"
@@ -42,8 +39,7 @@ class MpiSource(RankSource):
         return f"{ancestors[process]}, process {process.pid}, by which it was started, is gone"
 
     def release(self, place: Place, folder: Path = Path(DONE).parent) -> None:
-        """Writes the file for which the toolkit waits, on each dnn host except the first of a job that mpirun
-        started."""
+        """Writes the file for which the toolkit waits, on each dnn host except the first."""
         first = place.roles.dnn_hosts[0]
         waits = place.rank is not None and place.rank.source == "mpi" and place.leads_host and place.host != first
         if waits and job_name(place.env):
@@ -61,8 +57,7 @@ MPI = MpiSource(
 
 
 def above_mpirun(pid: int) -> dict[psutil.Process, str]:
-    """`pid` and its ancestors with their names: mpirun, shells, and the first other program. Empty if that program is
-    on another host, or does not exist."""
+    """`pid` and its ancestors with names, from mpirun to the first other program; {} if that is on another host."""
     line: dict[psutil.Process, str] = {}
     with contextlib.suppress(psutil.Error):
         process: psutil.Process | None = psutil.Process(pid)

@@ -1,8 +1,5 @@
-"""The strategy `ray`: one script on the leader's host, which uses the whole Ray cluster of the job.
-
-The script starts Ray Train's workers and Ray Data's tasks itself. The other hosts of the dnn group have no rank; their
-launchers run nodes of the cluster, which is the data plane `ray`.
-"""
+"""The strategy `ray`: one script on the leader's host, which starts Ray Train's workers and Ray Data's tasks itself.
+The launchers of the other hosts of the dnn group run nodes of the cluster, which is the data plane `ray`."""
 
 from __future__ import annotations
 
@@ -11,9 +8,8 @@ from collections.abc import Sequence
 from tfhet.arguments import underscored
 from tfhet.cluster import Role
 from tfhet.errors import UsageError
-from tfhet.strategies.rank_source import RankSource
 from tfhet.strategies.solo import SoloCollective
-from tfhet.strategies.strategy import Collective, Strategy
+from tfhet.strategies.strategy import Collective, RankSource, Strategy
 
 NODE = Role("node")
 """The hosts of the dnn group except the first."""

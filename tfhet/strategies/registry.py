@@ -1,7 +1,4 @@
-"""The strategies by name, and the sources of ranks.
-
-Third parties add a strategy by an entry point of the group `tfhet.strategies`.
-"""
+"""The strategies by name, also of third parties (entry points of `tfhet.strategies`), and the sources of ranks."""
 
 from __future__ import annotations
 
@@ -11,8 +8,7 @@ from tfhet.cluster import Rank, Role
 from tfhet.errors import ClusterError
 from tfhet.registry import Registry
 from tfhet.strategies.mpi import MPI
-from tfhet.strategies.rank_source import OWN, RankSource
-from tfhet.strategies.strategy import Strategy
+from tfhet.strategies.strategy import OWN, RankSource, Strategy
 
 AUTO = "auto"
 SHIPPED = {
@@ -20,7 +16,7 @@ SHIPPED = {
     "horovod": "tfhet.strategies.horovod:HOROVOD",
     "torch": "tfhet.strategies.torch:TORCH",
     "multi_worker": "tfhet.strategies.tensorflow:MULTI_WORKER",
-    "mirrored": "tfhet.strategies.tensorflow:MIRRORED",
+    "mirrored": "tfhet.strategies.solo:MIRRORED",
     "parameter_server": "tfhet.strategies.tensorflow:PARAMETER_SERVER",
     "ray": "tfhet.strategies.ray:RAY",
 }
@@ -29,8 +25,7 @@ names, get = STRATEGIES.names, STRATEGIES.get
 
 
 def chosen(name: str, size: int, source: RankSource | None = None) -> Strategy:
-    """The strategy for `size` ranks: with that name, or for `auto` the strategy of the source of the ranks, else solo
-    for one rank and Horovod for several."""
+    """The strategy with that name; `auto`: of the source of the ranks, else solo for one rank, Horovod for several."""
     if name == AUTO:
         name = (source.strategy if source else "") or ("solo" if size <= 1 else "horovod")
     return get(name)
@@ -49,8 +44,7 @@ def roles() -> tuple[Role, ...]:
 
 
 def sources(strategy: str = AUTO) -> Mapping[str, RankSource]:
-    """All sources of ranks by name, in the order in which they are tried. A strategy of a third party is imported only
-    if it is the job's `strategy`."""
+    """All sources of ranks by name, in the order in which they are tried. Of third parties: only of `strategy`."""
     loaded = (get(name) for name in names() if name in (*SHIPPED, strategy))
     return {one.name: one for one in (MPI, *(source for each in loaded for source in each.sources), OWN)}
 

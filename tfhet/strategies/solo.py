@@ -1,4 +1,4 @@
-"""The strategy `solo`: one rank."""
+"""The strategies of one rank: `solo`, and `mirrored`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tfhet.errors import UsageError
-from tfhet.strategies.rank_source import RankSource
-from tfhet.strategies.strategy import Collective, Strategy
+from tfhet.strategies.strategy import Collective, RankSource, Strategy
 
 if TYPE_CHECKING:
     import numpy as np
@@ -54,4 +53,24 @@ def _check(size: int) -> None:
         raise UsageError(f"the strategy 'solo' is for one rank, and this job has {size}; use horovod")
 
 
-SOLO = Solo()
+class Mirrored(Strategy):
+    """The rank sees all devices of its host, for tf.distribute.MirroredStrategy."""
+
+    name = "mirrored"
+    ranks_per_host = 1
+
+    def meeting(self, hosts: Sequence[str], per_host: int, source: RankSource) -> None:
+        if (size := len(hosts) * per_host) > 1:
+            raise UsageError(
+                f"the strategy 'mirrored' is for one rank on one dnn host, and this job has {size} on {len(hosts)}: "
+                "give --processes_per_host 1 and one dnn host, or use multi_worker"
+            )
+
+    def collective(self, size: int) -> Collective:
+        raise UsageError(
+            "the strategy 'mirrored' is for scripts that use tf.distribute.MirroredStrategy themselves; the built-in "
+            "trainer takes one device for each rank: use multi_worker, horovod or solo"
+        )
+
+
+SOLO, MIRRORED = Solo(), Mirrored()

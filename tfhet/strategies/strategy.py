@@ -1,29 +1,24 @@
 """The interface of training strategies: how ranks find each other and train together.
 
-A strategy is one object in the registry:
-
-    strategy = strategies.get("horovod")
     meeting = strategy.meeting(("algo-2", "algo-3"), 2, OWN) # in the leader; None if the ranks need none
     order = meeting.open("algo-2", "eth0", "10.0.0.2", peers)  # in the leader, once all is ready
     strategy.environment(order, "algo-3", rank, env)        # in each launcher, for the script that it starts
-    await strategy.serve(place, order, say)                 # on each host of a role that the strategy adds
     strategy.collective(4).total([1.0], "examples")         # in each rank
 
-The ranks of the base class need nothing to find each other; other strategies override what differs. Only `collective`
-imports TensorFlow.
+The ranks of the base class need nothing to find each other. Only `collective` imports TensorFlow.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tfhet.cluster import Place, Rank, Role
+from tfhet.cluster import RANK_VARIABLES, Place, Rank, Role
 from tfhet.errors import ClusterError
 from tfhet.schema import Port, from_json
-from tfhet.strategies.rank_source import RankSource
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,12 +26,44 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class RankSource:
+    """A program that starts processes as ranks, and the variables that it sets for them."""
+
+    name: str
+    """Value of `Rank.source`, like `mpi`."""
+    starter: str
+    """Program that starts the ranks, like `mpirun`."""
+    words: str
+    """Description of a rank of this source in the log."""
+    variables: tuple[str, str, str, str]
+    """The variables of rank, size, local rank and local size."""
+    own: bool = False
+    """Whether tfhet itself numbers the ranks, and has to let them find each other."""
+    strategy: str = ""
+    """Name of the default strategy of such ranks; "": it depends on their number."""
+
+    def read(self, env: Mapping[str, str]) -> Rank | None:
+        """The rank that this source assigned to a process, or None. Raises ClusterError like `Rank.read`."""
+        return Rank.read(env, self.variables, self.name) if self.variables[0] in env else None
+
+    async def gone(self, place: Place) -> str:
+        """Waits until the process that started the ranks of this host has ended, and describes it; the launcher treats
+        that as a request to stop. By default it never returns: most sources end their ranks themselves."""
+        return await asyncio.get_running_loop().create_future()
+
+    def release(self, place: Place) -> None:
+        """Releases programs of the source that would wait for a failed job."""
+
+
+OWN = RankSource("tfhet", "alone", "without MPI", RANK_VARIABLES, own=True)
+"""Ranks that a launcher of tfhet numbered, and a process that is the only rank."""
+
+
+@dataclass(frozen=True)
 class Claim:
-    """The ports that one launcher keeps free, from before it joins, for what it starts for the strategy: no host knows
-    the free ports of another one."""
+    """The ports that one launcher keeps free, from before it joins: no host knows the free ports of another."""
 
     host: str
-    """Name of the launcher's host."""
     ports: tuple[Port, ...] = ()
 
     @classmethod
@@ -50,20 +77,17 @@ class Meeting(Protocol):
     """Rendezvous of the ranks, which the leader keeps open while they find each other."""
 
     def load(self) -> None:
-        """Imports the modules that `open` needs, which may take seconds: the leader calls it in a thread. Raises
-        UsageError if a package is not installed."""
+        """Imports the modules that `open` needs, which may take seconds. Raises UsageError if a package is missing."""
 
     def open(self, address: str, interface: str, listen: str, peers: Collection[str]) -> Mapping[str, Any]:
         """Opens the meeting.
 
         Args:
             address: Address at which every rank reaches the meeting.
-            interface: Network interface between the hosts.
             listen: IP address at which the meeting listens.
             peers: IP addresses of the other launchers; it answers these and this machine only.
 
-        Returns:
-            The order: JSON values that reach `Strategy.environment` unchanged, in the leader's message "start".
+        Returns the order: JSON values that reach `Strategy.environment` unchanged, in the leader's message "start".
         """
 
     def close(self) -> None:
@@ -122,24 +146,13 @@ class Strategy:
         return list(argv)
 
     def meeting(self, hosts: Sequence[str], per_host: int, source: RankSource) -> Meeting | None:
-        """The meeting of the ranks, numbered host by host.
-
-        Args:
-            hosts: Names of the hosts that train.
-            per_host: Number of ranks on each of them.
-            source: Program that started the ranks.
-
-        Returns:
-            The meeting; None for a single rank, or if the source lets the ranks find each other.
-
-        Raises:
-            UsageError: The strategy cannot train this number of ranks.
-        """
+        """The meeting of the ranks, numbered host by host, `per_host` on each of the `hosts` that train. None for a
+        single rank, or if `source`, which started the ranks, lets them find each other. Raises UsageError if the
+        strategy cannot train this number of ranks."""
         return None
 
     def ports(self, place: Place) -> int:
-        """Number of free TCP ports that the launcher at `place` keeps for its script or for `serve`, which bind them
-        with SO_REUSEPORT."""
+        """Number of TCP ports that the launcher at `place` keeps for its script or `serve`, to bind by SO_REUSEPORT."""
         return 0
 
     def order(self, opened: Mapping[str, Any], claims: Mapping[str, Claim], place: Place) -> Mapping[str, Any]:
@@ -161,8 +174,7 @@ class Strategy:
 
     async def serve(self, place: Place, order: Mapping[str, Any], say: Callable[[str], None]) -> None:
         """Runs on a host of one of `roles` from the start of the ranks until it is cancelled. An exception ends the
-        job.
-        say: writes a line to the host's log."""
+        job."""
 
     def is_over(self, results: Mapping[int, int], size: int) -> bool:
         """Whether the training is over. results: the exit codes of the ranks that have ended, of `size`."""
@@ -178,8 +190,7 @@ class Strategy:
 
     def reader(self, size: int) -> tuple[Any, int] | None:
         """The index (an int or a tensor) of the process that will read the data set which the script defines, and the
-        number of such processes. None if each rank reads its own data set. Raises UsageError if the script may not
-        define one here."""
+        number of such processes. None if each rank reads its own. Raises UsageError if the script may define none."""
         return None
 
     def undivided(self, data: tf.data.Dataset, size: int) -> tf.data.Dataset:

@@ -15,8 +15,7 @@ GPU_DRIVER = Path("/proc/driver/nvidia/gpus")
 
 
 def gpu_count(env: Mapping[str, str], driver: Path = GPU_DRIVER) -> int:
-    """Number of GPUs that a process with these variables may use, from the first of `CUDA_VISIBLE_DEVICES`,
-    `SM_NUM_GPUS` and the driver that is present."""
+    """Number of GPUs for a process: of `CUDA_VISIBLE_DEVICES`, else `SM_NUM_GPUS`, else the driver."""
     if (visible := env.get("CUDA_VISIBLE_DEVICES")) is not None:
         names = [name.strip() for name in visible.split(",")]
         # CUDA ignores everything from the first invalid name on, such as -1 (CUDA programming guide).
@@ -76,8 +75,7 @@ class GpuMonitor:
 
 
 def _used(nvml: Any, handle: Any) -> int:
-    """Bytes of memory in use, without the driver's own memory, like nvidia-smi; libraries and drivers before 510
-    include it. Raises NVMLError."""
+    """Bytes in use without the driver's own memory; libraries and drivers before 510 include it."""
     with contextlib.suppress(AttributeError, TypeError, nvml.NVMLError):
         return int(nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2).used)
     return int(nvml.nvmlDeviceGetMemoryInfo(handle).used)

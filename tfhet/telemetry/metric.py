@@ -1,7 +1,4 @@
-"""Metrics of a launcher: named numbers for Prometheus, and metric lines for CloudWatch.
-
-A launcher passes a mapping from `Metric` to value to the endpoint. Its data plane adds other metrics to that mapping.
-"""
+"""Metrics of a launcher for Prometheus, to which its data plane adds others, and metric lines for CloudWatch."""
 
 from __future__ import annotations
 
@@ -49,15 +46,8 @@ def training_metrics(totals: Mapping[str, float], line: MetricLine | None) -> di
 
 
 def emf_line(namespace: str, dimensions: Mapping[str, str], line: MetricLine, at_s: float) -> str:
-    """A metric line in CloudWatch's embedded metric format (EMF): one JSON object in one line. A loss that is not
-    finite is omitted. Source: "Embedded metric format", CloudWatch User Guide.
-
-    Args:
-        namespace: CloudWatch namespace.
-        dimensions: Values by name, at most 30, in one set.
-        line: The metric line.
-        at_s: Time in seconds since 1970.
-    """
+    """A metric line in CloudWatch's embedded metric format ("Embedded metric format", CloudWatch User Guide), without a
+    loss that is not finite. dimensions: at most 30 values by name. at_s: seconds since 1970."""
     numbers = {name: value for name, value in line.numbers().items() if math.isfinite(value)}
     directive = {
         "Namespace": namespace,

@@ -17,7 +17,6 @@ from tfhet.writer import Writer
 PERIOD_S = 1.0
 BATCH = 5
 LAST_WRITE_S = 1.0
-"""Maximum wait for the disk at the end."""
 
 
 @dataclass

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import socket
@@ -35,21 +34,13 @@ def test_port_variable_wins() -> None:
     assert Ports.from_env(env, plane=plane(count=2)) == found
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "{",
-        "[1]",
-        '{"worker": 1}',
-        '{"workers": []}',
-        '{"control": 0}',
-        '{"control": 70000}',
-        '{"control": true}',
-        '{"control": "16000"}',
-        '{"control": {}}',
-        '{"control": 6001}',
-    ],
-)
+WRONG_PORTS = """
+{ [1] {"worker":1} {"workers":[]} {"control":0} {"control":70000} {"control":true} {"control":"16000"} {"control":{}}
+{"control":6001}
+"""
+
+
+@pytest.mark.parametrize("text", WRONG_PORTS.split())
 def test_wrong_port_variable_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="TFHET_PORTS"):
         Ports.from_env({"TFHET_PORTS": text}, plane=plane())
@@ -132,12 +123,6 @@ def test_free_ports_are_free_and_differ() -> None:
     assert not {*first, first[-1] + 1, first[-1] + 2} & {*second}
 
 
-def test_processes_choose_different_ports() -> None:
-    count = len(address.CHOSEN_PORTS)
-    chosen = sorted(address.CHOSEN_PORTS[process * address._STRIDE % count] for process in range(5000, 5030))
-    assert min(later - earlier for earlier, later in itertools.pairwise(chosen)) > 100
-
-
 def test_too_many_ports_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(address, "CHOSEN_PORTS", range(20_000, 20_002))
     with pytest.raises(UsageError, match="3"):
@@ -154,7 +139,7 @@ def test_busy_port_names_its_process() -> None:
                 take(port)
     with claim(port), pytest.raises(UsageError, match=f"port {port} "):
         claim(port)
-    claim(port, "127.0.0.1").close()
+    claim(port).close()
 
 
 @pytest.mark.parametrize(("port", "host"), [(0, "192.0.2.1"), (70000, "0.0.0.0")])

@@ -12,12 +12,13 @@ from tfhet.cluster import Rank, check_free
 from tfhet.errors import ClusterError, NotReady, UsageError
 from tfhet.events import Event, ignore
 from tfhet.launch import LaunchSettings, leader
+from tfhet.launch.account import VAIN_LIMIT, Restarts
 from tfhet.launch.assignment import Assignment
-from tfhet.launch.follower import Follower
+from tfhet.launch.follower import Follower, checked_order
 from tfhet.launch.job_result import JobResult
-from tfhet.launch.restarts import VAIN_LIMIT, Restarts
 from tfhet.messages import link
 from tfhet.planes.tf_service.plane import TfService
+from tfhet.schema import MessageError, UnknownKind
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -243,15 +244,6 @@ async def test_early_failure_of_a_host_ends_the_job(job_of, report, code, cause)
     assert job.leader.lost_hosts == {}
 
 
-@pytest.mark.parametrize("whose", ["rank", "data"])
-@in_event_loop
-async def test_killed_host_ends_the_job(job_of, whose):
-    job = await job_of().join()
-    job.kill(job.rank if whose == "rank" else job.data[0])
-    result = await job.end()
-    assert result.code == 1 and result.cause.startswith("rank-1 " if whose == "rank" else "d1 ")
-
-
 @in_event_loop
 async def test_followers_of_a_killed_leader_end(job_of):
     job = await job_of().join()
@@ -403,10 +395,9 @@ def restarted(process: str, host: str = "d1") -> link.Restarted:
 @in_event_loop
 async def test_restarts_without_progress_end_the_job(assignment_of, leader_of):
     one = leader_of(assignment_of("t1", 0), ignore, progress=lambda: 3)
-    for _ in range(VAIN_LIMIT):
+    for _ in range(VAIN_LIMIT + 1):
+        assert not one._result.done()
         one.report(restarted("worker-0"))
-    assert not one._result.done()
-    one.report(restarted("worker-0"))
     result = await asyncio.wait_for(one.ended(), 5)
     assert result.code == 1 and "worker-0 on d1" in result.cause and str(VAIN_LIMIT) in result.cause
 
@@ -426,3 +417,31 @@ def test_restarts_with_progress_do_not(progress, processes):
     for process in processes:
         assert {restarts.add(restarted(process)) for _ in range(VAIN_LIMIT)} == {None}
     assert restarts.count == len(processes) * VAIN_LIMIT
+
+
+SERVICE = {"dispatcher": "t1:6000", "workers": 1, "data_hosts": ["d1"], "native": ["tone"]}
+START = {"type": "start", "job_id": "job-1", "plane": SERVICE, "strategy": {}}
+RING = {"address": "algo-1", "port": 4000, "interface": "eth0"}
+
+
+@pytest.mark.parametrize(
+    ("message", "field"),
+    [
+        ({**START, "plane": None}, "`plane` is None"),
+        ({**START, "plane": {**SERVICE, "native": "tone"}}, "tf_service: `native` is 'tone'"),
+        ({**START, "strategy": {"port": 1}}, "horovod: .*`address`"),
+        ({**START, "strategy": {**RING, "port": -1}}, "horovod: `port` is -1"),
+    ],
+)
+def test_a_wrong_order_to_start_is_named(assignment_of, message, field):
+    with pytest.raises(MessageError, match=f"^.?start.*{field}"):
+        checked_order(message, assignment_of("t1", 1, ranks=2))
+
+
+def test_later_version_has_unknown_orders(assignment_of):
+    here = assignment_of("t1", 1, ranks=2)
+    start = {**START, "plane": {**SERVICE, "native": None}, "strategy": RING}
+    assert checked_order({**start, "something": "new"}, here) == link.Start("job-1", start["plane"], RING)
+    assert checked_order({"type": "stop", "something": "new"}, here) == link.Stop()
+    with pytest.raises(UnknownKind):
+        checked_order({"type": "pause"}, here)

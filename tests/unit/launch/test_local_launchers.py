@@ -183,9 +183,5 @@ def test_launcher_that_cannot_be_started(environment_of, tmp_path):
     env = environment_of("t2", dnn=("t1", "t2"))
     ranks = ranks_to_start({"CUDA_VISIBLE_DEVICES": "", **env}, LaunchSettings())
     one = LocalLaunchers(ranks, [str(tmp_path / "nothing")], env, LaunchSettings())
-
-    async def run() -> int:
-        return await one.run()
-
-    assert asyncio.run(run()) == 1
+    assert asyncio.run(one.run()) == 1
     assert "rank 1" in (tmp_path / "t2" / "output" / "failure").read_text()

@@ -10,7 +10,6 @@ from collections.abc import Callable
 import pytest
 from event_loop import in_event_loop
 from fake_clock import FakeClock
-from hypothesis import given, strategies as st
 
 from tfhet.errors import JobFailed
 from tfhet.launch import script
@@ -64,13 +63,6 @@ def test_totals_of_the_trainer_are_kept():
     received.take(meter.totals())
     received.take(rank.Progress(wait_s=0.5))
     assert received.output.totals == {"steps": 2, "examples": 128.0, "step_s": 1.0, "wait_s": 0.5}
-
-
-@given(st.text())
-def test_any_line_is_accepted(line: str):
-    received = Received()
-    received.output.on_line(line)
-    assert received.lines == [line]
 
 
 def test_silence_counts_from_the_last_progress():

@@ -15,7 +15,7 @@ import pytest
 from tfhet.cluster import HostPaths, Ports
 from tfhet.errors import UsageError
 from tfhet.process import Child
-from tfhet.simulate import Fault, injector, stranger
+from tfhet.simulate import Fault, injector, other_jobs
 from tfhet.simulate.fault import MOMENTS
 from tfhet.simulate.host import SimulatedHost
 from tfhet.simulate.injector import Injector
@@ -236,7 +236,7 @@ def test_faults_before_the_start_and_after_the_end(tmp_path: Path):
 
 def test_stranger_visits_every_port_of_a_host(monkeypatch):
     for name, value in {"SILENT": 20, "_LAST_S": 0.1, "_SLOW_S": 0.01}.items():
-        monkeypatch.setattr(stranger, name, value)
+        monkeypatch.setattr(other_jobs, name, value)
     ports: list[int] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -258,8 +258,8 @@ def test_stranger_visits_every_port_of_a_host(monkeypatch):
         await Injector(faults, Targets(cluster, "dnn"), backend, {}, lambda moment: True, lines.append).run()
         for server in servers:
             server.close()
-        assert unused not in ports and min(ports.count(control), ports.count(dispatcher)) > stranger.SILENT
-        visit = stranger.Visit(stranger.SCANS + stranger.SILENT + 20, len(b"hello"))
+        assert unused not in ports and min(ports.count(control), ports.count(dispatcher)) > other_jobs.SILENT
+        visit = other_jobs.Visit(other_jobs.SCANS + other_jobs.SILENT + 20, len(b"hello"))
         assert lines[1:] == [f"{lines[0]}: port {port}: {visit}" for port in (control, dispatcher)]
 
     asyncio.run(asyncio.wait_for(scenario(), LIMIT_S))

@@ -30,18 +30,6 @@ names = ("SM_CURRENT_HOST", "SM_CURRENT_INSTANCE_GROUP", "HOROVOD_RANK", "HOROVO
 print(json.dumps({"arguments": sys.argv[1:], "cwd": os.getcwd(), **{name: os.environ.get(name) for name in names}}))
 """
 
-# A launcher of a dnn host that ends when events.jsonl has the ends of the data hosts.
-WAITS_FOR_THE_OTHERS = """
-import os, pathlib, sys, time
-events, until = pathlib.Path(sys.argv[2]), time.monotonic() + 30
-while os.environ["SM_CURRENT_INSTANCE_GROUP"] == "dnn_group":
-    if events.exists() and events.read_text().count("host.ended") == 2:
-        break
-    if time.monotonic() > until:
-        sys.exit(1)
-    time.sleep(0.02)
-"""
-
 
 @pytest.fixture
 def command(tmp_path: Path) -> Callable[..., list[str]]:
@@ -136,22 +124,14 @@ def test_record_has_logs_and_exit_codes(command, tmp_path):
     assert sum(label.endswith("/0") for label in summary.exit_codes) == 1
     assert summary.exit_code == 4 and "exit code 4" in (summary.cause or "")
     assert summary == folder.read_summary() and folder.report_path.is_file()
+    events = ["hosts.started", *3 * ["host.ended"], "launchers.gone"]
+    assert [event["event"] for event in folder.events()] == events
     assert any("/nowhere" in line for line in lines), "a channel without a directory is reported"
 
 
-def test_events_are_written_during_the_run(command, tmp_path):
-    events = tmp_path / "run" / "events.jsonl"
-    cluster = ClusterFile("c", {"data_group": GroupFile(2), "dnn_group": GroupFile(1)})
-    summary, _ = simulated(cluster, command(WAITS_FOR_THE_OTHERS, "--events", str(events)), tmp_path / "run")
-    assert set(summary.exit_codes.values()) == {0}
-    found = [event["event"] for event in RunFolder(tmp_path / "run").events()]
-    assert found == ["hosts.started", *3 * ["host.ended"], "launchers.gone"]
-
-
 def test_long_job_is_stopped(command, tmp_path):
-    summary, _ = simulated(
-        ClusterFile("c", SMALL), command("import time; time.sleep(60)"), tmp_path / "r", max_run_s=0.3
-    )
+    sleeps = command("import time; time.sleep(60)")
+    summary, _ = simulated(ClusterFile("c", SMALL), sleeps, tmp_path / "r", max_run_s=0.3)
     assert (summary.exit_code, summary.status) == (1, "Stopped")
     assert "0.3 s" in (summary.cause or "") and summary.failure_reason == summary.cause
     assert set(summary.exit_codes.values()) == {-signal.SIGTERM}

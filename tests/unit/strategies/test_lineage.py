@@ -1,20 +1,19 @@
-"""Launchers that mpirun started, and the processes above mpirun."""
+"""Launchers that mpirun started: the processes above mpirun, and the file for which SageMaker's toolkit waits."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import os
-import signal
 import subprocess
-import sys
+from pathlib import Path
 
 import psutil
 import pytest
-from event_loop import in_event_loop, until
+from event_loop import in_event_loop
 
 from tfhet.cluster import Rank
-from tfhet.strategies.mpi import above_mpirun, first_gone, watched
+from tfhet.launch import LaunchSettings
+from tfhet.launch.assignment import Assignment
+from tfhet.strategies.mpi import MPI, above_mpirun, first_gone, watched
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -83,34 +82,21 @@ async def test_first_process_that_ends_is_returned():
         child.wait()
 
 
-NAMED = "import ctypes, subprocess, sys; ctypes.CDLL(None).prctl(15, {name!r}, 0, 0, 0); "
-RUN = NAMED + "sys.exit(subprocess.run({command!r}).returncode)"
-
-
-@in_event_loop
-async def test_launcher_stops_when_the_toolkit_dies(environment_of, tmp_path):
-    """`train` and `mpirun` have only the names of the real programs."""
-    (script := tmp_path / "train.py").write_text("import time; print('begun', flush=True); time.sleep(60)")
-    launcher = [sys.executable, "-m", "tfhet.launch", "--train_script", str(script), "--lease_s", "5"]
-    mpirun = [sys.executable, "-c", RUN.format(name=b"mpirun", command=launcher)]
-    train = [sys.executable, "-c", RUN.format(name=b"train", command=mpirun)]
-    ranks = {"RANK": "0", "SIZE": "1", "LOCAL_RANK": "0", "LOCAL_SIZE": "1"}
-    mpi = {f"OMPI_COMM_WORLD_{name}": value for name, value in ranks.items()}
-    env = {**os.environ, **environment_of("t1", data=()), **mpi}
-    with open(log := tmp_path / "log", "wb") as file:
-        process = subprocess.Popen(train, env=env, stdout=file, stderr=subprocess.STDOUT)
-    try:
-        await until(lambda: "begun" in log.read_text())
-        below = psutil.Process(process.pid).children(recursive=True)
-        assert len(below) == 3  # mpirun, launcher, script
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == -signal.SIGTERM
-        _, alive = psutil.wait_procs(below, timeout=20)
-        assert not alive
-    finally:
-        process.kill()
-        process.wait()
-    failure = (tmp_path / "t1" / "output" / "failure").read_text()
-    assert f"train, process {process.pid}" in failure and "(exit code 143, seen by t1/0)" in failure
-    summary = json.loads((tmp_path / "t1" / "output" / "data" / "tfhet" / "summary.json").read_text())
-    assert summary["exit_code"] == 143
+@pytest.mark.parametrize(
+    ("host", "rank", "job", "source", "is_written"),
+    [
+        ("t2", 2, "job", "OMPI_COMM_WORLD", True),
+        ("t2", 2, "job", "HOROVOD", False),
+        ("t2", 2, "", "OMPI_COMM_WORLD", False),
+        ("t2", 3, "job", "OMPI_COMM_WORLD", False),
+        ("t1", 0, "job", "OMPI_COMM_WORLD", False),
+        ("d1", None, "job", "OMPI_COMM_WORLD", False),
+    ],
+)
+def test_toolkit_is_released_once_per_host(environment_of, tmp_path: Path, host, rank, job, source, is_written):
+    mpi = pytest.importorskip("sagemaker_training.mpi")
+    env = environment_of(host, rank, dnn=("t1", "t2"), ranks=2) | {"TRAINING_JOB_NAME": job}
+    env = {name.replace("HOROVOD_", f"{source}_"): value for name, value in env.items()}
+    MPI.release(Assignment.of(env, LaunchSettings()).place, tmp_path)
+    written = [f"/tmp/{path.name}" for path in tmp_path.glob("done*")]
+    assert written == [f"{mpi.MPI_FINISHED_STATUS_FILE}.t1"] * is_written

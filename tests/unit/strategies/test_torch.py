@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-
 import pytest
 
 from tfhet import strategies
@@ -11,10 +9,9 @@ from tfhet.cluster import Rank
 from tfhet.errors import ClusterError
 from tfhet.strategies import OWN, JobContext, rank_of, source_of
 from tfhet.strategies.mpi import MPI
-from tfhet.strategies.torch.rendezvous import Rendezvous
-from tfhet.strategies.torch.strategy import TORCH, TORCHRUN
+from tfhet.strategies.torch.strategy import TORCH, TORCHRUN, TorchRendezvous
 
-HERE = Rendezvous("10.0.0.2", 4321, "lo")
+HERE = TorchRendezvous("10.0.0.2", 4321, "lo")
 SIX = [Rank(rank, 6, rank % 2, 2, "tfhet") for rank in range(6)]
 
 
@@ -42,21 +39,6 @@ def test_ranks_of_torchrun_need_no_meeting():
     assert TORCH.meeting(["a"], 2, TORCHRUN) is None
     torchrun = {"RANK": "1", "MASTER_PORT": "7"}
     assert TORCH.environment({}, "a", SIX[1], torchrun) == torchrun
-
-
-def test_port_is_kept_for_rank_0():
-    meeting = TORCH.meeting(["a"], 2, OWN)
-    port = meeting.open("127.0.0.1", "lo", "127.0.0.1", ())["port"]
-    try:
-        for address in ("127.0.0.1", "127.0.0.2"):
-            with pytest.raises(ConnectionRefusedError):
-                socket.create_connection((address, port), 5)
-            with socket.socket() as other, pytest.raises(OSError, match="in use"):
-                other.bind((address, port))
-        with socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True):  # like TCPStore
-            socket.create_connection(("127.0.0.1", port), 5).close()
-    finally:
-        meeting.close()
 
 
 def test_torchruns_run_id_makes_a_rank():

@@ -9,23 +9,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tfhet.messages import MetricLine
-from tfhet.telemetry import emf_line, training_metrics
+from tfhet.telemetry import emf_line
 
 LINE = MetricLine(10, 2, 86.1, 1280.0, 3.1, 2.3)
-
-
-def test_training_metrics_have_the_known_numbers():
-    totals = {"steps": 7, "examples": 896.0, "step_s": 1.5, "wait_s": 0.25}
-    assert {metric.name: value for metric, value in training_metrics(totals, LINE).items()} == {
-        "tfhet_steps_total": 7,
-        "tfhet_examples_total": 896,
-        "tfhet_step_seconds_total": 1.5,
-        "tfhet_wait_seconds_total": 0.25,
-        "tfhet_epoch": 2,
-        "tfhet_loss": 2.3,
-    }
-    assert training_metrics({}, None) == {}
-    assert [metric.name for metric in training_metrics({}, MetricLine(7, 2, 200.0, 640.0, 12.5))] == ["tfhet_epoch"]
 
 
 def check(content: dict) -> None:

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 
 import pytest
+from event_loop import in_event_loop, until
 from fake_clock import FakeClock
 
+from tfhet.clock import SYSTEM
 from tfhet.record import HostUsage, Timeline, TimelineFile, UsageSample
 from tfhet.telemetry import sampler
 from tfhet.telemetry.host_counters import HostCounts
@@ -107,49 +108,29 @@ def test_clock_offset_is_recorded_if_it_changes(made, read, clock, tmp_path):
     assert read().usage[0].at_s == 101.5
 
 
-@pytest.fixture
-def run(clock, monkeypatch) -> Callable[[Sampler, int], None]:
-    """`run(sampler, samples)`: runs it until it has taken so many samples, and cancels it."""
-
-    async def scenario(one: Sampler, samples: int) -> None:
-        enough, naps = asyncio.Event(), 0
-
-        async def nap(seconds: float) -> None:
-            nonlocal naps
-            naps += 1
-            if naps > samples:
-                enough.set()
-                await asyncio.Event().wait()
-            clock.sleep(seconds)
-
-        monkeypatch.setattr(sampler.asyncio, "sleep", nap)
-        task, waiting = asyncio.create_task(one.run()), asyncio.create_task(enough.wait())
-        await asyncio.wait({task, waiting}, timeout=30, return_when=asyncio.FIRST_COMPLETED)
-        for each in (task, waiting):
-            each.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-
-    return lambda one, samples: asyncio.run(scenario(one, samples))
-
-
-def test_samples_are_written_in_batches(made, run, monkeypatch):
+@in_event_loop
+async def test_samples_are_written_in_batches(made, monkeypatch):
     writes, gpus, lines = list[list[float]](), FakeGpus(), list[str]()
     gpus.missing = "no library"
+    monkeypatch.setattr(sampler, "PERIOD_S", 0.001)
     monkeypatch.setattr(TimelineFile, "append", lambda file, new: writes.append([use.at_s for use in new]))
-    run(made({"rank-0": 50}, gpus=gpus, say=lines.append), 2 * sampler.BATCH + 1)
-    assert list(map(len, writes)) == [sampler.BATCH, sampler.BATCH, 1]
-    assert sum(writes, []) == [100.0 + n for n in range(2 * sampler.BATCH + 1)]
+    task = asyncio.create_task(made({}, gpus=gpus, say=lines.append, clock=SYSTEM).run())
+    await until(lambda: len(writes) > 2)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert [len(times) for times in writes[:2]] == [sampler.BATCH] * 2
+    assert sum(writes, []) == sorted({time for times in writes for time in times})
     assert gpus.is_stopped and len(lines) == 1 and "no library" in lines[0]
 
 
-def test_full_disk_ends_the_sampling(made, run, monkeypatch):
+@in_event_loop
+async def test_full_disk_ends_the_sampling(made, monkeypatch):
     lines: list[str] = []
 
     def append(file: TimelineFile, new: object) -> None:
-        if new:
-            raise OSError("no space left")
+        raise OSError("no space left")
 
+    monkeypatch.setattr(sampler, "PERIOD_S", 0.001)
     monkeypatch.setattr(TimelineFile, "append", append)
-    run(made({"rank-0": 50}, say=lines.append), 100)
+    await asyncio.wait_for(made({}, say=lines.append, clock=SYSTEM).run(), 30)
     assert len(lines) == 1 and "no space left" in lines[0]

@@ -23,10 +23,8 @@ class _Handler(RendezvousHandler):
 
 class RendezvousServer(RendezvousHTTPServer):
     """Listens at a free port of the IP address `listen`, and answers this machine and the IP addresses `peers`.
-
-    Horovod's protocol has no authentication and no encryption (0.28.1). So any process on a host of the job, and any
-    machine that can send from a host's address (behind the same NAT, or on the path), can read and change its values.
-    """
+    Horovod's protocol has no authentication and no encryption (0.28.1): any process that sends from a host's address
+    can read and change its values."""
 
     daemon_threads = True  # a silent peer must not keep this process from ending
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
 
 from tfhet.cluster import Rank
 from tfhet.errors import UsageError
-from tfhet.strategies.horovod.rendezvous import Rendezvous
-from tfhet.strategies.rank_source import RankSource
-from tfhet.strategies.strategy import Collective, Strategy
+from tfhet.strategies.rendezvous import Rendezvous
+from tfhet.strategies.strategy import Collective, RankSource, Strategy
 
 _CONSEQUENCE = re.compile(r"Horovod has been shut down|HorovodInternalError|Connection (closed|reset) by peer")
 """Errors of the remaining ranks when another rank has ended (Horovod 0.28.1)."""
@@ -26,6 +25,35 @@ RUN = RankSource(
 """Horovod's own launcher, over Gloo (horovod/runner/gloo_run.py)."""
 
 
+@dataclass(frozen=True)
+class HorovodRendezvous(Rendezvous):
+    """The address of the ranks' rendezvous server, and horovodrun's variables for Gloo: horovod/runner/gloo_run.py,
+    `create_slot_env_vars` and `create_run_env_vars`. Horovod uses NCCL for tensors on GPUs if it was built with it."""
+
+    chosen: ClassVar[tuple[str, ...]] = ("HOROVOD_GLOO_IFACE", "NCCL_SOCKET_IFNAME")
+
+    def usual(self, rank: Rank) -> dict[str, str]:
+        """Seconds that the first rank waits for the others; Horovod's default, 30 s, is too short on a busy host."""
+        return {"HOROVOD_GLOO_TIMEOUT_SECONDS": "120"}
+
+    def variables(self, host: str, rank: Rank) -> dict[str, str]:
+        return {
+            "HOROVOD_HOSTNAME": host,
+            "HOROVOD_RANK": str(rank.rank),
+            "HOROVOD_SIZE": str(rank.size),
+            "HOROVOD_LOCAL_RANK": str(rank.local_rank),
+            "HOROVOD_LOCAL_SIZE": str(rank.local_size),
+            "HOROVOD_CROSS_RANK": str(rank.rank // rank.local_size),
+            "HOROVOD_CROSS_SIZE": str(rank.size // rank.local_size),
+            "HOROVOD_GLOO_RENDEZVOUS_ADDR": self.address,
+            "HOROVOD_GLOO_RENDEZVOUS_PORT": str(self.port),
+            "HOROVOD_CONTROLLER": "gloo",
+            "HOROVOD_CPU_OPERATIONS": "gloo",
+            "HOROVOD_GLOO_IFACE": self.interface,
+            "NCCL_SOCKET_IFNAME": self.interface,
+        }
+
+
 class Ring:
     """The meeting of ranks numbered host by host. It serves their rendezvous from `open` to `close`."""
 
@@ -35,7 +63,7 @@ class Ring:
         self.size = len(hosts) * ranks_per_host
         self._hosts, self._per_host = tuple(hosts), ranks_per_host
         self._server: Any = None
-        self._rendezvous: Rendezvous | None = None
+        self._rendezvous: HorovodRendezvous | None = None
 
     def load(self) -> None:
         """Imports Horovod's server. Raises UsageError if Horovod is not installed."""
@@ -55,7 +83,7 @@ class Ring:
         self._server = RendezvousServer(listen, peers)
         self._server.init(plan)
         threading.Thread(target=self._server.serve_forever, name="tfhet-rendezvous", daemon=True).start()
-        self._rendezvous = Rendezvous(address, self._server.server_port, interface)
+        self._rendezvous = HorovodRendezvous(address, self._server.server_port, interface)
         return asdict(self._rendezvous)
 
     def variables(self, host: str, local_rank: int) -> Mapping[str, str]:
@@ -74,7 +102,7 @@ class Ring:
 class HorovodStrategy(Strategy):
     name = "horovod"
     sources: Sequence[RankSource] = (RUN,)
-    order_type = Rendezvous
+    order_type = HorovodRendezvous
     consequences = _CONSEQUENCE
 
     def meeting(self, hosts: Sequence[str], per_host: int, source: RankSource) -> Ring | None:

@@ -1,5 +1,4 @@
 """The strategies of tf.distribute, for scripts that train by it: TensorFlow's own servers, found by TF_CONFIG."""
 
-from tfhet.strategies.tensorflow.mirrored import MIRRORED
 from tfhet.strategies.tensorflow.multi_worker import MULTI_WORKER
 from tfhet.strategies.tensorflow.parameter_server import PARAMETER_SERVER

@@ -1,8 +1,5 @@
-"""The workers of tf.distribute.MultiWorkerMirroredStrategy as a collective: RING over gRPC, or NCCL between GPUs.
-
-Every operation is an all-reduce of the strategy's own, called in its replica context, so that it works in a graph of
-tfhet's trainer, whose variables are no distributed ones.
-"""
+"""The workers of tf.distribute.MultiWorkerMirroredStrategy as a collective. Every operation is an all-reduce of the
+strategy's own, called in its replica context, so that it works in a graph of tfhet's trainer."""
 
 from __future__ import annotations
 
@@ -15,8 +12,8 @@ from tfhet.errors import UsageError
 
 
 class MultiWorkerCollective:
-    """The workers that TF_CONFIG names, one device of each. Raises UsageError when they are not `size`, and where
-    TensorFlow has done anything before."""
+    """The workers of TF_CONFIG, one device of each. Raises UsageError if not `size`, or if TensorFlow was used
+    before."""
 
     def __init__(self, size: int):
         gpus = tf.config.list_physical_devices("GPU")

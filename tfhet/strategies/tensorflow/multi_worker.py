@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tfhet.cluster import Place
-from tfhet.strategies.rank_source import RankSource
-from tfhet.strategies.strategy import Claim, Collective, Strategy
+from tfhet.strategies.strategy import Claim, Collective, RankSource, Strategy
 from tfhet.strategies.tensorflow.tf_config import VARIABLE, WORKER, Tasks, TfConfigSource, ranks_at
 
 if TYPE_CHECKING:
@@ -45,9 +44,8 @@ class MultiWorker(Strategy):
             signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM) or signal.SIG_DFL)
 
     def undivided(self, data: tf.data.Dataset, size: int) -> tf.data.Dataset:
-        """See `Strategy`. Each worker splits every batch into one part per worker and trains on one part per step.
-        Keras' `fit` counts the batches before the split, and would end the epoch too early (Keras 2.15): so this hides
-        the data set's number of batches."""
+        """See `Strategy`. Each worker trains on one part of a batch per step. Keras' `fit` counts the batches before
+        the split, and would end the epoch too early (Keras 2.15): so this hides the number of batches."""
         import tensorflow as tf
 
         options = tf.data.Options()

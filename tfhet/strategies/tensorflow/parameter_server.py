@@ -10,8 +10,7 @@ from typing import Any
 from tfhet.cluster import Place, Role, without_secrets
 from tfhet.errors import JobFailed, UsageError
 from tfhet.process import Child, describe_exit
-from tfhet.strategies.rank_source import RankSource
-from tfhet.strategies.strategy import Claim, Collective, Strategy
+from tfhet.strategies.strategy import Claim, Collective, RankSource, Strategy
 from tfhet.strategies.tensorflow.multi_worker import CONSEQUENCE
 from tfhet.strategies.tensorflow.tf_config import (
     CHIEF,
@@ -33,7 +32,6 @@ STARTED = TfConfigSource(
     with_ps=True,
 )
 SERVER = "tfhet.strategies.tensorflow.server"
-"""The module that a server of `ps_group` runs."""
 GRACE_S = 1.0
 """Seconds that the server may take to end."""
 

@@ -1,7 +1,4 @@
-"""A parameter server: a process that holds variables of tf.distribute.ParameterServerStrategy until it is ended.
-
-`python -m tfhet.strategies.tensorflow.server`, with TF_CONFIG.
-"""
+"""A parameter server of tf.distribute.ParameterServerStrategy: a process with TF_CONFIG, until it is ended."""
 
 from __future__ import annotations
 

@@ -16,8 +16,7 @@ from msgspec import Meta
 from tfhet.cluster import Place, Rank
 from tfhet.errors import ClusterError, shown
 from tfhet.schema import Address, Order
-from tfhet.strategies.rank_source import RankSource
-from tfhet.strategies.strategy import Claim
+from tfhet.strategies.strategy import Claim, RankSource
 
 VARIABLE = "TF_CONFIG"
 _Addresses = Annotated[Sequence[Address], Meta(min_length=1)]
@@ -77,8 +76,7 @@ def _at(claims: Mapping[str, Claim], member: str, place: Place) -> str:
 
 @dataclass(frozen=True)
 class TfConfigSource(RankSource):
-    """Ranks of a program that sets TF_CONFIG for each of its processes, like an operator of Kubernetes. The ranks are
-    the chief and the workers, at least two."""
+    """Ranks of a program that sets TF_CONFIG for each of its processes, like an operator of Kubernetes."""
 
     with_ps: bool = False
 

@@ -1,8 +1,5 @@
-"""torch.distributed as the collective, over Gloo in the memory of the CPU.
-
-It serves readers, counts and an emulated model. tfhet's own trainer can sum its gradients with it, but each sum leaves
-TensorFlow's graph: use Horovod to train with TensorFlow.
-"""
+"""torch.distributed as the collective, over Gloo in the memory of the CPU: for readers, counts and an emulated model.
+Each sum of gradients leaves TensorFlow's graph: use Horovod to train with TensorFlow."""
 
 from __future__ import annotations
 

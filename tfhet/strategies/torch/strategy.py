@@ -10,13 +10,13 @@ import re
 import socket
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from tfhet.cluster import Rank, keep_free
-from tfhet.strategies.rank_source import RankSource
-from tfhet.strategies.strategy import Collective, Strategy
-from tfhet.strategies.torch.rendezvous import RUN_ID, Rendezvous
+from tfhet.strategies.rendezvous import Rendezvous
+from tfhet.strategies.strategy import Collective, RankSource, Strategy
 
+RUN_ID = "TORCHELASTIC_RUN_ID"
 _CONSEQUENCE = re.compile(
     r"Connection (closed|reset) by (remote )?peer|gloo/transport/\w+/(pair|unbound_buffer)\.cc"
     r"|Gloo connectFullMesh failed|received errors while waiting for send/recv from rank"
@@ -44,10 +44,52 @@ TORCHRUN = TorchrunSource(
 """PyTorch's own launcher, which also sets where its ranks meet."""
 
 
+@dataclass(frozen=True)
+class TorchRendezvous(Rendezvous):
+    """The address at which rank 0 opens the store of all ranks, and torchrun's variables for torch.distributed.
+
+    Source: torch/distributed/elastic/agent/server/local_elastic_agent.py, `_start_workers` (PyTorch 2.13). Lightning
+    recognises torchrun by TORCHELASTIC_RUN_ID, and reads NODE_RANK. DeepSpeed's launcher sets CROSS_RANK, CROSS_SIZE
+    and LOCAL_SIZE (deepspeed/launcher/launch.py).
+    """
+
+    chosen: ClassVar[tuple[str, ...]] = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", RUN_ID)
+
+    def usual(self, rank: Rank) -> dict[str, str]:
+        """One thread per rank if a host has several, like torchrun: else each uses all cores."""
+        return {"OMP_NUM_THREADS": "1"} if rank.local_size > 1 else {}
+
+    def variables(self, host: str, rank: Rank) -> dict[str, str]:
+        number, size, local, local_size = (str(n) for n in (rank.rank, rank.size, rank.local_rank, rank.local_size))
+        group, groups = str(rank.rank // rank.local_size), str(rank.size // rank.local_size)
+        return {
+            "MASTER_ADDR": self.address,
+            "MASTER_PORT": str(self.port),
+            "RANK": number,
+            "WORLD_SIZE": size,
+            "LOCAL_RANK": local,
+            "LOCAL_WORLD_SIZE": local_size,
+            "GROUP_RANK": group,
+            "GROUP_WORLD_SIZE": groups,
+            "ROLE_RANK": number,
+            "ROLE_WORLD_SIZE": size,
+            "ROLE_NAME": "default",
+            "NODE_RANK": group,
+            "CROSS_RANK": group,
+            "CROSS_SIZE": groups,
+            "LOCAL_SIZE": local_size,
+            "GLOO_SOCKET_IFNAME": self.interface,
+            "NCCL_SOCKET_IFNAME": self.interface,
+            RUN_ID: "tfhet",
+            "TORCHELASTIC_RESTART_COUNT": "0",
+            "TORCHELASTIC_MAX_RESTARTS": "0",
+            "TORCHELASTIC_USE_AGENT_STORE": "False",
+        }
+
+
 class KeptPort:
     """The meeting of ranks at a port of the leader's host, reserved from `open` to `close`: the system assigns it to no
-    process that asks for any free port, and only sockets with SO_REUSEADDR, such as rank 0's store, can listen
-    there."""
+    other process, and only sockets with SO_REUSEADDR, such as rank 0's store, can listen there."""
 
     def __init__(self) -> None:
         self._held: socket.socket | None = None
@@ -58,7 +100,7 @@ class KeptPort:
     def open(self, address: str, interface: str, listen: str, peers: Collection[str]) -> Mapping[str, Any]:
         """Chooses a port that is free at all addresses, since PyTorch's store listens at all of them; see `Meeting`."""
         self._held = keep_free(socket.SO_REUSEADDR)
-        return asdict(Rendezvous(address, self._held.getsockname()[1], interface))
+        return asdict(TorchRendezvous(address, self._held.getsockname()[1], interface))
 
     def close(self) -> None:
         """Releases the port. May be called again."""
@@ -69,7 +111,7 @@ class KeptPort:
 class TorchStrategy(Strategy):
     name = "torch"
     sources: Sequence[RankSource] = (TORCHRUN,)
-    order_type = Rendezvous
+    order_type = TorchRendezvous
     consequences = _CONSEQUENCE
 
     def meeting(self, hosts: Sequence[str], per_host: int, source: RankSource) -> KeptPort | None:
