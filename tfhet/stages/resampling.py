@@ -52,11 +52,8 @@ def plain(images: tf.Tensor, windows: tf.Tensor, flips: tf.Tensor, scaling: Scal
         centres, low, high = _centres(begin, length, size, limit, scaling.confined)
         if axis == 1:
             centres = tf.where(flips[:, None], centres[:, ::-1], centres)
-        if scaling.antialias:
-            support = tf.maximum(length / float(size), 1.0)[:, None, None]
-            values = _weighted(values, centres, low, high, support, axis)
-        else:
-            values = _between(values, tf.clip_by_value(centres, low, high - 1.0), high, axis)
+        support = tf.maximum(length / float(size), 1.0)[:, None, None] if scaling.antialias else 1.0
+        values = _weighted(values, centres, low, high, support, axis)
     return values if images.dtype == tf.float32 else tf.saturate_cast(tf.round(values), images.dtype)
 
 
@@ -89,21 +86,8 @@ def _centres(
     return centres, low, tf.clip_by_value(tf.math.ceil(begin + length - 1e-4)[:, None], low + 1.0, end)
 
 
-def _between(values: tf.Tensor, centres: tf.Tensor, high: tf.Tensor, axis: int) -> tf.Tensor:
-    floor = tf.floor(centres)
-    share = tf.expand_dims((centres - floor)[..., None], 2 - axis)
-    first = tf.cast(floor, tf.int32)
-    second = tf.minimum(first + 1, tf.cast(high, tf.int32) - 1)
-    if axis == 1:
-        values = tf.transpose(values, [0, 2, 1, 3])
-        share = tf.transpose(share, [0, 2, 1, 3])
-    low, up = tf.gather(values, first, batch_dims=1), tf.gather(values, second, batch_dims=1)
-    result = low + (up - low) * share
-    return tf.transpose(result, [0, 2, 1, 3]) if axis == 1 else result
-
-
 def _weighted(
-    values: tf.Tensor, centres: tf.Tensor, low: tf.Tensor, high: tf.Tensor, support: tf.Tensor, axis: int
+    values: tf.Tensor, centres: tf.Tensor, low: tf.Tensor, high: tf.Tensor, support: tf.Tensor | float, axis: int
 ) -> tf.Tensor:
     pixels = tf.range(tf.cast(tf.shape(values)[1 + axis], tf.float32))
     centres = tf.clip_by_value(centres, low - 0.5, high - 0.5)
