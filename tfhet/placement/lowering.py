@@ -18,8 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfhet.errors import UsageError
-from tfhet.placement.cut import Cut
-from tfhet.placement.declaration import EPOCH, ID, IMAGE, LABEL, Declaration, relabelled
+from tfhet.placement.declaration import EPOCH, ID, IMAGE, LABEL, Cut, Declaration, relabelled
 from tfhet.placement.reading import Rest, batches, skips
 from tfhet.placement.stream import passes
 from tfhet.source import example_id

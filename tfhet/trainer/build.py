@@ -18,12 +18,13 @@ from tfhet.planes import Reader
 from tfhet.source import Sidecar, Source, SyntheticSource, TFRecordSource
 from tfhet.stages import CenterCrop, Choice, ImageSpec, PlacedStage, RandomResizedCrop, Resize, ResizedCenterCrop, Stage
 from tfhet.strategies import LOCAL_PLANE, Collective, JobContext
-from tfhet.trainer.default_chain import AUTO, default_chain
 from tfhet.trainer.emulated import EmulatedAccelerator
-from tfhet.trainer.settings import Settings
+from tfhet.trainer.settings import AUTO, Settings
 from tfhet.trainer.step import NUMBERS, Accelerator, KerasAccelerator, shares
 from tfhet.trainer.training import Training
 
+SMALL_EDGE = 64
+"""Maximum height and width of small images, such as CIFAR's."""
 log = logging.getLogger("tfhet")
 
 
@@ -61,6 +62,16 @@ def build(settings: Settings, job: JobContext, paths: HostPaths) -> Training:
     tf.keras.utils.set_random_seed(seed)
     accelerator = _accelerator(settings, pipeline, source, paths, collective)
     return Training(settings, job, paths, reader, _validation(settings, pipeline, job, paths), accelerator, collective)
+
+
+def default_chain(images: ImageSpec) -> tuple[str, str]:
+    """Returns a chain for images of this kind, and the reason for it."""
+    if images.dtype == "encoded":
+        return "imagenet-train", "the data are image files"
+    height, width = images.height, images.width
+    if max(height or 0, width or 0) <= SMALL_EDGE:
+        return "aws-cifar", f"the images are small, {height}x{width}"
+    return f"random_resized_crop({height}, {width}); random_flip(); rescale()", f"the images are {height}x{width}"
 
 
 def _source(settings: Settings, paths: HostPaths, seed: int) -> Source:

@@ -20,8 +20,7 @@ from tfhet.clock import SYSTEM
 from tfhet.errors import DataError, TfhetError, UsageError
 from tfhet.record import read_json, write_json
 from tfhet.schema import from_json
-from tfhet.trainer.ledger import Ledger
-from tfhet.trainer.manifest import Manifest, Owner, Progress, sync_folder
+from tfhet.trainer.manifest import Ledger, Manifest, Owner, Progress, sync_folder
 
 log = logging.getLogger("tfhet")
 _PREFIX = "checkpoint-"

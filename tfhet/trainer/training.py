@@ -25,8 +25,7 @@ from tfhet.source import IdSet
 from tfhet.steps import Journal, Meter, facts
 from tfhet.strategies import Collective, JobContext
 from tfhet.trainer.board import OFF, Board
-from tfhet.trainer.checkpoint import Checkpoints, Progress, export
-from tfhet.trainer.ledger import Ledger
+from tfhet.trainer.checkpoint import Checkpoints, Ledger, Progress, export
 from tfhet.trainer.loop import Begun, Loop
 from tfhet.trainer.parts import Skipped
 from tfhet.trainer.settings import Settings

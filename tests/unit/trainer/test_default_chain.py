@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tfhet.stages import ImageSpec, parse
-from tfhet.trainer.default_chain import default_chain
+from tfhet.trainer.build import default_chain
 
 
 def images(height: int, width: int, channels: int = 3) -> ImageSpec:
