@@ -177,9 +177,7 @@ class RandomCrop(Bordered):
         given, drawn = self.known_size(spec), {}
         sides = zip(("top", "left"), given, self._size(*given), strict=True)
         for draw, (name, there, wanted) in enumerate(sides):
-            places = there + 2 * self.padding - wanted + 1
-            # Truncated to whole numbers, never to `places` itself: (1 - 2**-24) * n < n in float32 for all n < 2**24.
-            drawn[name] = tf.cast(randomness.uniform(keys, draw, 0.0, float(places)), tf.int32)
+            drawn[name] = randomness.below(keys, draw, there + 2 * self.padding - wanted + 1)
         return drawn
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:

@@ -115,7 +115,7 @@ class Mixup(WithPartner):
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
         """Returns `share`, the part of the next image: float32 [batch]."""
         # From a table: functions like tf.exp round differently at the end of a batch than within it.
-        at = tf.cast(randomness.uniform(keys, 0, 0.0, SHARES), tf.int32)
+        at = randomness.below(keys, 0, SHARES)
         return {"share": tf.gather(tf.constant(quantiles(self.alpha), tf.float32), at)}
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
@@ -147,7 +147,7 @@ class Cutmix(WithPartner):
         """Returns `top`, `bottom`, `left`, `right` of the rectangle, int32 [batch] in pixels, bottom and right just
         outside, and its `share` of all pixels, float32 [batch]."""
         height, width = self.known_size(spec)
-        at = tf.cast(randomness.uniform(keys, 0, 0.0, SHARES), tf.int32)
+        at = randomness.below(keys, 0, SHARES)
         sides = np.sqrt(quantiles(self.alpha))
         rectangle, lengths = {}, []
         for draw, (begin, end, length) in enumerate((("top", "bottom", height), ("left", "right", width))):

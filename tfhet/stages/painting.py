@@ -88,7 +88,7 @@ class RandomErasing(_Painting):
         return {
             "erase": randomness.bernoulli(keys, 0, self.probability),
             "area": randomness.uniform(keys, 1, *self.scale),
-            "ratio": tf.gather(ratios, tf.cast(randomness.uniform(keys, 2, 0.0, RATIOS), tf.int32)),
+            "ratio": tf.gather(ratios, randomness.below(keys, 2, RATIOS)),
             "top": randomness.uniform(keys, 3),
             "left": randomness.uniform(keys, 4),
         }

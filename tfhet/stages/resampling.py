@@ -57,21 +57,6 @@ def plain(images: tf.Tensor, windows: tf.Tensor, flips: tf.Tensor, scaling: Scal
     return values if images.dtype == tf.float32 else tf.saturate_cast(tf.round(values), images.dtype)
 
 
-def bounds(windows: tf.Tensor, sizes: tf.Tensor, scaling: Scaling, margin: int = 0) -> tf.Tensor:
-    """Returns first row, first column, rows and columns of what `resize_windows` reads of each image, with a margin of
-    pixels: int32 [batch, 4]. sizes: int32 [batch, 2], rows and columns of the images."""
-    result = []
-    for axis, size in ((0, scaling.height), (1, scaling.width)):
-        begin, length, limit = windows[:, axis], windows[:, 2 + axis], sizes[:, axis]
-        centres, low, high = _centres(begin, length, size, limit, scaling.confined)
-        support = tf.maximum(length / float(size), 1.0) if scaling.antialias else 1.0
-        first = tf.maximum(tf.floor(centres[:, 0] - support), low[:, 0])
-        end = tf.minimum(tf.math.ceil(centres[:, -1] + support) + 1.0, high[:, 0])
-        first = tf.maximum(tf.cast(first, tf.int32) - margin, 0)
-        result.append((first, tf.minimum(tf.cast(end, tf.int32) + margin, limit) - first))
-    return tf.stack([result[0][0], result[1][0], result[0][1], result[1][1]], axis=1)
-
-
 def _centres(
     begin: tf.Tensor, length: tf.Tensor, size: int, limit: tf.Tensor, confined: bool
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:

@@ -54,7 +54,7 @@ class NotedLoader:
 
 
 class Deliveries:
-    """Reports to the launcher of the ids that a script was delivered. take_ids: takes the new ids and their epochs, int64
+    """Reports to the launcher of the ids that a script was delivered. take_ids: takes new ids and their epochs, int64
     [2, n]. expected: the number of examples in a pass; None: not known. late: the number of passes by which an example
     may come late; None: any."""
 

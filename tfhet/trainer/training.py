@@ -78,7 +78,7 @@ class Training:
         if self._is_chief:
             self._announce()
         tensorboard = self.settings.tensorboard if self._is_chief else OFF
-        board = Board.of(tensorboard, self.paths.output / "tensorboard", self.clock)
+        board = Board(tensorboard, self.paths.output / "tensorboard", self.clock)
         loop = self._loop(progress.step, board)
         self._check_validation()
         hear_sigterm(self.stop)
