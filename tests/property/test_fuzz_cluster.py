@@ -97,7 +97,7 @@ def test_any_resourceconfig_is_an_identity_or_a_cluster_error(folder: Path) -> N
     path = folder / "input" / "config" / "resourceconfig.json"
     path.parent.mkdir(parents=True)
 
-    @fuzz("resourceconfig.json", json_bytes(descriptions))
+    @fuzz(300, json_bytes(descriptions))
     def read(content: bytes) -> None:
         path.write_bytes(content)
         with contextlib.suppress(ClusterError):
@@ -111,7 +111,7 @@ def _variable(sound: str, documents: st.SearchStrategy[Any]) -> st.SearchStrateg
 
 
 @fuzz(
-    "SM_* variables",
+    150,
     st.fixed_dictionaries(
         {},
         optional={
@@ -131,7 +131,7 @@ _rank_numbers = (
 
 
 @fuzz(
-    "variables of a launcher",
+    250,
     st.fixed_dictionaries(
         {"TFHET_JOB": json_text(mutated(st.just(JOB), (*JOB, "local", "homogeneous", "a:99999", ":1"))) | texts},
         optional={
@@ -178,9 +178,7 @@ TOLD: list[dict[str, Any]] = [
 ]
 
 
-@fuzz(
-    "packets of a channel", json_bytes(mutated(st.sampled_from(TOLD), tuple({name for each in TOLD for name in each})))
-)
+@fuzz(210, json_bytes(mutated(st.sampled_from(TOLD), tuple({name for each in TOLD for name in each}))))
 def test_any_packet_of_a_channel_is_a_message_or_a_message_error(packet: bytes) -> None:
     for kinds in (rank.Report, rank.Order, server.Report):
         with contextlib.suppress(MessageError):
@@ -225,7 +223,7 @@ block_texts = st.builds(
 def test_any_cluster_file_is_a_cluster_or_a_usage_error(folder: Path) -> None:
     path = folder / "some.yaml"
 
-    @fuzz("cluster files", spoilt(cluster_texts | block_texts) | st.binary(max_size=30))
+    @fuzz(100, spoilt(cluster_texts | block_texts) | st.binary(max_size=30))
     def read(content: bytes) -> None:
         path.write_bytes(content)
         with contextlib.suppress(UsageError):

@@ -107,7 +107,7 @@ starts = mutated(st.sampled_from(STARTS), ("type", "job_id", "plane", "strategy"
 
 
 def test_an_order_to_start_is_refused_or_can_be_followed(assignment: Assignment) -> None:
-    @fuzz("leader: the order to start", starts)
+    @fuzz(100, starts)
     def follow(body: Any) -> None:
         message = _sent({**body, "type": "start"}) if isinstance(body, dict) else None
         if message is None:
@@ -157,7 +157,7 @@ def test_a_leader_comes_to_a_job_result_whatever_the_members_report(assignment: 
         decided = [event for event in events if event.name == "job.decided"]
         assert len(decided) == 1
 
-    @fuzz("leader: reports", said, st.booleans(), each=lambda reports, begun: len(reports))
+    @fuzz(60, said, st.booleans())
     def hear(reports: list[tuple[str, Any]], begun: bool) -> None:
         asyncio.run(scenario(reports, begun))
 

@@ -62,7 +62,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_any_summary_is_read_or_refused(folder: Path) -> None:
     run = RunFolder(folder)
 
-    @fuzz("summary.json", json_bytes(mutated(st.just(SUMMARY), (*SUMMARY, "NaN", "Infinity", "samples", "local"))))
+    @fuzz(150, json_bytes(mutated(st.just(SUMMARY), (*SUMMARY, "NaN", "Infinity", "samples", "local"))))
     def read(content: bytes) -> None:
         run.summary_path.write_bytes(content)
         with contextlib.suppress(UsageError, DataError):
@@ -77,7 +77,7 @@ def test_any_benchmark_record_is_read_or_refused(folder: Path) -> None:
     path = folder / "record.json"
 
     @fuzz(
-        "benchmark records",
+        150,
         json_bytes(mutated(st.just(RECORD), (*RECORD, "value", "samples", "n", "NaN", "-Infinity"))),
     )
     def read(content: bytes) -> None:
@@ -94,7 +94,7 @@ def test_any_events_file_gives_the_objects_in_it(folder: Path) -> None:
     run = RunFolder(folder)
     event = Event("worker.started", 1.5, {"host": "algo-1", "port": 6001})
 
-    @fuzz("events.jsonl", json_bytes(mutated(st.just(event.as_json()))), st.dictionaries(texts, anything, max_size=2))
+    @fuzz(50, json_bytes(mutated(st.just(event.as_json()))), st.dictionaries(texts, anything, max_size=2))
     def read(content: bytes, odd: dict[str, Any]) -> None:
         run.events_path.write_bytes(content + b"\n")
         run.write_event(event)
@@ -107,7 +107,7 @@ def test_any_events_file_gives_the_objects_in_it(folder: Path) -> None:
 
 
 def test_any_sidecar_is_read_or_a_usage_error(folder: Path) -> None:
-    @fuzz("tfhet.json", json_bytes(mutated(st.just(SIDECAR), (*SIDECAR, *KINDS, "kind", "shape", "dtype", "height"))))
+    @fuzz(140, json_bytes(mutated(st.just(SIDECAR), (*SIDECAR, *KINDS, "kind", "shape", "dtype", "height"))))
     def read(content: bytes) -> None:
         (folder / Sidecar.NAME).write_bytes(content)
         with contextlib.suppress(UsageError):

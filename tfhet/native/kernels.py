@@ -1,5 +1,4 @@
-"""Names of the kernels, those that this process may use, where their libraries are, and what runs the compiler. Needs
-no TensorFlow."""
+"""The kernels: their names and libraries, and the compiler. Needs no TensorFlow."""
 
 from __future__ import annotations
 

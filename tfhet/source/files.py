@@ -67,8 +67,7 @@ def _edges(file: str, size: int) -> str:
 
 
 def all_records(file: tf.Tensor, compression: str, skips: bool = False) -> tf.data.Dataset:
-    """Returns the records, string [], of a file, string []. compression: as TensorFlow calls it; "" for none. skips:
-    whether errors will be ignored."""
+    """Returns the records, string [], of a file, string []. compression: TensorFlow's name, "" for none."""
     if not skips:
         return tf.data.TFRecordDataset(file, compression)
 

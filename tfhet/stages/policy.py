@@ -86,10 +86,9 @@ class Policy(FullRange):
         operations, drawn = [], []
         for layer in range(self.num_layers):
             operation = randomness.below(keys, 3 * layer, len(OPERATIONS))
-            fixed = self.magnitude
-            place = (
-                randomness.below(keys, 3 * layer + 1, BINS) if fixed is None else tf.fill(tf.shape(operation), fixed)
-            )
+            place = tf.fill(tf.shape(operation), self.magnitude or 0)
+            if self.magnitude is None:
+                place = randomness.below(keys, 3 * layer + 1, BINS)
             strength = tf.gather_nd(table, tf.stack([operation, place], axis=1))
             turned = tf.gather(signed, operation) & randomness.bernoulli(keys, 3 * layer + 2)
             operations.append(operation)

@@ -26,8 +26,7 @@ class Scaling:
     width: int
     antialias: bool = False
     confined: bool = True
-    """Whether the window's own edge is repeated beyond it, as if it had been cut out first; else the pixels around it
-    count, up to the image's edge."""
+    """Whether the window's own edge is repeated beyond it; else the pixels around it count, up to the image's edge."""
 
 
 def resize_windows(images: tf.Tensor, windows: tf.Tensor, flips: tf.Tensor | None, scaling: Scaling) -> tf.Tensor:
@@ -109,16 +108,15 @@ class Window(Stage):
         return Scaling(self.height, self.width, self.antialias, self.confined)
 
     def windows(self, parameters: Mapping[str, tf.Tensor], sizes: tf.Tensor) -> tf.Tensor:
-        """Returns first row, first column, rows and columns of each window, in pixels of its image: float32 [batch, 4].
-        sizes: int32 [batch, 2], rows and columns of the images."""
+        """Returns first row, first column, rows and columns of each window, in pixels of its image: float32 [1 or
+        batch, 4]. sizes: int32 [1 or batch, 2], rows and columns of the images."""
         raise NotImplementedError
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Returns resized windows of images: [batch, height, width, channels], or the ragged result of `decode`."""
         if isinstance(images, tf.RaggedTensor):
             return self._of_many_sizes(images, parameters)
-        shape = tf.shape(images)
-        windows = self.windows(parameters, tf.tile(shape[None, 1:3], [shape[0], 1]))
+        windows = self.windows(parameters, tf.shape(images)[tf.newaxis, 1:3])
         return resize_windows(images, windows, None, self.scaling)
 
     def _of_many_sizes(self, images: tf.RaggedTensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:

@@ -37,8 +37,7 @@ log = logging.getLogger("tfhet")
 
 
 class KeptSteps(Sequence[StepTime]):
-    """Steps of one rank, without its number and its host, in 64 bytes each: a job may take millions. An `allreduce_s`
-    of None is NaN in its column."""
+    """Steps of a rank without its number and host, in 64 bytes each. A column has NaN for an `allreduce_s` of None."""
 
     def __init__(self) -> None:
         self._columns = {name: array("d") for name in _COLUMNS}

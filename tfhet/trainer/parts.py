@@ -57,8 +57,7 @@ class Course:
         return max(0, math.ceil(left / self.per_step)) if left < math.inf else math.inf
 
     def is_followed(self, step: int, left: float) -> bool:
-        """Whether another pass follows this one; the same on all ranks. step: number of steps since the training
-        began. left: number of examples of this pass still to come."""
+        """Whether another pass follows after `step` steps of the training with `left` examples; equal on all ranks."""
         return not self.is_last or step - self.first + self.steps_left(left) < self.steps
 
 

@@ -37,8 +37,7 @@ log = logging.getLogger("tfhet")
 
 
 def hear_sigterm(stop: threading.Event) -> None:
-    """Makes SIGTERM set `stop` instead of ending the process; does nothing outside the main thread. The launcher sends
-    it when a platform takes its machines back."""
+    """Makes SIGTERM set `stop` instead of ending the process; does nothing outside the main thread."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, lambda number, frame: stop.set())
 

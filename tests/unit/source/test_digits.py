@@ -83,13 +83,6 @@ def test_default_directory_is_in_the_cache(tmp_path):
     assert [len(list((target / name).glob("*.tfrecord"))) for name in ("train", "validation")] == [2, 4]
 
 
-def test_cache_writable_by_others_is_refused(tmp_path):
-    (tmp_path / "tfhet" / "digits").mkdir(parents=True)
-    (tmp_path / "tfhet" / "digits").chmod(0o777)
-    with pytest.raises(UsageError, match="digits: others"):
-        digits(shards=2, cache=tmp_path)
-
-
 def test_directory_of_something_else_is_kept(tmp_path):
     (tmp_path / "mine.txt").write_text("keep")
     with pytest.raises(UsageError, match="something else"):
