@@ -178,16 +178,6 @@ def test_empty_batch_is_decoded():
     assert decoding.sizes(tf.constant([], tf.string)).shape == (0, 2)
 
 
-def test_batches_of_a_data_set_differ_in_size():
-    contents = tf.data.Dataset.from_tensor_slices([jpeg(seed=seed) for seed in range(5)]).batch(2)
-    window = [[0.0, 0.0, 20.0, 30.0]]
-    made = contents.map(
-        lambda batch: decoding.decode_windows(batch, tf.tile(window, [tf.size(batch), 1]), None, Scaling(8, 9)),
-    )
-    assert made.element_spec == tf.TensorSpec([None, 8, 9, 3], tf.uint8)
-    assert [len(batch) for batch in made] == [2, 2, 1]
-
-
 @pytest.mark.parametrize(
     "window",
     [(0, 0, 94, 141), (-1, 0, 20, 20), (0, 0, 0, 20), (0, float("nan"), 20, 20), (0, 0, 20, float("inf"))],

@@ -12,6 +12,7 @@ import tensorflow as tf
 from tfhet.errors import UsageError
 from tfhet.source import Sidecar, TFRecordSource
 from tfhet.source.digits import digits, enlarged
+from tfhet.source.photos import photos
 
 sklearn_datasets = pytest.importorskip("sklearn.datasets")
 
@@ -107,3 +108,51 @@ def test_two_racing_processes_get_one_set(written, tmp_path):
         theirs = TFRecordSource.from_directory(tmp_path / "set" / name)
         assert ours.fingerprint() == theirs.fingerprint()  # computed in this process, of files from another
         assert [Path(f).read_bytes() for f in ours.files] == [Path(f).read_bytes() for f in theirs.files]
+
+
+# Photos
+
+COUNT = 48
+
+
+@pytest.fixture(scope="module")
+def snapped(tmp_path_factory) -> Path:
+    return photos(tmp_path_factory.mktemp("photos") / "set", COUNT, seed=5, shards=4)
+
+
+def files_of(directory: Path) -> tuple[list[bytes], list[int]]:
+    source = TFRecordSource.from_directory(directory)
+    source.check()
+    parsed = source.parse(tf.stack(list(tf.data.TFRecordDataset(source.files))))
+    return parsed["image"].numpy().tolist(), parsed["label"].numpy().tolist()
+
+
+def test_count_shards_classes_and_format(snapped):
+    source = TFRecordSource.from_directory(snapped)
+    assert (source.example_count(), source.split_count()) == (COUNT, 4)
+    assert source.spec["image"] == tf.TensorSpec([None], tf.string)
+    sidecar = Sidecar.read(snapped)
+    assert sidecar is not None and tuple(sidecar.classes) == ("china.jpg", "flower.jpg")
+    images, labels = files_of(snapped)
+    assert all(image.startswith(b"\xff\xd8\xff") for image in images) and len(set(images)) == COUNT
+    assert sorted(labels) == [0] * (COUNT // 2) + [1] * (COUNT // 2)
+
+
+def test_sizes_are_those_of_training_photos(snapped):
+    images, _ = files_of(snapped)
+    shapes = np.array([tf.io.extract_jpeg_shape(image).numpy() for image in images])
+    assert sorted(np.median(np.sort(shapes[:, :2], axis=1), axis=0)) == [375, 500]
+    assert shapes[:, :2].min() >= 300 and shapes[:, :2].max() <= 1000
+    assert 0.1 < (shapes[:, 0] > shapes[:, 1]).mean() < 0.4
+    assert 80e3 < np.mean([len(image) for image in images]) < 130e3
+
+
+def test_seed_decides_the_photos(snapped, tmp_path):
+    first = [files_of(photos(tmp_path / name, 2, seed, 1))[0] for name, seed in (("a", 1), ("b", 1), ("c", 2))]
+    assert first[0] == first[1] != first[2]
+
+
+def test_cached_photos_are_named_by_their_arguments(tmp_path):
+    assert photos(count=2, shards=1, cache=tmp_path) == tmp_path / "tfhet" / "photos" / "2-photos-1-shards-seed-0"
+    with pytest.raises(UsageError, match="1 photo and 1 shard"):
+        photos(tmp_path / "none", 0)
