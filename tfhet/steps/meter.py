@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 
@@ -54,13 +54,7 @@ class KeptSteps(Sequence[StepTime]):
     def __len__(self) -> int:
         return len(self._columns["epoch"])  # the last one that `append` extends
 
-    @overload
-    def __getitem__(self, at: int) -> StepTime: ...
-
-    @overload
-    def __getitem__(self, at: slice) -> list[StepTime]: ...
-
-    def __getitem__(self, at: int | slice) -> StepTime | list[StepTime]:
+    def __getitem__(self, at: Any) -> Any:
         if isinstance(at, slice):
             return [self[each] for each in range(*at.indices(len(self)))]
         values: dict[str, Any] = {name: column[at] for name, column in self._columns.items()}
