@@ -93,17 +93,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("host")
 
 
-def test_any_resourceconfig_is_an_identity_or_a_cluster_error(folder: Path) -> None:
+@fuzz(300, json_bytes(descriptions))
+def test_any_resourceconfig_is_an_identity_or_a_cluster_error(folder: Path, content: bytes) -> None:
     path = folder / "input" / "config" / "resourceconfig.json"
-    path.parent.mkdir(parents=True)
-
-    @fuzz(300, json_bytes(descriptions))
-    def read(content: bytes) -> None:
-        path.write_bytes(content)
-        with contextlib.suppress(ClusterError):
-            _sound(identify({"SAGEMAKER_BASE_DIR": str(folder)}))
-
-    read()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    with contextlib.suppress(ClusterError):
+        _sound(identify({"SAGEMAKER_BASE_DIR": str(folder)}))
 
 
 def _variable(sound: str, documents: st.SearchStrategy[Any]) -> st.SearchStrategy[str]:
@@ -220,15 +216,11 @@ block_texts = st.builds(
 )
 
 
-def test_any_cluster_file_is_a_cluster_or_a_usage_error(folder: Path) -> None:
+@fuzz(100, spoilt(cluster_texts | block_texts) | st.binary(max_size=30))
+def test_any_cluster_file_is_a_cluster_or_a_usage_error(folder: Path, content: bytes) -> None:
     path = folder / "some.yaml"
-
-    @fuzz(100, spoilt(cluster_texts | block_texts) | st.binary(max_size=30))
-    def read(content: bytes) -> None:
-        path.write_bytes(content)
-        with contextlib.suppress(UsageError):
-            cluster = load(str(path))
-            assert 1 <= sum(group.hosts for group in cluster.groups.values()) <= 100
-            cluster.arguments()
-
-    read()
+    path.write_bytes(content)
+    with contextlib.suppress(UsageError):
+        cluster = load(str(path))
+        assert 1 <= sum(group.hosts for group in cluster.groups.values()) <= 100
+        cluster.arguments()
