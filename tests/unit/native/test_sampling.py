@@ -21,18 +21,8 @@ def images(dtype: str, height: int, width: int, channels: int, count: int = 6) -
 
 def compiled(batch, transforms, fill_mode="reflect", fill_value=0.0, size=None, interpolation="BILINEAR") -> np.ndarray:
     size = batch.shape[1:3] if size is None else size
-    return (
-        native.ops("sampling")
-        .tfhet_project(
-            batch,
-            transforms,
-            size,
-            fill_mode=fill_mode.upper(),
-            fill_value=fill_value,
-            interpolation=interpolation,
-        )
-        .numpy()
-    )
+    how = {"fill_mode": fill_mode.upper(), "fill_value": fill_value, "interpolation": interpolation}
+    return native.ops("sampling").tfhet_project(batch, transforms, size, **how).numpy()
 
 
 def plain(batch, transforms, fill_mode="reflect", fill_value=0.0, size=None, interpolation="BILINEAR") -> np.ndarray:
