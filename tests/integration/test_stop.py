@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tfhet.trainer.ledger import Ledger
+from tfhet.trainer.manifest import Ledger
 
 pytestmark = [pytest.mark.horovod, pytest.mark.timeout(300)]
 

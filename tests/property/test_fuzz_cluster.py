@@ -93,17 +93,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("host")
 
 
-def test_any_resourceconfig_is_an_identity_or_a_cluster_error(folder: Path) -> None:
+@fuzz(300, json_bytes(descriptions))
+def test_any_resourceconfig_is_an_identity_or_a_cluster_error(folder: Path, content: bytes) -> None:
     path = folder / "input" / "config" / "resourceconfig.json"
-    path.parent.mkdir(parents=True)
-
-    @fuzz("resourceconfig.json", json_bytes(descriptions))
-    def read(content: bytes) -> None:
-        path.write_bytes(content)
-        with contextlib.suppress(ClusterError):
-            _sound(identify({"SAGEMAKER_BASE_DIR": str(folder)}))
-
-    read()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    with contextlib.suppress(ClusterError):
+        _sound(identify({"SAGEMAKER_BASE_DIR": str(folder)}))
 
 
 def _variable(sound: str, documents: st.SearchStrategy[Any]) -> st.SearchStrategy[str]:
@@ -111,7 +107,7 @@ def _variable(sound: str, documents: st.SearchStrategy[Any]) -> st.SearchStrateg
 
 
 @fuzz(
-    "SM_* variables",
+    150,
     st.fixed_dictionaries(
         {},
         optional={
@@ -131,7 +127,7 @@ _rank_numbers = (
 
 
 @fuzz(
-    "variables of a launcher",
+    250,
     st.fixed_dictionaries(
         {"TFHET_JOB": json_text(mutated(st.just(JOB), (*JOB, "local", "homogeneous", "a:99999", ":1"))) | texts},
         optional={
@@ -178,9 +174,7 @@ TOLD: list[dict[str, Any]] = [
 ]
 
 
-@fuzz(
-    "packets of a channel", json_bytes(mutated(st.sampled_from(TOLD), tuple({name for each in TOLD for name in each})))
-)
+@fuzz(210, json_bytes(mutated(st.sampled_from(TOLD), tuple({name for each in TOLD for name in each}))))
 def test_any_packet_of_a_channel_is_a_message_or_a_message_error(packet: bytes) -> None:
     for kinds in (rank.Report, rank.Order, server.Report):
         with contextlib.suppress(MessageError):
@@ -222,15 +216,11 @@ block_texts = st.builds(
 )
 
 
-def test_any_cluster_file_is_a_cluster_or_a_usage_error(folder: Path) -> None:
+@fuzz(100, spoilt(cluster_texts | block_texts) | st.binary(max_size=30))
+def test_any_cluster_file_is_a_cluster_or_a_usage_error(folder: Path, content: bytes) -> None:
     path = folder / "some.yaml"
-
-    @fuzz("cluster files", spoilt(cluster_texts | block_texts) | st.binary(max_size=30))
-    def read(content: bytes) -> None:
-        path.write_bytes(content)
-        with contextlib.suppress(UsageError):
-            cluster = load(str(path))
-            assert 1 <= sum(group.hosts for group in cluster.groups.values()) <= 100
-            cluster.arguments()
-
-    read()
+    path.write_bytes(content)
+    with contextlib.suppress(UsageError):
+        cluster = load(str(path))
+        assert 1 <= sum(group.hosts for group in cluster.groups.values()) <= 100
+        cluster.arguments()

@@ -127,11 +127,11 @@ async def _besieged(paid: list[Visit], known: set[str]) -> None:
     link.check(known)
 
 
-@fuzz("control port: strangers", visits("nothing", "hello"), each=lambda paid: len(paid))
+@fuzz(50, visits("nothing", "hello"))
 def test_strangers_at_the_control_port_change_nothing(paid: list[Visit]) -> None:
     run(_besieged(paid, {"honest", "late"}))
 
 
-@fuzz("control port: members", visits("joined", "joined", "proved"), each=lambda paid: len(paid))
+@fuzz(50, visits("joined", "joined", "proved"))
 def test_members_that_say_odd_things_harm_nobody_else(paid: list[Visit]) -> None:
     run(_besieged(paid, {"honest", "late", "evil-0", "evil-1", "evil-2"}))

@@ -106,32 +106,28 @@ STARTS: list[dict[str, Any]] = [
 starts = mutated(st.sampled_from(STARTS), ("type", "job_id", "plane", "strategy", *PLANE, *RING, "start"))
 
 
-def test_an_order_to_start_is_refused_or_can_be_followed(assignment: Assignment) -> None:
-    @fuzz("leader: the order to start", starts)
-    def follow(body: Any) -> None:
-        message = _sent({**body, "type": "start"}) if isinstance(body, dict) else None
-        if message is None:
-            return
-        refusal = order = None
-        try:
-            order = checked_order(message, assignment)
-        except MessageError as error:
-            refusal = str(error)
-        if refusal is not None:
-            assert "start" in refusal
-            assert len(refusal) < 600
-            return
-        assert isinstance(order, link.Start) and order.job_id
-        try:
-            variables = assignment.strategy.environment(order.strategy, "t1", Rank(1, 2, 1, 2, "tfhet"), {})
-        except ClusterError as error:  # a host may lack what an order names, which only the host knows
-            refusal = str(error)
-        if refusal is not None:
-            assert refusal.startswith("t1 has no network interface ")
-            return
-        assert all(value and "\0" not in value and "\n" not in value for value in variables.values())
-
-    follow()
+@fuzz(100, starts)
+def test_an_order_to_start_is_refused_or_can_be_followed(assignment: Assignment, body: Any) -> None:
+    message = _sent({**body, "type": "start"}) if isinstance(body, dict) else None
+    if message is None:
+        return
+    refusal = order = None
+    try:
+        order = checked_order(message, assignment)
+    except MessageError as error:
+        refusal = str(error)
+    if refusal is not None:
+        assert "start" in refusal and len(refusal) < 600
+        return
+    assert isinstance(order, link.Start) and order.job_id
+    try:
+        variables = assignment.strategy.environment(order.strategy, "t1", Rank(1, 2, 1, 2, "tfhet"), {})
+    except ClusterError as error:  # a host may lack what an order names, which only the host knows
+        refusal = str(error)
+    if refusal is not None:
+        assert refusal.startswith("t1 has no network interface ")
+        return
+    assert all(value and "\0" not in value and "\n" not in value for value in variables.values())
 
 
 def test_a_leader_comes_to_a_job_result_whatever_the_members_report(assignment: Assignment) -> None:
@@ -157,7 +153,7 @@ def test_a_leader_comes_to_a_job_result_whatever_the_members_report(assignment: 
         decided = [event for event in events if event.name == "job.decided"]
         assert len(decided) == 1
 
-    @fuzz("leader: reports", said, st.booleans(), each=lambda reports, begun: len(reports))
+    @fuzz(60, said, st.booleans())
     def hear(reports: list[tuple[str, Any]], begun: bool) -> None:
         asyncio.run(scenario(reports, begun))
 

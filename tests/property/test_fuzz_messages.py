@@ -26,7 +26,7 @@ def _numbers(value: Any) -> Iterator[int | float]:
             yield from _numbers(item)
 
 
-@fuzz("lines of the link", json_bytes(odd | right_types))
+@fuzz(400, json_bytes(odd | right_types))
 def test_any_line_is_a_message_or_a_message_error(line: bytes) -> None:
     with contextlib.suppress(MessageError):
         message = decode(line)
@@ -40,7 +40,7 @@ _objects = st.sampled_from([b"bytes", {1, 2}, object(), {(1, 2): 3}, 1j, ...])
 values = mutated(st.sampled_from(EXAMPLES), WORDS) | anything | _objects
 
 
-@fuzz("messages of the link", values, st.none() | _objects)
+@fuzz(200, values, st.none() | _objects)
 def test_any_body_is_sent_or_a_message_error(value: Any, inner: Any) -> None:
     body = {"odd": inner, "value": value}
     if inner == {1, 2}:
@@ -56,7 +56,7 @@ acts_of_two = st.lists(
 )
 
 
-@fuzz("numbering of the link", acts_of_two)
+@fuzz(100, acts_of_two)
 def test_what_is_said_arrives_once_and_in_order_whatever_breaks_and_whoever_lies(acts: list[tuple[str, int]]) -> None:
     here, there = Outbox(), Outbox()
     said: list[int] = []

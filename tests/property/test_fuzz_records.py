@@ -59,42 +59,31 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("run")
 
 
-def test_any_summary_is_read_or_refused(folder: Path) -> None:
+@fuzz(150, json_bytes(mutated(st.just(SUMMARY), (*SUMMARY, "NaN", "Infinity", "samples", "local"))))
+def test_any_summary_is_read_or_refused(folder: Path, content: bytes) -> None:
     run = RunFolder(folder)
-
-    @fuzz("summary.json", json_bytes(mutated(st.just(SUMMARY), (*SUMMARY, "NaN", "Infinity", "samples", "local"))))
-    def read(content: bytes) -> None:
-        run.summary_path.write_bytes(content)
-        with contextlib.suppress(UsageError, DataError):
-            summary = run.read_summary()
-            run.write_summary(summary)
-            assert json.dumps(run.read_summary().to_json()) == json.dumps(summary.to_json())
-
-    read()
+    run.summary_path.write_bytes(content)
+    with contextlib.suppress(UsageError, DataError):
+        summary = run.read_summary()
+        run.write_summary(summary)
+        assert json.dumps(run.read_summary().to_json()) == json.dumps(summary.to_json())
 
 
-def test_any_benchmark_record_is_read_or_refused(folder: Path) -> None:
+@fuzz(150, json_bytes(mutated(st.just(RECORD), (*RECORD, "value", "samples", "n", "NaN", "-Infinity"))))
+def test_any_benchmark_record_is_read_or_refused(folder: Path, content: bytes) -> None:
     path = folder / "record.json"
-
-    @fuzz(
-        "benchmark records",
-        json_bytes(mutated(st.just(RECORD), (*RECORD, "value", "samples", "n", "NaN", "-Infinity"))),
-    )
-    def read(content: bytes) -> None:
-        path.write_bytes(content)
-        with contextlib.suppress(UsageError, DataError):
-            record = Record.read(path)
-            record.write(path)
-            assert json.dumps(Record.read(path).to_json()) == json.dumps(record.to_json())
-
-    read()
+    path.write_bytes(content)
+    with contextlib.suppress(UsageError, DataError):
+        record = Record.read(path)
+        record.write(path)
+        assert json.dumps(Record.read(path).to_json()) == json.dumps(record.to_json())
 
 
 def test_any_events_file_gives_the_objects_in_it(folder: Path) -> None:
     run = RunFolder(folder)
     event = Event("worker.started", 1.5, {"host": "algo-1", "port": 6001})
 
-    @fuzz("events.jsonl", json_bytes(mutated(st.just(event.as_json()))), st.dictionaries(texts, anything, max_size=2))
+    @fuzz(50, json_bytes(mutated(st.just(event.as_json()))), st.dictionaries(texts, anything, max_size=2))
     def read(content: bytes, odd: dict[str, Any]) -> None:
         run.events_path.write_bytes(content + b"\n")
         run.write_event(event)
@@ -106,20 +95,17 @@ def test_any_events_file_gives_the_objects_in_it(folder: Path) -> None:
     read()
 
 
-def test_any_sidecar_is_read_or_a_usage_error(folder: Path) -> None:
-    @fuzz("tfhet.json", json_bytes(mutated(st.just(SIDECAR), (*SIDECAR, *KINDS, "kind", "shape", "dtype", "height"))))
-    def read(content: bytes) -> None:
-        (folder / Sidecar.NAME).write_bytes(content)
-        with contextlib.suppress(UsageError):
-            sidecar = Sidecar.read(folder)
-            assert sidecar is not None
-            assert all(isinstance(feature.spec, tf.TensorSpec) for feature in sidecar.features.values())
-            for feature in sidecar.features.values():
-                feature.stored()
-            assert all(isinstance(count, int) and count >= 0 for count in sidecar.files.values())
-            assert all(isinstance(name, str) for name in sidecar.classes)
-            if sidecar.details == SIDECAR["details"]:
-                sidecar.write(folder)
-                assert Sidecar.read(folder) == sidecar
-
-    read()
+@fuzz(140, json_bytes(mutated(st.just(SIDECAR), (*SIDECAR, *KINDS, "kind", "shape", "dtype", "height"))))
+def test_any_sidecar_is_read_or_a_usage_error(folder: Path, content: bytes) -> None:
+    (folder / Sidecar.NAME).write_bytes(content)
+    with contextlib.suppress(UsageError):
+        sidecar = Sidecar.read(folder)
+        assert sidecar is not None
+        assert all(isinstance(feature.spec, tf.TensorSpec) for feature in sidecar.features.values())
+        for feature in sidecar.features.values():
+            feature.stored()
+        assert all(isinstance(count, int) and count >= 0 for count in sidecar.files.values())
+        assert all(isinstance(name, str) for name in sidecar.classes)
+        if sidecar.details == SIDECAR["details"]:
+            sidecar.write(folder)
+            assert Sidecar.read(folder) == sidecar

@@ -1,10 +1,10 @@
-from .compiled import compiled as compiled
 from .kernels import (
     SWITCH as SWITCH,
     WIRE as WIRE,
     BuildError as BuildError,
     built as built,
     compile_into as compile_into,
+    compiled as compiled,
     compiler as compiler,
     names as names,
     of_here as of_here,

@@ -1,5 +1,4 @@
-"""Names of the kernels, those that this process may use, where their libraries are, and what runs the compiler. Needs
-no TensorFlow."""
+"""The kernels: their names and libraries, and the compiler. Needs no TensorFlow."""
 
 from __future__ import annotations
 
@@ -150,6 +149,24 @@ def compile_into(result: Path, command: Sequence[str]) -> None:
         with open(made, "rb") as file:
             os.fsync(file.fileno())  # after a power failure no half-written file may have its name
         os.replace(made, result)
+
+
+def compiled(
+    source: Path, env: Mapping[str, str], what: str, instead: str, flags: Sequence[str] = (), suffix: str = ""
+) -> Path:
+    """Path of the program or library made of one C++ file, compiled with `flags` unless it is in the user's cache.
+    Raises UsageError, which says that `what` (like "a delay") cannot be had and what to do `instead`."""
+    if not (command := compiler(env)):
+        raise UsageError(f"{what} needs a C++ compiler, and there is none (Debian: g++); {instead}")
+    words = [*command, *flags]
+    key = hashlib.blake2b(source.read_bytes() + repr([words, platform.machine()]).encode(), digest_size=12).hexdigest()
+    try:
+        result = code_dir(env, "programs") / f"{source.stem}-{key}{suffix}"
+        if not result.exists():
+            compile_into(result, [*words, str(source), "-ldl"])
+    except (OSError, BuildError) as error:
+        raise UsageError(f"{what}: {source.name} cannot be built: {error}") from None
+    return result
 
 
 def _tensorflow() -> str:

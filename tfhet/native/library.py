@@ -92,8 +92,7 @@ def build(name: str) -> Path:
 
 
 def build_command(name: str, cpu: Sequence[str]) -> list[str]:
-    """Returns the words of the compiler's command for a kernel, without the name of what it makes. cpu: flags that say
-    for which CPUs. Raises BuildError without a compiler."""
+    """Returns the compiler's command for a kernel, without its output. cpu: flags. Raises BuildError."""
     if not (compiler := kernels.compiler(environment())):
         raise BuildError("no C++ compiler (Debian: g++)")
     # As a system folder, because TensorFlow's own headers raise many warnings of -Wall.

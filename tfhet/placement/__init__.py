@@ -1,7 +1,6 @@
 """The declared pipeline, the cut between data group and trainer, and the lowering of both parts to tf.data."""
 
-from tfhet.placement.cut import Cut, bytes_per_example
-from tfhet.placement.declaration import label_spec
+from tfhet.placement.declaration import Cut, bytes_per_example, label_spec
 from tfhet.placement.inspect import Inspection, inspect, with_inputs, without_last_assertion
 from tfhet.placement.lowering import (
     local_part,

@@ -18,8 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfhet.errors import UsageError
-from tfhet.placement.cut import Cut
-from tfhet.placement.declaration import EPOCH, ID, IMAGE, LABEL, Declaration, relabelled
+from tfhet.placement.declaration import EPOCH, ID, IMAGE, LABEL, Cut, Declaration, relabelled
 from tfhet.placement.reading import Rest, batches, skips
 from tfhet.placement.stream import passes
 from tfhet.source import example_id
@@ -35,9 +34,8 @@ def one_epoch(
     begun: bool = False,
 ) -> tf.data.Dataset:
     """Returns the batches of one epoch, prepared in this process. epoch: None for epoch after epoch, without end.
-    share: (index, count) selects the splits index, index + count, ... threads: number of batches that are prepared at
-    the same time; None for one per core. rest: the examples of the epoch that are still to be read; None for all.
-    begun: see `local_part`."""
+    share: (index, count) selects the splits index, index + count, ... threads: number of batches in preparation; None
+    for one per core. rest: the examples that are still to be read; None for all. begun: see `local_part`."""
     cut, threads = Cut.smallest(pipeline), threads or os.cpu_count() or 1
     ordered = len(passes(pipeline.repeat, epoch)) > 1
     remote = remote_part(pipeline, epoch, cut, share, threads, rest)

@@ -18,8 +18,7 @@ import tensorflow as tf
 
 from tfhet import stages as stage_room
 from tfhet.placement import lowering
-from tfhet.placement.cut import Cut, bytes_per_example
-from tfhet.placement.declaration import Declaration
+from tfhet.placement.declaration import Cut, Declaration, bytes_per_example
 from tfhet.stages import ImageSpec, Stage
 
 

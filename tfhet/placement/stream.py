@@ -28,8 +28,7 @@ _WHY_FIRST = {
 
 def taken(stages: Sequence[Stage], given: Mapping[str, int | str]) -> tuple[tuple[Stage, ...], dict[str, int | str]]:
     """Returns the stages of images, and the fields that the other stages set. given: the values of those in FIELDS that
-    are not at their defaults. Raises UsageError for a setting that is given twice, stands at a wrong place, or
-    contradicts its field."""
+    are not at their defaults. Raises UsageError for a setting that is repeated, misplaced, or contradicts its field."""
     images: list[Stage] = []
     setters: dict[str, Stream] = {}
     for stage in stages:

@@ -16,8 +16,7 @@ from tfhet import native
 from tfhet.source.feature import Encoded, Feature, Fixed, Raw, Scalar
 
 BLOCK_BYTES = 2 << 20
-"""Bytes of a file that are read at once. Smaller blocks pay more for their iterator (0.2 us more for a record of 3 kB
-with half of it); larger ones do not fit into the cache."""
+"""Bytes of a file that are read at once. Smaller blocks cost more iterator steps; larger ones do not fit the cache."""
 _RAW, _INT64, _FLOAT, _BYTES = range(4)  # the numbers in native/records.cc
 _LIST = {tf.int64: _INT64, tf.float32: _FLOAT, tf.string: _BYTES}
 _TENSOR = {_RAW: tf.uint8, _INT64: tf.int64, _FLOAT: tf.float32, _BYTES: tf.string}

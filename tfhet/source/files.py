@@ -1,4 +1,4 @@
-"""The TFRecord files of a data set: which there are, and what tells them from files of the same name."""
+"""The TFRecord files of a data set: their paths, digests that tell them from other files, and their records."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from tfhet.errors import DataError, UsageError
 
 PATTERN = "*.tfrecord*"
 _EDGE_BYTES = 4096
+_READ_BYTES, _BUFFER_BYTES = 64 << 10, 256 << 10
+"""Sizes of the read buffers for one record, and for a file as in TFRecordDataset."""
 
 
 def files_of(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
@@ -62,3 +64,35 @@ def _edges(file: str, size: int) -> str:
             return hashlib.blake2b(head + content.read(), digest_size=8).hexdigest()
     except tf.errors.OpError:
         return ""
+
+
+def all_records(file: tf.Tensor, compression: str, skips: bool = False) -> tf.data.Dataset:
+    """Returns the records, string [], of a file, string []. compression: TensorFlow's name, "" for none."""
+    if not skips:
+        return tf.data.TFRecordDataset(file, compression)
+
+    # TFRecordDataset reports a file that it cannot open again and again: ignored, that would have no end.
+    def opening(name: tf.Tensor) -> tf.Tensor:
+        first = tf.data.TFRecordDataset(name, compression).take(1)
+        with tf.control_dependencies([first.reduce(tf.constant(0, tf.int64), lambda count, _: count + 1)]):
+            return tf.identity(name)
+
+    opened = tf.data.Dataset.from_tensors(file).map(tf.autograph.experimental.do_not_convert(opening))
+    return opened.flat_map(lambda name: tf.data.TFRecordDataset(name, compression))
+
+
+def records_from(
+    file: tf.Tensor, compression: str, position: tf.Tensor, offset: tf.Tensor, buffer_bytes: int = _BUFFER_BYTES
+) -> tf.data.Dataset:
+    """Returns the records from the one at `position` on, which starts at byte `offset`, int64 []."""
+    if compression:  # unpacked from its beginning, because no other byte of it can be found
+        return tf.data.TFRecordDataset(file, compression).skip(position)
+    variant = tf.raw_ops.TFRecordDatasetV2(  # the public TFRecordDataset begins at the first record
+        filenames=file[tf.newaxis], compression_type="", buffer_size=buffer_bytes, byte_offsets=offset[tf.newaxis]
+    )
+    return tf.data.experimental.from_variant(variant, tf.TensorSpec([], tf.string))
+
+
+def record_at(file: tf.Tensor, compression: str, position: tf.Tensor, offset: tf.Tensor) -> tf.Tensor:
+    """Returns one record, string []; raises InvalidArgumentError at the end of the file."""
+    return records_from(file, compression, position, offset, _READ_BYTES).take(1).get_single_element()

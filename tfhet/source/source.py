@@ -121,8 +121,7 @@ class BlockSource(Protocol):
 
     def read_blocks(self, split: tf.Tensor, epoch: tf.Tensor) -> tf.data.Dataset:
         """Returns the examples of one split in order and parsed, in blocks of any size from 1. split, epoch: int64
-        scalars. A block is (ids int64 [block], epochs int64 [block], features by name, each [block, ...]). Works only
-        where `reads_blocks()` is true."""
+        scalars. A block is (ids int64 [block], epochs int64 [block], features by name, each [block, ...])."""
 
 
 @runtime_checkable

@@ -99,8 +99,7 @@ class SyntheticSource:
 
 
 def mix(words: tf.Tensor) -> tf.Tensor:
-    """Mixes uint64 of any shape: a bijection in which each flipped bit flips about half of the result's bits. See
-    `tfhet.stages.randomness`."""
+    """Mixes uint64 of any shape: a bijection in which each flipped bit flips about half of the result's bits."""
     for bits, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         shifted = tf.bitwise.right_shift(words, tf.constant(bits, tf.uint64))
         words = tf.bitwise.bitwise_xor(words, shifted) * tf.constant(factor, tf.uint64)

@@ -15,8 +15,7 @@ KEY = "__key__"
 def tar_samples(tars: Iterable[str | os.PathLike[str]]) -> Iterator[dict[str, bytes]]:
     """Yields the samples of tars, compressed or not: neighbouring files of one path up to the first dot of the name.
     `cats/0001.jpg` and `cats/0001.cls` become {"__key__": b"cats/0001", "jpg": ..., "cls": ...}, the contents as bytes.
-    Other files and folders are left out. Raises DataError (path) for a tar that is missing, broken or cut, and for a
-    sample that has one file twice."""
+    Other files are omitted. Raises DataError (path) for a missing or broken tar, and for a file twice in a sample."""
     for tar in [os.fspath(path) for path in tars]:
         sample: dict[str, bytes] = {}
         try:

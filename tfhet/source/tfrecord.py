@@ -28,9 +28,8 @@ from tfhet.errors import DataError, UsageError, check_known
 from tfhet.source import examples
 from tfhet.source.damage import SOUND, examine
 from tfhet.source.feature import Encoded, Feature, Native
-from tfhet.source.files import files_of, identities
+from tfhet.source.files import all_records, files_of, identities, record_at, records_from
 from tfhet.source.framing import compression, fault, offsets, reach
-from tfhet.source.records import all_records, record_at, records_from
 from tfhet.source.source import BadRecord, checked_ids, example_id, position_of, split_of
 from tfhet.source.writing import Sidecar, class_numbers
 

@@ -118,8 +118,7 @@ def made_once(
 ) -> Path:
     """Returns `directory`, by default `cache`/tfhet/`name` (cache: default ~/.cache), filled by `fill` unless an
     earlier call or another process has done that. wanted: details that the `tfhet.json` in the sub-folder
-    `described_by` must have. Raises UsageError for a directory that holds other data, and for a cache that other users
-    may write to."""
+    `described_by` must have. Raises UsageError for a directory with other data, or a cache that others can write."""
     home = Path.home() / ".cache" if cache is None else Path(cache)
     if directory is None:
         kind, _, shape = name.partition("/")

@@ -10,8 +10,7 @@
 """
 
 from tfhet.stages import randomness
-from tfhet.stages.call_syntax import chain, parse, text
-from tfhet.stages.chains import CHAINS
+from tfhet.stages.call_syntax import CHAINS, chain, parse, text
 from tfhet.stages.choice import Choice, OneOf, Probability
 from tfhet.stages.colour import ColorJitter, Grayscale, RandomHue, RandomSaturation
 from tfhet.stages.conversion import Cast, Normalize, Rescale

@@ -1,8 +1,7 @@
-"""The stage `decode`, and decoding of image files to a batch of one size: only the window of each file that is needed.
+"""The stage `decode`, and decoding of windows of image files to a batch of one size.
 
-`TfhetDecodeWindows` decodes it in one pass over the rows of a JPEG image. TensorFlow's own operations decode other
-files, and all files without a compiler or libjpeg. Both give the pixels of `tf.io.decode_jpeg`, also at the edge of
-the window, where `tf.io.decode_and_crop_jpeg` lacks the neighbours that smooth the colours.
+`TfhetDecodeWindows` decodes a window in one pass over the rows of a JPEG image. TensorFlow's own operations decode
+other files whole, and all files without a compiler or libjpeg. Both give the pixels of `tf.io.decode_jpeg`.
 """
 
 from __future__ import annotations
@@ -18,9 +17,6 @@ from tfhet.stages.registry import register
 from tfhet.stages.resampling import Scaling
 from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Stage
-
-MARGIN = 8
-"""Pixels around a window that are decoded too, so that colours at its edge are smoothed as in the whole image."""
 
 
 @register("decode")
@@ -67,52 +63,32 @@ def decode_windows(
     with the place in the batch of a JPEG image."""
     windows = tf.cast(windows, tf.float32)
     flips = tf.zeros(tf.shape(contents)[:1], tf.bool) if flips is None else flips
-    if (operations := native.ops("jpeg")) is None:
-        return plain(contents, windows, flips, scaling, channels)
-    images, others = operations.tfhet_decode_windows(contents, windows, flips, **vars(scaling), channels=channels)
 
-    def other(item: tuple[tf.Tensor, tf.Tensor, tf.Tensor]) -> tf.Tensor:
-        content, window, flip = (tensor[None] for tensor in item)
-        image = _whole(content[0], channels)[None]
-        return resampling.resize_windows(image, window, flip, scaling)[0]
+    def one(item: tuple[tf.Tensor, tf.Tensor, tf.Tensor]) -> tf.Tensor:
+        content, window, flip = item
+        image = _whole(content, channels)[tf.newaxis]
+        return resampling.resize_windows(image, window[tf.newaxis], flip[tf.newaxis], scaling)[0]
+
+    if (operations := native.ops("jpeg")) is None:
+        return tf.map_fn(one, (contents, windows, flips), fn_output_signature=tf.uint8)
+    images, others = operations.tfhet_decode_windows(contents, windows, flips, **vars(scaling), channels=channels)
 
     def completed() -> tf.Tensor:
         # Few operations, because every iterator of a data set sets them up again.
         picked = tuple(tf.gather(tensor, others) for tensor in (contents, windows, flips))
-        decoded = tf.map_fn(other, picked, fn_output_signature=tf.uint8)
+        decoded = tf.map_fn(one, picked, fn_output_signature=tf.uint8)
         return tf.tensor_scatter_nd_update(images, others[:, None], decoded)
 
     result = tf.cond(tf.size(others) > 0, completed, lambda: images)
     return native.shaped(result, [contents.shape[0], scaling.height, scaling.width, channels])
 
 
-def plain(contents: tf.Tensor, windows: tf.Tensor, flips: tf.Tensor, scaling: Scaling, channels: int = 3) -> tf.Tensor:
-    """Does the same as `decode_windows` by TensorFlow's own operations; flips are a tensor."""
-
-    def one(item: tuple[tf.Tensor, tf.Tensor, tf.Tensor]) -> tf.Tensor:
-        content, window, flip = item
-        size = _size(content)
-        box = resampling.bounds(window[None], size[None], scaling, MARGIN)[0]
-        part = tf.cond(
-            _is_jpeg(content),
-            lambda: tf.io.decode_and_crop_jpeg(content, box, channels=channels),
-            lambda: tf.slice(_whole(content, channels), [box[0], box[1], 0], [box[2], box[3], channels]),
-        )
-        window -= tf.concat([tf.cast(box[:2], tf.float32), [0.0, 0.0]], axis=0)
-        resized = resampling.plain(part[None], window[None], flip[None], scaling)[0]
-        return tf.ensure_shape(resized, [scaling.height, scaling.width, channels])
-
-    return tf.map_fn(one, (contents, windows, flips), fn_output_signature=tf.uint8)
-
-
-def _is_jpeg(content: tf.Tensor) -> tf.Tensor:
-    return tf.strings.substr(content, 0, 3) == b"\xff\xd8\xff"
-
-
 def _size(content: tf.Tensor) -> tf.Tensor:
     """Returns rows and columns, int32 [2], of a file, string []; a file that is not JPEG is decoded for that."""
     return tf.cond(
-        _is_jpeg(content), lambda: tf.io.extract_jpeg_shape(content)[:2], lambda: tf.shape(_whole(content, 3))[:2]
+        tf.strings.substr(content, 0, 3) == b"\xff\xd8\xff",
+        lambda: tf.io.extract_jpeg_shape(content)[:2],
+        lambda: tf.shape(_whole(content, 3))[:2],
     )
 
 

@@ -72,10 +72,9 @@ class Resampling(Step):
         return specs[0].form == "images" and _flipped_window(run)
 
     def run(self, images: tf.Tensor, drawn: Sequence[Drawn]) -> tf.Tensor:
-        window, shape = _window(self), tf.shape(images)
-        place = window.windows(drawn[0], tf.tile(shape[tf.newaxis, 1:3], [shape[0], 1]))
-        flips = drawn[-1].get("flip_horizontal")
-        return resize_windows(images, place, flips, window.scaling)
+        window = _window(self)
+        place = window.windows(drawn[0], tf.shape(images)[tf.newaxis, 1:3])
+        return resize_windows(images, place, drawn[-1].get("flip_horizontal"), window.scaling)
 
 
 class Decoding(Step):

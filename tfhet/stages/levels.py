@@ -74,15 +74,10 @@ def lookup(images: tf.Tensor, tables: tf.Tensor) -> tf.Tensor:
     entry for its level in tables, uint8 or float32 [1 or batch, 256, 1 or C], in the tables' dtype."""
     if (ops := native.ops("tone")) is not None:
         return native.shaped(ops.tfhet_lookup(images, tables), images.shape)
-    shape, size = tf.shape(images), tf.shape(tables)
-    # All tables in one: the table of image b and channel c begins at 256 (b C + c).
-    bins = tf.cast(in_levels(images), tf.int32)
-    if tables.shape[2] != 1:
-        bins += 256 * tf.range(shape[3])
-    if tables.shape[0] != 1:
-        own = 256 * size[2] * tf.range(shape[0]) * tf.cast(size[0] > 1, tf.int32)
-        bins += own[:, tf.newaxis, tf.newaxis, tf.newaxis]
-    return native.shaped(tf.gather(tf.reshape(tf.transpose(tables, [0, 2, 1]), [-1]), bins), images.shape)
+    shape = tf.shape(images)
+    tables = tf.broadcast_to(tf.transpose(tables, [0, 2, 1]), [shape[0], shape[3], 256])
+    planes = tf.transpose(tf.cast(in_levels(images), tf.int32), [0, 3, 1, 2])
+    return native.shaped(tf.transpose(tf.gather(tables, planes, batch_dims=2), [0, 2, 3, 1]), images.shape)
 
 
 @dataclass(frozen=True)
@@ -99,9 +94,5 @@ class Statistics:
         if (ops := native.ops("statistics")) is not None:
             shape = [images.shape[0], images.shape[3]]
             return cls(*(native.shaped(part, shape) for part in ops.tfhet_statistics(images)))
-        size, channels = tf.shape(images), images.shape[3]
-        # First over the rows of each column: both axes at once take three times as long.
-        lines = tf.reshape(tf.cast(images, tf.float32), [size[0], size[1], size[2] * channels])
-        reducers = (tf.reduce_mean, tf.reduce_min, tf.reduce_max)
-        columns = [tf.reshape(reduce(lines, axis=1), [size[0], size[2], channels]) for reduce in reducers]
-        return cls(*(reduce(each, axis=1) for reduce, each in zip(reducers, columns, strict=True)))
+        values = tf.cast(images, tf.float32)
+        return cls(*(reduce(values, axis=(1, 2)) for reduce in (tf.reduce_mean, tf.reduce_min, tf.reduce_max)))

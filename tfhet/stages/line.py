@@ -62,13 +62,10 @@ def apply_line(images: tf.Tensor, line: Line, dtype: tf.DType) -> tf.Tensor:
     if (ops := native.ops("tone")) is not None:
         result = ops.tfhet_line(images, line.scale, line.offset, line.low, line.high, result_type=dtype)
         return native.shaped(result, images.shape)
-    shape = tf.shape(images)
-    values = tf.cast(tf.reshape(images, [shape[0], shape[1], shape[2] * shape[3]]), tf.float32)
+    values = tf.cast(images, tf.float32)
     parts = (line.scale, tf.multiply), (line.offset, tf.add), (line.low, tf.maximum), (line.high, tf.minimum)
     for part, combine in parts:
-        # Broadcasting over lines of width * channels: over pixels of 3 values each, the whole takes twice as long.
-        repeats = shape[2] if part.shape[1] == images.shape[3] else 1
-        values = combine(values, tf.tile(part[:, tf.newaxis], [1, 1, repeats]))
+        values = combine(values, part[:, tf.newaxis, tf.newaxis])
     if not dtype.is_floating:
         values = tf.raw_ops.ClipByValue(t=values + 0.5, clip_value_min=0.0, clip_value_max=255.0)
-    return native.shaped(tf.cast(tf.reshape(values, shape), dtype), images.shape)
+    return native.shaped(tf.cast(values, dtype), images.shape)

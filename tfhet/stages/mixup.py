@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from tfhet import native
 from tfhet.stages import randomness
+from tfhet.stages.painting import inside
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Positive, Stage, Within
@@ -76,10 +77,8 @@ def partner(values: tf.Tensor) -> tf.Tensor:
 
 def mixed(own: tf.Tensor, other: tf.Tensor, share: tf.Tensor) -> tf.Tensor:
     """Returns (1 - share) * own + share * other. own, other: float [batch, ...]. share: [batch] of the same dtype."""
-    # Rows as lines: the share is broadcast along them. Exactly `own` where both are the same.
-    shape = tf.shape(own)
-    lines, others = (tf.reshape(values, [shape[0], tf.reduce_prod(shape[1:])]) for values in (own, other))
-    return native.shaped(tf.reshape(lines + share[:, tf.newaxis] * (others - lines), shape), own.shape)
+    # Exactly `own` where both are the same.
+    return own + tf.reshape(share, [-1] + [1] * (own.shape.rank - 1)) * (other - own)
 
 
 def quantiles(alpha: float) -> np.ndarray:
@@ -116,7 +115,7 @@ class Mixup(WithPartner):
     def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
         """Returns `share`, the part of the next image: float32 [batch]."""
         # From a table: functions like tf.exp round differently at the end of a batch than within it.
-        at = tf.cast(randomness.uniform(keys, 0, 0.0, SHARES), tf.int32)
+        at = randomness.below(keys, 0, SHARES)
         return {"share": tf.gather(tf.constant(quantiles(self.alpha), tf.float32), at)}
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
@@ -148,7 +147,7 @@ class Cutmix(WithPartner):
         """Returns `top`, `bottom`, `left`, `right` of the rectangle, int32 [batch] in pixels, bottom and right just
         outside, and its `share` of all pixels, float32 [batch]."""
         height, width = self.known_size(spec)
-        at = tf.cast(randomness.uniform(keys, 0, 0.0, SHARES), tf.int32)
+        at = randomness.below(keys, 0, SHARES)
         sides = np.sqrt(quantiles(self.alpha))
         rectangle, lengths = {}, []
         for draw, (begin, end, length) in enumerate((("top", "bottom", height), ("left", "right", width))):
@@ -164,14 +163,5 @@ class Cutmix(WithPartner):
         rectangles = tf.stack([parameters[name] for name in ("top", "bottom", "left", "right")], axis=1)
         if (ops := native.ops("partner")) is not None:
             return native.shaped(ops.tfhet_paste(images, rectangles), images.shape)
-        shape = tf.shape(images)  # float32 must be finite from here on
-        rows, columns = tf.range(shape[1]), tf.range(shape[2])
-        top, bottom, left, right = tf.split(rectangles, 4, axis=1)
-        in_rows = tf.cast((rows >= top) & (rows < bottom), images.dtype)
-        in_columns = tf.cast((columns >= left) & (columns < right), images.dtype)
-        # A mask over lines of width * channels, multiplied: a tf.where, broadcast over channels, takes ten times that.
-        mask = in_rows[:, :, tf.newaxis] * tf.repeat(in_columns, shape[3], axis=1)[:, tf.newaxis, :]
-        own, other = (tf.reshape(v, [shape[0], shape[1], shape[2] * shape[3]]) for v in (images, partner(images)))
-        # Numbers of uint8 wrap around, and back.
-        kept = own * (1.0 - mask) + other * mask if images.dtype.is_floating else own + mask * (other - own)
-        return native.shaped(tf.reshape(kept, shape), images.shape)
+        edges = tf.unstack(tf.cast(rectangles, tf.float32), axis=1)
+        return tf.where(inside(tf.shape(images), *edges), partner(images), images)

@@ -88,7 +88,7 @@ class RandomErasing(_Painting):
         return {
             "erase": randomness.bernoulli(keys, 0, self.probability),
             "area": randomness.uniform(keys, 1, *self.scale),
-            "ratio": tf.gather(ratios, tf.cast(randomness.uniform(keys, 2, 0.0, RATIOS), tf.int32)),
+            "ratio": tf.gather(ratios, randomness.below(keys, 2, RATIOS)),
             "top": randomness.uniform(keys, 3),
             "left": randomness.uniform(keys, 4),
         }
@@ -113,14 +113,12 @@ def painted(
     if (ops := native.ops("painting")) is not None:
         result = ops.tfhet_painting(images, tf.stack([top, bottom, left, right], axis=1), value=value)
         return native.shaped(result, images.shape)
-    shape = tf.shape(images)
+    return tf.where(inside(tf.shape(images), top, bottom, left, right), tf.cast(value, images.dtype), images)
+
+
+def inside(shape: tf.Tensor, top: tf.Tensor, bottom: tf.Tensor, left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
+    """Returns which pixels are in the rectangles: bool [batch, H, W, 1]. shape: of the images."""
     rows, columns = (tf.range(tf.cast(length, tf.float32)) for length in (shape[1], shape[2]))
     in_rows = (rows >= top[:, tf.newaxis]) & (rows < bottom[:, tf.newaxis])
     in_columns = (columns >= left[:, tf.newaxis]) & (columns < right[:, tf.newaxis])
-    # A mask over lines of width * channels, multiplied: broadcasting over channels, or tf.where, takes ten times that.
-    along = tf.repeat(tf.cast(in_columns, images.dtype), shape[3], axis=1)
-    mask = tf.cast(in_rows, images.dtype)[:, :, tf.newaxis] * along[:, tf.newaxis, :]
-    lines = tf.reshape(images, [shape[0], shape[1], shape[2] * shape[3]])
-    kept = lines * (tf.ones([], images.dtype) - mask)
-    result = tf.reshape(kept + mask * tf.cast(value, images.dtype) if value else kept, shape)
-    return native.shaped(result, images.shape)
+    return (in_rows[:, :, tf.newaxis] & in_columns[:, tf.newaxis, :])[..., tf.newaxis]

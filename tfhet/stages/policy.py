@@ -85,9 +85,10 @@ class Policy(FullRange):
         signed = tf.constant([name in _SIGNED for name in OPERATIONS])
         operations, drawn = [], []
         for layer in range(self.num_layers):
-            operation = _below(len(OPERATIONS), keys, 3 * layer)
-            fixed = self.magnitude
-            place = _below(BINS, keys, 3 * layer + 1) if fixed is None else tf.fill(tf.shape(operation), fixed)
+            operation = randomness.below(keys, 3 * layer, len(OPERATIONS))
+            place = tf.fill(tf.shape(operation), self.magnitude or 0)
+            if self.magnitude is None:
+                place = randomness.below(keys, 3 * layer + 1, BINS)
             strength = tf.gather_nd(table, tf.stack([operation, place], axis=1))
             turned = tf.gather(signed, operation) & randomness.bernoulli(keys, 3 * layer + 2)
             operations.append(operation)
@@ -225,8 +226,3 @@ def strengths(shear: float, move: float, degrees: float, change: float, bits: fl
         "solarize": np.ceil(255.0 * (1.0 - rising) - 1e-9),
     }
     return np.stack([table[name] for name in OPERATIONS]).astype(np.float32)
-
-
-def _below(end: int, keys: tf.Tensor, draw: int) -> tf.Tensor:
-    """Returns int32 [batch], uniform from 0 to below `end`."""
-    return tf.minimum(tf.cast(randomness.uniform(keys, draw, 0.0, float(end)), tf.int32), end - 1)

@@ -54,6 +54,11 @@ def uniform(keys: tf.Tensor, draw: int, low: float = 0.0, high: float = 1.0) -> 
     return low + unit * (high - low)
 
 
+def below(keys: tf.Tensor, draw: int, end: int) -> tf.Tensor:
+    """Returns int32 [batch] for uint64 [batch], uniform from 0 to below `end`."""
+    return tf.minimum(tf.cast(uniform(keys, draw, 0.0, float(end)), tf.int32), end - 1)
+
+
 def bernoulli(keys: tf.Tensor, draw: int, probability: float = 0.5) -> tf.Tensor:
     """Returns bool [batch] for uint64 [batch], True with `probability`."""
     return uniform(keys, draw) < probability

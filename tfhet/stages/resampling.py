@@ -26,8 +26,7 @@ class Scaling:
     width: int
     antialias: bool = False
     confined: bool = True
-    """Whether the window's own edge is repeated beyond it, as if it had been cut out first; else the pixels around it
-    count, up to the image's edge."""
+    """Whether the window's own edge is repeated beyond it; else the pixels around it count, up to the image's edge."""
 
 
 def resize_windows(images: tf.Tensor, windows: tf.Tensor, flips: tf.Tensor | None, scaling: Scaling) -> tf.Tensor:
@@ -52,27 +51,9 @@ def plain(images: tf.Tensor, windows: tf.Tensor, flips: tf.Tensor, scaling: Scal
         centres, low, high = _centres(begin, length, size, limit, scaling.confined)
         if axis == 1:
             centres = tf.where(flips[:, None], centres[:, ::-1], centres)
-        if scaling.antialias:
-            support = tf.maximum(length / float(size), 1.0)[:, None, None]
-            values = _weighted(values, centres, low, high, support, axis)
-        else:
-            values = _between(values, tf.clip_by_value(centres, low, high - 1.0), high, axis)
+        support = tf.maximum(length / float(size), 1.0)[:, None, None] if scaling.antialias else 1.0
+        values = _weighted(values, centres, low, high, support, axis)
     return values if images.dtype == tf.float32 else tf.saturate_cast(tf.round(values), images.dtype)
-
-
-def bounds(windows: tf.Tensor, sizes: tf.Tensor, scaling: Scaling, margin: int = 0) -> tf.Tensor:
-    """Returns first row, first column, rows and columns of what `resize_windows` reads of each image, with a margin of
-    pixels: int32 [batch, 4]. sizes: int32 [batch, 2], rows and columns of the images."""
-    result = []
-    for axis, size in ((0, scaling.height), (1, scaling.width)):
-        begin, length, limit = windows[:, axis], windows[:, 2 + axis], sizes[:, axis]
-        centres, low, high = _centres(begin, length, size, limit, scaling.confined)
-        support = tf.maximum(length / float(size), 1.0) if scaling.antialias else 1.0
-        first = tf.maximum(tf.floor(centres[:, 0] - support), low[:, 0])
-        end = tf.minimum(tf.math.ceil(centres[:, -1] + support) + 1.0, high[:, 0])
-        first = tf.maximum(tf.cast(first, tf.int32) - margin, 0)
-        result.append((first, tf.minimum(tf.cast(end, tf.int32) + margin, limit) - first))
-    return tf.stack([result[0][0], result[1][0], result[0][1], result[1][1]], axis=1)
 
 
 def _centres(
@@ -89,21 +70,8 @@ def _centres(
     return centres, low, tf.clip_by_value(tf.math.ceil(begin + length - 1e-4)[:, None], low + 1.0, end)
 
 
-def _between(values: tf.Tensor, centres: tf.Tensor, high: tf.Tensor, axis: int) -> tf.Tensor:
-    floor = tf.floor(centres)
-    share = tf.expand_dims((centres - floor)[..., None], 2 - axis)
-    first = tf.cast(floor, tf.int32)
-    second = tf.minimum(first + 1, tf.cast(high, tf.int32) - 1)
-    if axis == 1:
-        values = tf.transpose(values, [0, 2, 1, 3])
-        share = tf.transpose(share, [0, 2, 1, 3])
-    low, up = tf.gather(values, first, batch_dims=1), tf.gather(values, second, batch_dims=1)
-    result = low + (up - low) * share
-    return tf.transpose(result, [0, 2, 1, 3]) if axis == 1 else result
-
-
 def _weighted(
-    values: tf.Tensor, centres: tf.Tensor, low: tf.Tensor, high: tf.Tensor, support: tf.Tensor, axis: int
+    values: tf.Tensor, centres: tf.Tensor, low: tf.Tensor, high: tf.Tensor, support: tf.Tensor | float, axis: int
 ) -> tf.Tensor:
     pixels = tf.range(tf.cast(tf.shape(values)[1 + axis], tf.float32))
     centres = tf.clip_by_value(centres, low - 0.5, high - 0.5)
@@ -140,16 +108,15 @@ class Window(Stage):
         return Scaling(self.height, self.width, self.antialias, self.confined)
 
     def windows(self, parameters: Mapping[str, tf.Tensor], sizes: tf.Tensor) -> tf.Tensor:
-        """Returns first row, first column, rows and columns of each window, in pixels of its image: float32 [batch, 4].
-        sizes: int32 [batch, 2], rows and columns of the images."""
+        """Returns first row, first column, rows and columns of each window, in pixels of its image: float32 [1 or
+        batch, 4]. sizes: int32 [1 or batch, 2], rows and columns of the images."""
         raise NotImplementedError
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Returns resized windows of images: [batch, height, width, channels], or the ragged result of `decode`."""
         if isinstance(images, tf.RaggedTensor):
             return self._of_many_sizes(images, parameters)
-        shape = tf.shape(images)
-        windows = self.windows(parameters, tf.tile(shape[None, 1:3], [shape[0], 1]))
+        windows = self.windows(parameters, tf.shape(images)[tf.newaxis, 1:3])
         return resize_windows(images, windows, None, self.scaling)
 
     def _of_many_sizes(self, images: tf.RaggedTensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:

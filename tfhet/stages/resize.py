@@ -9,11 +9,10 @@ from typing import Annotated, ClassVar
 
 import tensorflow as tf
 
-from tfhet import native
 from tfhet.stages import projection, randomness
 from tfhet.stages.projection import Geometric
 from tfhet.stages.registry import register
-from tfhet.stages.resampling import Window, resize_windows
+from tfhet.stages.resampling import Window
 from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Count, Positive, Within
 
@@ -84,12 +83,9 @@ class Resize(Window, Geometric):
         return tf.cast(tf.concat([tf.zeros_like(sizes), sizes], axis=1), tf.float32)
 
     def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        if self.method == "bilinear" and native.available("resize") and isinstance(images, tf.Tensor):
-            windows = self.windows(parameters, tf.shape(images)[tf.newaxis, 1:3])  # one for all images
-            return resize_windows(images, windows, None, self.scaling)
-        if isinstance(images, tf.RaggedTensor):
+        if self.bilinear:
             return super().apply(images, parameters)
-        resized = tf.image.resize(images, [self.height, self.width], self.method, antialias=self.antialias)
+        resized = tf.image.resize(images, [self.height, self.width], self.method)
         if resized.dtype == images.dtype:
             return resized
         if self.method == "bicubic":

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,13 +26,41 @@ from tfhet.record import (
     median,
     wait_pct,
 )
-from tfhet.steps.kept import KeptSteps
 from tfhet.strategies import JobContext
 from tfhet.writer import Writer
 
 CPU_STEPS = 5
 """Least number of steps over which CPU time is counted: it is looked at between two steps, not at their ends."""
+_COLUMNS = ("dur_s", "wait_s", "examples", "copy_s", "allreduce_s", "at_s", "step", "epoch")
+_COUNTS = ("examples", "step", "epoch")
 log = logging.getLogger("tfhet")
+
+
+class KeptSteps(Sequence[StepTime]):
+    """Steps of a rank without its number and host, in 64 bytes each. A column has NaN for an `allreduce_s` of None."""
+
+    def __init__(self) -> None:
+        self._columns = {name: array("d") for name in _COLUMNS}
+
+    def append(self, step: StepTime) -> None:
+        for name, column in self._columns.items():
+            value = getattr(step, name)
+            column.append(math.nan if value is None else value)
+
+    def column(self, name: str) -> array[float]:
+        """The values of one field, of all steps."""
+        return self._columns[name]
+
+    def __len__(self) -> int:
+        return len(self._columns["epoch"])  # the last one that `append` extends
+
+    def __getitem__(self, at: Any) -> Any:
+        if isinstance(at, slice):
+            return [self[each] for each in range(*at.indices(len(self)))]
+        values: dict[str, Any] = {name: column[at] for name, column in self._columns.items()}
+        whole = {name: int(value) for name, value in values.items() if name in _COUNTS and value.is_integer()}
+        alone = {"allreduce_s": None} if math.isnan(values["allreduce_s"]) else {}
+        return StepTime(**values | whole | alone)
 
 
 class Meter:

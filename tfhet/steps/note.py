@@ -1,12 +1,14 @@
-"""The notes of deliveries: when each batch was asked for, and when it was there."""
+"""The notes of deliveries: when each batch was requested, when it arrived, and the ids of its examples."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+
+from tfhet.messages import rank
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class NotedLoader:
 
     def take(self) -> list[Note]:
         """Takes the notes since the last call, in the order of time."""
-        return list(self._all())
+        return [self._notes.popleft() for _ in range(len(self._notes))]
 
     def take_deliveries(self) -> list[Note]:
         """Nothing: what was delivered is what the consumer got."""
@@ -50,6 +52,31 @@ class NotedLoader:
             [np.zeros([2, 0], np.int64), *(np.stack([ids, np.full_like(ids, epoch)]) for ids, epoch in found)], axis=1
         )
 
-    def _all(self) -> Iterator[Note]:
-        while self._notes:
-            yield self._notes.popleft()
+
+class Deliveries:
+    """Reports to the launcher of the ids that a script was delivered. take_ids: takes new ids and their epochs, int64
+    [2, n]. expected: the number of examples in a pass; None: not known. late: the number of passes by which an example
+    may come late; None: any."""
+
+    def __init__(self, take_ids: Callable[[], np.ndarray], expected: int | None, late: int | None = 0):
+        self.count = 0
+        """Number of examples delivered."""
+        self.expected = expected
+        self._take_ids, self._late, self._latest = take_ids, late, 0
+        self._held = np.zeros([2, 0], np.int64)
+
+    def take(self, is_due: bool) -> Iterator[rank.Delivered]:
+        """Takes what was delivered since the last call; yields reports of it when they are due, or it is much."""
+        new = self._take_ids()
+        self.count += new.shape[1]
+        self._held = np.concatenate([self._held, new], axis=1)
+        if not self._held.size or not (is_due or self._held.shape[1] >= rank.MOST_IDS):
+            return
+        (ids, epochs), self._held = self._held, self._held[:, :0]
+        self._latest = max(self._latest, int(epochs.max()))
+        over = 0 if self._late is None else max(0, self._latest - 1 - self._late)
+        for epoch in np.unique(epochs):
+            own = ids[epochs == epoch]
+            for at in range(0, len(own), rank.MOST_IDS):
+                text = rank.packed(own[at : at + rank.MOST_IDS])
+                yield rank.Delivered(int(epoch), text, self.expected, over)

@@ -34,8 +34,7 @@ class NotedDataset:
     """One data set of a script, with the notes of its deliveries."""
 
     def __init__(self, dataset: tf.data.Dataset, ops: Any | None, has_ids: bool = False):
-        """ops: the compiled ones of `deliveries`, or None. has_ids: whether elements end with ids and epochs, both
-        int64 [batch], which are taken off; only with `ops`."""
+        """ops: `deliveries`, or None. has_ids: elements end with ids and epochs, int64 [batch], that ops take off."""
         self._has_ids, self._ops, options = has_ids, ops, dataset.options()
         self._injects = False not in (options.experimental_optimization.inject_prefetch, options.autotune.enabled)
         self._plain: list[_PlainNotes] = []
@@ -94,8 +93,7 @@ class NotedDataset:
         return _notes(self._ops.tfhet_take_notes(number=self._end if self._has_end else self._number).numpy())
 
     def take_deliveries(self) -> list[Note]:
-        """Takes the notes of what `distribute` delivered, where a script made another data set of it and a compiler is
-        there; nothing elsewhere."""
+        """Takes the notes of what `distribute` delivered, if a script derived another data set and ops are compiled."""
         return _notes(self._ops.tfhet_take_notes(number=self._number).numpy()) if self._ops and self._has_end else []
 
 

@@ -24,10 +24,9 @@ from tfhet.cluster import environment
 from tfhet.messages import ProcessChannel, inherited, rank
 from tfhet.process import answer_with_stack, stack_of_last_thread
 from tfhet.record import Pause, RunFolder, RunSummary, Spread, StepTime, median
-from tfhet.steps.deliveries import Deliveries
 from tfhet.steps.finder import OTHER, TRAINING, VALIDATION, Moment, StepFinder
 from tfhet.steps.meter import Journal, Meter
-from tfhet.steps.note import NotedLoader
+from tfhet.steps.note import Deliveries, NotedLoader
 from tfhet.strategies import JobContext
 
 if TYPE_CHECKING:
@@ -122,7 +121,7 @@ class ScriptSteps:
             expected = pipeline.source.example_count()
             lacks = None if expected is not None else NO_COUNT
             self._facts = {"not_counted": lacks if has_ids else NO_OP, **facts(pipeline, self._job)}
-            self._deliveries = Deliveries(noted, expected, late_passes(pipeline)) if has_ids else None
+            self._deliveries = Deliveries(noted.take_ids, expected, late_passes(pipeline)) if has_ids else None
         self._sets.append((kind, noted))
         return noted.dataset
 
@@ -131,7 +130,7 @@ class ScriptSteps:
         noted = NotedLoader()
         if self._kind(training) == TRAINING:
             self._facts = {} if has_ids else {"not_counted": NO_LOADER_IDS}
-            self._deliveries = Deliveries(noted, None) if has_ids else None
+            self._deliveries = Deliveries(noted.take_ids, None) if has_ids else None
         self._sets.append((self._kind(training), noted))
         return noted
 

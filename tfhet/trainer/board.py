@@ -19,20 +19,16 @@ log = logging.getLogger("tfhet")
 class Board:
     """Writes scalars to one folder. Without TensorBoard, or on a full disk, it logs that once and does nothing more."""
 
-    def __init__(self, folder: Path | None, clock: Clock = SYSTEM):
-        """folder: None for a board that writes nothing."""
+    def __init__(self, given: str, usual: Path, clock: Clock = SYSTEM):
+        """given: the argument `--tensorboard`: a folder, `off`, or "" for the usual one."""
         self._clock = clock
         self._file: ScalarFile | None = None
-        if folder is not None:
+        if given != OFF:
+            folder = Path(given) if given else usual
             try:
                 self._file = ScalarFile(folder, clock.wall(), str(os.getpid()))
             except (UsageError, OSError) as error:
                 log.warning("nothing is written for TensorBoard: %s", error)
-
-    @classmethod
-    def of(cls, given: str, usual: Path, clock: Clock = SYSTEM) -> Board:
-        """The board that the argument `--tensorboard` asks for: a folder, `off`, or "" for the usual one."""
-        return cls(None if given == OFF else Path(given) if given else usual, clock)
 
     def line(self, line: MetricLine) -> None:
         """Adds the means of a metric line, as `step/ms`, `step/examples_per_s`, `step/wait_pct` and `step/loss`."""

@@ -18,18 +18,18 @@ from tfhet.planes import Reader
 from tfhet.source import Sidecar, Source, SyntheticSource, TFRecordSource
 from tfhet.stages import CenterCrop, Choice, ImageSpec, PlacedStage, RandomResizedCrop, Resize, ResizedCenterCrop, Stage
 from tfhet.strategies import LOCAL_PLANE, Collective, JobContext
-from tfhet.trainer.default_chain import AUTO, default_chain
 from tfhet.trainer.emulated import EmulatedAccelerator
-from tfhet.trainer.settings import Settings
+from tfhet.trainer.settings import AUTO, Settings
 from tfhet.trainer.step import NUMBERS, Accelerator, KerasAccelerator, shares
 from tfhet.trainer.training import Training
 
+SMALL_EDGE = 64
+"""Maximum height and width of small images, such as CIFAR's."""
 log = logging.getLogger("tfhet")
 
 
 def build(settings: Settings, job: JobContext, paths: HostPaths) -> Training:
-    """Forms the collective, declares the pipeline, checks what can be checked and builds the model. Raises UsageError
-    and DataError before any work is lost."""
+    """Builds a training. Raises UsageError and DataError for everything that can be checked before it runs."""
     seed = job.seed if settings.seed < 0 else settings.seed
     source = _source(settings, paths, seed)
     # Before anything is read: Gloo gives up after 30 s without all ranks, and the disk of one of them may be slow.
@@ -61,6 +61,16 @@ def build(settings: Settings, job: JobContext, paths: HostPaths) -> Training:
     tf.keras.utils.set_random_seed(seed)
     accelerator = _accelerator(settings, pipeline, source, paths, collective)
     return Training(settings, job, paths, reader, _validation(settings, pipeline, job, paths), accelerator, collective)
+
+
+def default_chain(images: ImageSpec) -> tuple[str, str]:
+    """Returns a chain for images of this kind, and the reason for it."""
+    if images.dtype == "encoded":
+        return "imagenet-train", "the data are image files"
+    height, width = images.height, images.width
+    if max(height or 0, width or 0) <= SMALL_EDGE:
+        return "aws-cifar", f"the images are small, {height}x{width}"
+    return f"random_resized_crop({height}, {width}); random_flip(); rescale()", f"the images are {height}x{width}"
 
 
 def _source(settings: Settings, paths: HostPaths, seed: int) -> Source:
@@ -116,10 +126,9 @@ def _validation(settings: Settings, pipeline: Pipeline, job: JobContext, paths: 
 
 
 def certain(placed: PlacedStage, given: ImageSpec) -> tuple[Stage, ...]:
-    """A stage without chance, so that two validations see the same. A random stage is left out unless it brings images
-    to another size: then the middle or all of the image is brought to that size, and of images of many sizes the
-    middle: after `imagenet-train` as `imagenet-eval` does. Of a choice that changes size or range, the likeliest branch
-    is taken."""
+    """Returns a stage without randomness for validation. A random stage is omitted unless it changes the size: then the
+    middle or all of the image is brought to that size; of images of many sizes the middle, as `imagenet-eval` does. Of
+    a choice that changes size or range, the likeliest branch is taken."""
     height, width = placed.output.height, placed.output.width
     stage = placed.stage
     if not stage.random:
@@ -188,8 +197,7 @@ def model(name: str, shape: tuple[int, int, int], classes: int) -> tf.keras.Mode
 
 
 def _labels(pipeline: Pipeline, classes: int) -> tf.TensorSpec:
-    """The labels that the training gets. Raises UsageError unless the chain leaves class numbers as they are or makes
-    them shares of exactly these classes."""
+    """Returns the spec of the labels. Raises UsageError unless they are class numbers or shares of these classes."""
     spec = label_spec(pipeline.source.spec, pipeline.placed())
     if spec is None or not spec.dtype.is_floating:
         return NUMBERS

@@ -20,8 +20,7 @@ from tfhet.clock import SYSTEM
 from tfhet.errors import DataError, TfhetError, UsageError
 from tfhet.record import read_json, write_json
 from tfhet.schema import from_json
-from tfhet.trainer.ledger import Ledger
-from tfhet.trainer.manifest import Manifest, Owner, Progress, sync_folder
+from tfhet.trainer.manifest import Ledger, Manifest, Owner, Progress, sync_folder
 
 log = logging.getLogger("tfhet")
 _PREFIX = "checkpoint-"
@@ -47,8 +46,7 @@ class Checkpoints:
         self._checkpoint = tf.train.Checkpoint(**objects)
 
     def claim(self) -> None:
-        """Makes this training the owner of the directory, and removes what earlier ones left half written. Raises
-        UsageError when checkpoints cannot be written there."""
+        """Makes this training the owner of the directory; removes leftovers. Raises UsageError if not writable."""
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
             with self._locked():
@@ -61,9 +59,8 @@ class Checkpoints:
             raise UsageError(f"checkpoints cannot be written to {self.directory}: {error.strerror}") from None
 
     def save(self, progress: Progress, ledger: Ledger | None = None) -> Path:
-        """Writes a checkpoint, and gives it its final name once it is on the disk. ledger: what was seen of the pass
-        that is not finished. Raises DataError when it cannot be written, and Superseded when the directory has another
-        owner by now."""
+        """Writes a checkpoint; it gets its name once it is on the disk. ledger: what was seen of the unfinished pass.
+        Raises DataError when it cannot be written, and Superseded when the directory has another owner."""
         final = self.directory / f"{_PREFIX}{self._owner.term:04d}-{progress.step:010d}"
         temporary = self.directory / f".{final.name}.{os.getpid()}"
         try:

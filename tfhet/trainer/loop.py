@@ -19,8 +19,7 @@ from tfhet.record import StepTime, Visits
 from tfhet.steps import Meter
 from tfhet.strategies import Collective
 from tfhet.trainer.audit import Audit
-from tfhet.trainer.course import AHEAD_S, Course
-from tfhet.trainer.parts import Parts, Skipped
+from tfhet.trainer.parts import AHEAD_S, Course, Parts, Skipped
 from tfhet.trainer.step import Accelerator, Batch
 
 

@@ -1,19 +1,27 @@
-"""The manifest of a checkpoint: the file that is written last, and says which files make the checkpoint whole."""
+"""Files of a checkpoint: the manifest, which is written last and lists the others, and the ledger of seen examples."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import zipfile
+import zlib
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tfhet.errors import DataError, TfhetError, shown
+from tfhet.placement import Rest
 from tfhet.record import read_json, write_json
 from tfhet.schema import Count, check_schema, from_json
+from tfhet.source import IdSet
 
 NAME = "manifest.json"
 _SCHEMA = 1
+_BROKEN = (OSError, ValueError, KeyError, EOFError, TypeError, NotImplementedError, zipfile.BadZipFile, zlib.error)
+"""Errors that numpy raises for a damaged file; TypeError for a file with one array, which is no context manager."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +75,30 @@ class Manifest:
         if wrong:
             raise DataError(f"{folder.name} is not whole: {', '.join(wrong)} differ from the manifest", str(folder))
         return made
+
+
+@dataclass(frozen=True, eq=False)
+class Ledger:
+    """The examples of an interrupted pass that a training had seen when its checkpoint was written. tf.data service
+    cannot save where its readers are; the ids of what they delivered say the same. The file has a byte for each split,
+    and for the examples of splits that were open a bit each."""
+
+    fingerprint: str
+    """Fingerprint of the source that the numbers belong to."""
+    rest: Rest
+
+    def write(self, path: Path) -> None:
+        np.savez(path, fingerprint=np.array(self.fingerprint), splits=self.rest.splits, seen=self.rest.seen.table)
+
+    @classmethod
+    def read(cls, path: Path) -> Ledger:
+        """The ledger in a file. Raises DataError for a file that is no ledger."""
+        try:
+            with np.load(path) as file:
+                seen = IdSet(file["seen"].astype(np.int64, casting="safe").reshape(-1, 9))
+                return cls(str(file["fingerprint"]), Rest(file["splits"].astype(bool, casting="safe"), seen))
+        except _BROKEN as error:
+            raise DataError(f"the ledger {path} cannot be read: {error}", str(path)) from None
 
 
 def _seen(path: Path, sync: bool = False) -> dict[str, Any]:

@@ -19,6 +19,8 @@ from tfhet.source import BadRecord
 from tfhet.strategies import Collective
 from tfhet.trainer.audit import Audit
 
+AHEAD_S = 30.0
+"""About how many seconds before the end of a pass the next one is made ready."""
 MOST_EMPTY_PARTS = 5
 """Maximum number of consecutive parts without an example; after that the rest is given up."""
 MOST_RESTARTS = 20
@@ -27,6 +29,36 @@ FEW = 4096
 """Up to this number of missing examples are read one by one, not in batches once more, where records are skipped."""
 LISTED = 20
 """Number of bad records of an epoch that are diagnosed and listed; the others are only counted."""
+
+
+@dataclass
+class Course:
+    """An epoch in progress: its length and its sums."""
+
+    epoch: int
+    steps: int
+    """Steps in the epoch; 0: it is a whole pass."""
+    first: int
+    """Step at which the epoch began, in whichever run."""
+    steps_expected: int
+    """About how many steps the epoch has; the learning rate moves by it."""
+    per_step: int
+    """Examples of a full step of all ranks."""
+    is_last: bool
+    totals: np.ndarray = field(default_factory=lambda: np.zeros(3))
+    """Examples, loss sum and correct answers so far, all ranks together."""
+
+    def is_done(self, step: int) -> bool:
+        """Whether the epoch has all its steps when `step` have been taken since the training began."""
+        return bool(self.steps) and step - self.first >= self.steps
+
+    def steps_left(self, left: float) -> float:
+        """Full steps that `left` examples are good for."""
+        return max(0, math.ceil(left / self.per_step)) if left < math.inf else math.inf
+
+    def is_followed(self, step: int, left: float) -> bool:
+        """Whether another pass follows after `step` steps of the training with `left` examples; equal on all ranks."""
+        return not self.is_last or step - self.first + self.steps_left(left) < self.steps
 
 
 @dataclass

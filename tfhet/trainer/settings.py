@@ -9,7 +9,9 @@ from typing import Annotated
 from tfhet import arguments
 from tfhet.errors import UsageError
 from tfhet.schema import least, one_of
-from tfhet.trainer.default_chain import AUTO
+
+AUTO = "auto"
+"""The argument for a chain that follows from the images: see `build.default_chain`."""
 
 
 @dataclass(frozen=True)

@@ -39,8 +39,7 @@ class Accelerator(Protocol):
     copied_s: float
     """Seconds spent so far on bringing batches to the device, in the type that the model takes."""
     allreduce_s: Any
-    """Seconds of the last step from this rank's part of the sums to the sums; NaN where that is not known. The number
-    may still be under way."""
+    """Seconds of the last step from this rank's part of the sums to the sums; NaN if unknown. It may be a tensor."""
 
     def accumulate(self, batch: Batch) -> None:
         """Takes a batch whose gradients are added to the gradients of the next `step`."""

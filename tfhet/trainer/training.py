@@ -25,8 +25,7 @@ from tfhet.source import IdSet
 from tfhet.steps import Journal, Meter, facts
 from tfhet.strategies import Collective, JobContext
 from tfhet.trainer.board import OFF, Board
-from tfhet.trainer.checkpoint import Checkpoints, Progress, export
-from tfhet.trainer.ledger import Ledger
+from tfhet.trainer.checkpoint import Checkpoints, Ledger, Progress, export
 from tfhet.trainer.loop import Begun, Loop
 from tfhet.trainer.parts import Skipped
 from tfhet.trainer.settings import Settings
@@ -38,8 +37,7 @@ log = logging.getLogger("tfhet")
 
 
 def hear_sigterm(stop: threading.Event) -> None:
-    """Makes SIGTERM set `stop` instead of ending the process; does nothing outside the main thread. The launcher sends
-    it when a platform takes its machines back."""
+    """Makes SIGTERM set `stop` instead of ending the process; does nothing outside the main thread."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, lambda number, frame: stop.set())
 
@@ -79,7 +77,7 @@ class Training:
         if self._is_chief:
             self._announce()
         tensorboard = self.settings.tensorboard if self._is_chief else OFF
-        board = Board.of(tensorboard, self.paths.output / "tensorboard", self.clock)
+        board = Board(tensorboard, self.paths.output / "tensorboard", self.clock)
         loop = self._loop(progress.step, board)
         self._check_validation()
         hear_sigterm(self.stop)

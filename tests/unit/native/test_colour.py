@@ -8,11 +8,10 @@ import tensorflow as tf
 from hypothesis import given, settings, strategies as st
 
 from tfhet import native
-from tfhet.stages import Equalize, GaussianNoise, Grayscale, RandomSaturation, randomness
+from tfhet.stages import GaussianNoise, Grayscale, RandomSaturation, randomness
 from tfhet.stages.colour import mixed
 from tfhet.stages.levels import Statistics
 from tfhet.stages.painting import painted
-from tfhet.stages.tone import equalizers
 
 pytestmark = pytest.mark.skipif(not native.available("colour"), reason="compiled ops cannot be built here")
 RNG = np.random.default_rng(1)
@@ -84,17 +83,6 @@ def test_statistics_equal_numpy(size, dtype, channels):
 def test_mean_of_a_large_plain_image_is_exact(level):
     assert (Statistics.of(tf.fill([2, 301, 517, 3], tf.constant(level, tf.uint8))).mean.numpy() == level).all()
     assert (Statistics.of(tf.fill([2, 301, 517, 3], level / 256)).mean.numpy() == level / 256).all()
-
-
-@settings(max_examples=30)
-@given(SIZES, st.integers(1, 4))
-def test_equalizing_tables_equal_the_plain_ones(plainly, size, channels):
-    batch = images(size, "uint8", channels) // tf.constant(RNG.choice([1, 40]), tf.uint8)
-    # Levels above the brightest one of an image are never looked up.
-    brightest = tf.reduce_max(tf.cast(batch, tf.int32), axis=(1, 2))[:, tf.newaxis]
-    used = (tf.range(256)[tf.newaxis, :, tf.newaxis] <= brightest).numpy()
-    assert (equalizers(batch).numpy() == plainly(equalizers, batch).numpy())[used].all()
-    assert Equalize().apply(batch, {}).shape == batch.shape
 
 
 @settings(max_examples=30)

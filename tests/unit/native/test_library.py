@@ -63,22 +63,6 @@ def test_kernel_is_built_once_and_leftovers_removed(folder, monkeypatch):
     assert library.build("doubled") == path
 
 
-@needs_compiler
-def test_any_change_makes_another_library(folder, monkeypatch):
-    monkeypatch.setattr(library, "compile_into", lambda made, command: made.touch())
-    paths = [library.build("doubled")]
-    (folder / "doubled.cc").write_text(KERNEL + "// changed")
-    paths.append(library.build("doubled"))
-    (folder / "op.h").write_text((folder / "op.h").read_text() + "// changed")
-    paths.append(library.build("doubled"))
-    monkeypatch.setattr(kernels, "FLAGS", (*kernels.FLAGS, "-DCHANGED"))
-    paths.append(library.build("doubled"))
-    monkeypatch.setattr(kernels, "cpu", lambda: "another")
-    paths.append(library.build("doubled"))
-    assert len(set(paths)) == 5
-    assert all(path.exists() for path in paths)
-
-
 def test_missing_compiler_is_logged_once(folder, monkeypatch, caplog):
     monkeypatch.setenv("CXX", "no-such-compiler")
     with caplog.at_level(logging.WARNING, library.log.name):

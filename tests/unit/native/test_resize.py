@@ -88,26 +88,6 @@ def test_empty_batch_is_resized(dtype):
     assert empty.shape == (0, 8, 9, 3) and empty.dtype.name == dtype
 
 
-def test_only_pixels_within_bounds_are_read():
-    random = np.random.default_rng(3)
-    for antialias in (False, True):
-        for confined in (False, True):
-            windows = np.float32([[*random.uniform(0, 20, 2), *random.uniform(1, 20, 2)] for _ in range(20)])
-            sizes = np.int32([[40, 52]] * 20)
-            batch = images("float32", 1, count=20).numpy()
-            boxes = resampling.bounds(
-                tf.constant(windows), tf.constant(sizes), Scaling(9, 7, antialias, confined)
-            ).numpy()
-            expected = resampling.plain(tf.constant(batch), windows, straight(20), Scaling(9, 7, antialias, confined))
-            for index, (top, left, rows, columns) in enumerate(boxes):
-                rest = np.full_like(batch[index], 1e6)
-                inside = np.s_[top : top + rows, left : left + columns]
-                rest[inside] = batch[index][inside]
-                batch[index] = rest
-            ours = resampling.plain(tf.constant(batch), windows, straight(20), Scaling(9, 7, antialias, confined))
-            np.testing.assert_allclose(ours, expected, atol=0.05)
-
-
 needs_compiled = pytest.mark.skipif(not native.available("resize"), reason="no compiler")
 
 

@@ -78,13 +78,6 @@ def test_example_keeps_label_and_pixels():
         np.testing.assert_array_equal(batch["label"], expected["label"])
 
 
-@pytest.mark.parametrize(("count", "epoch"), [(3, 0), (8, 1)])
-def test_shares_of_the_ranks_are_disjoint_and_complete(count: int, epoch: int):
-    declared = pipeline("", shuffle=5)
-    shares = [ids(one_epoch(declared, epoch, (index, count), 1)) for index in range(count)]
-    assert sorted(i for share in shares for i in share) == all_ids(declared)
-
-
 def test_every_epoch_has_its_own_order_and_draws():
     declared = pipeline(record_parameters=True)
     epochs = [list(one_epoch(declared, epoch, threads=1)) for epoch in (0, 1, 0)]

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from tfhet.errors import UsageError
-from tfhet.placement import Pipeline
+from tfhet.placement import Pipeline, label_spec
 from tfhet.source import SyntheticSource
 from tfhet.stages import ImageSpec, Stage, parse
 
@@ -173,3 +173,17 @@ def test_fingerprint_depends_on_the_content():
 def test_pipeline_that_cannot_run_is_refused(settings: dict, named: str):
     with pytest.raises(UsageError, match=named):
         Pipeline(**{"source": source(), **settings})
+
+
+def test_labels_follow_the_stages():
+    features = {"image": source().spec["image"], "label": source().spec["label"]}
+    for stages, expected in (
+        ("random_flip(); posterize()", features["label"]),
+        ("random_flip(); one_hot(5); mixup(); cutmix()", tf.TensorSpec([None, 5], tf.float32)),
+    ):
+        assert label_spec(features, Pipeline(source(), stages).placed()) == expected
+    flip, one_hot = (Pipeline(source(), stages).placed() for stages in ("random_flip()", "one_hot(3)"))
+    del features["label"]
+    assert label_spec(features, flip) is None
+    with pytest.raises(UsageError, match="one_hot .*'label', only image"):
+        label_spec(features, one_hot)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -97,19 +96,6 @@ def test_rest_is_the_same_for_all_cuts():
         found = by_id(local_part(declared, remote, Cut(at)))
         assert found.keys() == expected.keys()
         assert all((found[number]["image"] == expected[number]["image"]).all() for number in found)
-
-
-@pytest.mark.parametrize("count", [3, 7])
-def test_shares_of_a_rest_are_disjoint_and_complete(count: int):
-    declared = pipeline("")
-    seen = [*whole(0), *whole(2), *whole(5), whole(4)[1]]
-    shares = [ids(one_epoch(declared, 0, (index, count), rest=after(seen))) for index in range(count)]
-    assert sorted(itertools.chain(*shares)) == sorted(set(ALL) - set(seen))
-    assert sum(map(bool, shares)) <= 2  # two splits are left
-
-
-def test_nothing_is_left_of_a_complete_epoch():
-    assert ids(one_epoch(pipeline(""), 0, rest=after(ALL, sizes=None))) == []
 
 
 @pytest.mark.parametrize("cached", [False, True])

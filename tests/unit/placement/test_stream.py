@@ -284,3 +284,10 @@ def test_labels_are_mixed_with_their_images():
         numbers = SYNTHETIC.parse(batch["id"])["label"].numpy()
         rows, share = np.eye(10)[numbers], batch["mixup:1/share"].numpy()[:, None]
         np.testing.assert_allclose(batch["label"], (1 - share) * rows + share * np.roll(rows, -1, 0), atol=1e-6)
+
+
+def test_stream_stage_is_the_same_setting():
+    written = Pipeline(SYNTHETIC, "interleave(2); shuffle(30); repeat(2); batch(7); random_flip(); prefetch(3)", seed=4)
+    given = Pipeline(SYNTHETIC, "random_flip()", interleave=2, shuffle=30, repeat=2, batch_size=7, prefetch=3, seed=4)
+    assert written == given
+    assert written.fingerprint() == given.fingerprint()

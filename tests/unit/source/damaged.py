@@ -37,7 +37,7 @@ def damage(file: Path, kind: str, record: int = 3) -> int:
     return 0 if kind == "emptied" else frame.offset
 
 
-def _flipped(file: Path, at: int) -> None:
+def flip(file: str | Path, at: int) -> None:
     with open(file, "r+b") as stream:
         stream.seek(at)
         byte = stream.read(1)[0]
@@ -72,8 +72,8 @@ KINDS: dict[str, Callable[[Path, Frame], object]] = {
     "cut in the header": lambda file, frame: os.truncate(file, frame.offset + 5),
     "cut between records": lambda file, frame: os.truncate(file, frame.offset),
     "emptied": lambda file, frame: os.truncate(file, 0),
-    "data": lambda file, frame: _flipped(file, frame.offset + HEADER_BYTES + frame.length // 2),
-    "length": lambda file, frame: _flipped(file, frame.offset + 1),
+    "data": lambda file, frame: flip(file, frame.offset + HEADER_BYTES + frame.length // 2),
+    "length": lambda file, frame: flip(file, frame.offset + 1),
     "no example": lambda file, frame: _replaced(file, frame, lambda record: b"\xff\xff what is this"),
     "no label": lambda file, frame: _replaced(file, frame, _without_label),
     "half image": lambda file, frame: _replaced(file, frame, _half_image),

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfhet import Pipeline
 from tfhet.errors import DataError, UsageError
 from tfhet.source import Raw, Scalar, TFRecordSource, diagnose, example_id, write_tfrecords
 from tfhet.source.compression import GZIP, PLAIN, ZLIB, Unpacked, compression_of
@@ -61,20 +60,6 @@ def test_compressed_files_are_read_and_counted(plain, packed, kind):
     assert source.split_sizes() == bare.split_sizes()
     assert content(source) == content(bare)
     assert source.fingerprint() == TFRecordSource(packed, FEATURES).fingerprint() != bare.fingerprint()
-
-
-def test_pipeline_over_compressed_files_is_the_same(plain, packed):
-    def examples(source) -> dict[int, bytes]:
-        batches = Pipeline(source, "color_jitter(); rescale()", batch_size=7, shuffle=16, seed=3).dataset(epoch=0)
-        return {
-            int(label): image.numpy().tobytes()
-            for batch in batches
-            for label, image in zip(batch["label"], batch["image"], strict=True)
-        }
-
-    found = examples(TFRecordSource(packed, FEATURES))
-    assert len(found) == 40
-    assert found == examples(TFRecordSource(plain, FEATURES))
 
 
 def test_records_are_found_by_id_and_position(plain, packed):

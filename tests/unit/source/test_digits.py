@@ -12,6 +12,7 @@ import tensorflow as tf
 from tfhet.errors import UsageError
 from tfhet.source import Sidecar, TFRecordSource
 from tfhet.source.digits import digits, enlarged
+from tfhet.source.photos import photos
 
 sklearn_datasets = pytest.importorskip("sklearn.datasets")
 
@@ -83,13 +84,6 @@ def test_default_directory_is_in_the_cache(tmp_path):
     assert [len(list((target / name).glob("*.tfrecord"))) for name in ("train", "validation")] == [2, 4]
 
 
-def test_cache_writable_by_others_is_refused(tmp_path):
-    (tmp_path / "tfhet" / "digits").mkdir(parents=True)
-    (tmp_path / "tfhet" / "digits").chmod(0o777)
-    with pytest.raises(UsageError, match="digits: others"):
-        digits(shards=2, cache=tmp_path)
-
-
 def test_directory_of_something_else_is_kept(tmp_path):
     (tmp_path / "mine.txt").write_text("keep")
     with pytest.raises(UsageError, match="something else"):
@@ -114,3 +108,44 @@ def test_two_racing_processes_get_one_set(written, tmp_path):
         theirs = TFRecordSource.from_directory(tmp_path / "set" / name)
         assert ours.fingerprint() == theirs.fingerprint()  # computed in this process, of files from another
         assert [Path(f).read_bytes() for f in ours.files] == [Path(f).read_bytes() for f in theirs.files]
+
+
+# Photos
+
+COUNT = 48
+
+
+@pytest.fixture(scope="module")
+def snapped(tmp_path_factory) -> Path:
+    return photos(tmp_path_factory.mktemp("photos") / "set", COUNT, seed=5, shards=4)
+
+
+def test_count_shards_classes_and_format(snapped):
+    source = TFRecordSource.from_directory(snapped)
+    assert (source.example_count(), source.split_count()) == (COUNT, 4)
+    assert source.spec["image"] == tf.TensorSpec([None], tf.string)
+    sidecar = Sidecar.read(snapped)
+    assert sidecar is not None and tuple(sidecar.classes) == ("china.jpg", "flower.jpg")
+    images, labels = read(snapped)
+    assert all(image.startswith(b"\xff\xd8\xff") for image in images) and len(set(images)) == COUNT
+    assert sorted(labels) == [0] * (COUNT // 2) + [1] * (COUNT // 2)
+
+
+def test_sizes_are_those_of_training_photos(snapped):
+    images, _ = read(snapped)
+    shapes = np.array([tf.io.extract_jpeg_shape(image).numpy() for image in images])
+    assert sorted(np.median(np.sort(shapes[:, :2], axis=1), axis=0)) == [375, 500]
+    assert shapes[:, :2].min() >= 300 and shapes[:, :2].max() <= 1000
+    assert 0.1 < (shapes[:, 0] > shapes[:, 1]).mean() < 0.4
+    assert 80e3 < np.mean([len(image) for image in images]) < 130e3
+
+
+def test_seed_decides_the_photos(tmp_path):
+    first = [read(photos(tmp_path / name, 2, seed, 1))[0] for name, seed in (("a", 1), ("b", 1), ("c", 2))]
+    assert (first[0] == first[1]).all() and (first[0] != first[2]).all()
+
+
+def test_cached_photos_are_named_by_their_arguments(tmp_path):
+    assert photos(count=2, shards=1, cache=tmp_path) == tmp_path / "tfhet" / "photos" / "2-photos-1-shards-seed-0"
+    with pytest.raises(UsageError, match="1 photo and 1 shard"):
+        photos(tmp_path / "none", 0)

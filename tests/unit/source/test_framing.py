@@ -5,6 +5,7 @@ import gzip
 import numpy as np
 import pytest
 import tensorflow as tf
+from damaged import flip
 
 from tfhet import native
 from tfhet.errors import DataError, UsageError
@@ -28,14 +29,6 @@ def first_fault(file: str) -> tuple[int, str] | None:
     """Byte and reason of the first broken record."""
     found = ((offset, fault(file, offset)) for offset in offsets(file))
     return next(((offset, reason) for offset, reason in found if reason not in (None, ENDS)), None)
-
-
-def damage(file: str, at: int) -> None:
-    with open(file, "r+b") as stream:
-        stream.seek(at)
-        byte = stream.read(1)[0]
-        stream.seek(at)
-        stream.write(bytes([byte ^ 0x10]))
 
 
 @pytest.mark.parametrize(
@@ -66,7 +59,7 @@ def test_sound_and_empty_files_have_no_fault(file, tmp_path):
 
 def test_other_file_systems_are_read_alike(file):
     assert list(walk(f"file://{file}")) == list(walk(file))
-    damage(file, OFFSETS[2] + HEADER_BYTES)
+    flip(file, OFFSETS[2] + HEADER_BYTES)
     assert first_fault(f"file://{file}") == first_fault(file) is not None
     with pytest.raises(UsageError, match="no such TFRecord file"):
         list(walk(f"file://{file}.absent"))
@@ -81,7 +74,7 @@ def test_wrong_bit_is_found_in_its_record(file, record, place):
         "first of the data": HEADER_BYTES,
         "checksum of the data": HEADER_BYTES + LENGTHS[record],
     }[place]
-    damage(file, OFFSETS[record] + inside)
+    flip(file, OFFSETS[record] + inside)
     offset, reason = first_fault(file)
     assert offset == OFFSETS[record]
     in_length = place in ("length", "checksum of the length")
@@ -105,7 +98,7 @@ def test_truncated_file_is_found_at_its_record(file, kept):
 
 
 def test_tensorflow_stops_at_the_same_record(file):
-    damage(file, OFFSETS[2] + HEADER_BYTES + 3)
+    flip(file, OFFSETS[2] + HEADER_BYTES + 3)
     read = 0
     with pytest.raises(tf.errors.DataLossError):
         for _ in tf.data.TFRecordDataset(file):

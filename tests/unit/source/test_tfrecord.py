@@ -54,14 +54,6 @@ def test_files_are_read_in_order_of_names(tmp_path):
     assert read_all(TFRecordSource(tmp_path, {"x": tf.io.FixedLenFeature([], tf.int64)}), "x") == expected
 
 
-def test_check_counts_files_without_a_sidecar(tmp_path):
-    write_plain(tmp_path / "a.tfrecord", range(7))
-    source = TFRecordSource(tmp_path, {"x": Scalar()})
-    assert source.example_count() is None
-    source.check()
-    assert source.example_count() == 7
-
-
 def test_sidecar_gives_features_and_counts(directory):
     source = TFRecordSource.from_directory(directory)
     assert source.features == FEATURES

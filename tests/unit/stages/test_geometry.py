@@ -152,18 +152,6 @@ def test_neutral_settings_leave_images_unchanged(text):
         np.testing.assert_array_equal(result, batch)
 
 
-def test_composed_transforms_sample_once():
-    batch = noise(height=16, width=16, count=3)
-    turn = projection.rotation(tf.fill([3], np.float32(np.pi / 2)), 16, 16)
-    move = projection.translation(tf.fill([3], 3.0), tf.fill([3], -2.0))
-    for first, later in ((turn, move), (move, turn)):
-        twice = projection.project(projection.project(batch, first, "constant"), later, "constant")
-        once = projection.project(batch, projection.composed(first, later), "constant")
-        kept = projection.project(projection.project(tf.ones_like(batch), first, "constant"), later, "constant")
-        assert (once.numpy() == twice.numpy())[kept.numpy() == 1].all()
-    assert not np.allclose(projection.composed(turn, move), projection.composed(move, turn))
-
-
 def test_composing_multiplies_matrices_with_perspective():
     random = np.random.default_rng(0)
     identity = np.float32([1, 0, 0, 0, 1, 0, 0, 0])

@@ -5,10 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import given, settings, strategies as st
 from stage_images import noise, one
 
-from tfhet import native
 from tfhet.stages import levels
 from tfhet.stages.levels import lookup
 
@@ -25,14 +23,6 @@ def test_values_are_rounded_to_the_nearest_level():
 def test_all_levels_survive_conversion_to_float(backend):
     every = tf.cast(tf.reshape(tf.range(256), [1, 16, 16, 1]), tf.uint8)
     np.testing.assert_array_equal(levels.in_levels(levels.as_given(every, tf.float32)), every)
-
-
-@pytest.mark.parametrize("channels", [1, 3])
-def test_statistics_separate_images_and_channels(channels, backend):
-    batch = np.random.default_rng(1).random((5, 7, 4, channels)).astype(np.float32)
-    found = levels.Statistics.of(tf.constant(batch))
-    for ours, exact in ((found.mean, np.mean), (found.low, np.min), (found.high, np.max)):
-        np.testing.assert_allclose(ours, exact(batch, axis=(1, 2)), atol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
@@ -56,21 +46,6 @@ def test_pointwise_stage_equals_its_table(text, backend):
     ramp = tf.cast(tf.tile(tf.reshape(tf.range(256), [1, 1, 256, 1]), [1, 1, 1, 3]), tf.uint8)
     assert stage.pointwise
     np.testing.assert_array_equal(lookup(images, stage.apply(ramp, {})[:, 0]), stage.apply(images, {}))
-
-
-@pytest.mark.skipif(not native.available("tone"), reason="compiled ops cannot be built here")
-@settings(max_examples=40)
-@given(
-    st.tuples(st.integers(0, 3), st.integers(1, 40), st.integers(1, 40), st.integers(1, 4)),
-    st.booleans(),
-    st.booleans(),
-    st.sampled_from(["uint8", "float32"]),
-)
-def test_compiled_look_ups_equal_the_plain_ones(plainly, shape, by_image, by_channel, dtype):
-    images = tf.constant(RNG.integers(0, 256, shape), tf.uint8)
-    size = (shape[0] if by_image else 1, 256, shape[3] if by_channel else 1)
-    tables = tf.constant(RNG.integers(0, 256, size), dtype)
-    np.testing.assert_array_equal(lookup(images, tables), plainly(lookup, images, tables))
 
 
 def test_look_up_keeps_shapes_in_a_graph(backend):

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings, strategies as st
 
+from tfhet import native
 from tfhet.stages import (
     Autocontrast,
     Cast,
@@ -56,22 +57,6 @@ def test_stage_equals_its_line_but_for_rounding(stage, spec, backend):
     assert np.abs(result.numpy() - exact).max() <= within
 
 
-@pytest.mark.parametrize(("to", "rounding"), [(tf.float32, 1e-4), (tf.uint8, 0.5 + 1e-4)])
-@pytest.mark.parametrize("dtype", ["uint8", "float32"])
-@pytest.mark.parametrize("columns", [1, 3])
-@pytest.mark.parametrize("rows", [1, 5])
-def test_each_image_and_channel_has_its_line(rows, columns, dtype, to, rounding, backend):
-    rng = np.random.default_rng(2)
-    images = rng.integers(0, 256, (5, 7, 4, 3))
-    line = Line.of(
-        *(rng.uniform(low, high, (rows, columns)) for low, high in ((-2, 2), (-9, 300), (-20, 9), (90, 270)))
-    )
-    result = apply_line(tf.constant(images, dtype), line, to)
-    exact = by_definition(images, line)
-    assert result.dtype == to
-    assert np.abs(result.numpy() - (np.clip(exact, 0, 255) if to == tf.uint8 else exact)).max() <= rounding
-
-
 def test_numbers_vectors_and_matrices_make_a_line():
     line = Line.of(2.0, [1.0, 2.0, 3.0], np.zeros([4, 1]))
     assert [part.shape for part in (line.scale, line.offset, line.low, line.high)] == [(1, 1), (1, 3), (4, 1), (1, 1)]
@@ -121,3 +106,40 @@ def test_line_keeps_the_shape_in_a_graph(count, backend):
         return result
 
     assert traced(batch_of(LEVELS, count)).shape == (count, 9, 7, 3)
+
+
+RNG = np.random.default_rng(1)
+needs_compiler = pytest.mark.skipif(not native.available("tone"), reason="compiled ops cannot be built here")
+
+
+@needs_compiler
+@settings(max_examples=60)
+@given(
+    st.tuples(st.integers(0, 3), st.integers(1, 50), st.integers(1, 50), st.integers(1, 5)),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from([tf.uint8, tf.float32]),
+    st.sampled_from([tf.uint8, tf.float32]),
+)
+def test_lines_equal_the_plain_ones(plainly, shape, by_image, by_channel, dtype, to):
+    images = tf.cast(RNG.uniform(0, 256, shape), dtype)
+    size = (shape[0] if by_image else 1, shape[3] if by_channel else 1)
+    line = Line.of(*(RNG.uniform(low, high, size) for low, high in ((-2, 2), (-50, 300), (-20, 9), (90, 270))))
+    assert (apply_line(images, line, to).numpy() == plainly(apply_line, images, line, to).numpy()).all()
+
+
+@needs_compiler
+def test_line_without_ends_keeps_all_values():
+    images = tf.constant([[-np.inf, -1e30, 0.0, 1e30, np.inf, np.nan]])[..., tf.newaxis, tf.newaxis]
+    for channels in (1, 3):
+        line = Line.of(np.linspace(1, 2, channels))
+        wide = tf.tile(images, [1, 1, 1, channels])
+        np.testing.assert_array_equal(apply_line(wide, line, tf.float32), wide * line.scale)
+
+
+@needs_compiler
+def test_line_with_ends_clips_infinity_and_nan():
+    images = tf.constant([-np.inf, -1e30, 1e30, np.inf, np.nan, 3.4], shape=[1, 6, 1, 1])
+    assert apply_line(images, Line.of(), tf.uint8).numpy().ravel().tolist() == [0, 0, 255, 255, 0, 3]
+    clipped = apply_line(images, Line.of(low=-1.0, high=2.0), tf.float32).numpy().ravel()
+    assert clipped.tolist() == [-1.0, -1.0, 2.0, 2.0, -1.0, 2.0]

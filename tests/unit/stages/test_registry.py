@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import sys
 import types
 from dataclasses import dataclass
 
 import pytest
+from hypothesis import given, strategies as st
 
 from tfhet import stages
 from tfhet.errors import UsageError
@@ -70,6 +72,18 @@ def test_every_kind_of_field_reads_back():
     assert stages.parse(stages.text(chain)) == chain
     for stage in chain:
         assert stage != type(stage)(*([stage.stage] if stage.name == "probability" else [])), stage
+
+
+@given(st.floats(1e-6, 1e6), st.floats(-1e6, 1e6), st.floats(0, 1))
+def test_numbers_read_back_exactly(scale, offset, chance):
+    held = stages.OneOf((stages.Probability(stages.Rescale(scale, offset), chance), stages.Rescale()), (scale, 1.0))
+    assert stages.parse(stages.text((held,))) == (held,)
+
+
+@given(st.text(max_size=40))
+def test_any_text_is_read_or_refused(text):
+    with contextlib.suppress(UsageError):
+        stages.parse(text)
 
 
 @pytest.mark.parametrize("name", sorted(stages.CHAINS))

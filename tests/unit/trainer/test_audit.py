@@ -45,11 +45,6 @@ def visits(ids: Any, *sizes: int, before: Any = (), bad: Any = (), known: bool =
     return audit.visits()
 
 
-def test_ids_are_counted():
-    found = visits([0, 1, 1, 2, 2, 2, 1 << 32], 5, 1)
-    assert found == Visits(expected=6, before=0, seen=7, once=2, repeated=2, bad=0, missing=2, rereads=0)
-
-
 def test_visits_of_passes_are_added():
     first, second = visits([1, 2], 4), visits([1, 1, 2, 3], 4, rereads=2)
     assert Visits.total([first, second]) == Visits(8, 0, 6, 4, 1, 0, 3, 2)
@@ -68,19 +63,6 @@ def test_ids_count_after_the_exchange():
     audit.exchange()
     assert audit.missing().tolist() == [0] and audit.count == 3
     assert audit.visits().missing == 1
-
-
-def test_seen_and_bad_examples_are_no_rest():
-    audit = Audit(source(2, 3), SoloCollective(), left_after([0, 1], 2, 3), numbers(example_id(1, 2)))
-    assert audit.is_resumed and not Audit(source(2), SoloCollective()).is_resumed
-    rest, standing = audit.rest(True), audit.standing()
-    assert rest is not None and standing is not None
-    assert rest.splits.tolist() == standing.splits.tolist() == [False, True]
-    assert rest.seen.ids().tolist() == [example_id(1, 2)] and not standing.seen.table.size
-    assert audit.missing().tolist() == [example_id(1, 0), example_id(1, 1)]
-    audit.saw(numbers(example_id(1, 0), example_id(1, 1)))
-    audit.exchange()
-    assert audit.rest(True) is None and audit.missing().size == 0
 
 
 def test_whole_splits_need_their_sizes():

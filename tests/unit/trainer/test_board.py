@@ -26,7 +26,7 @@ def read(folder: Path) -> dict[str, list[tuple[float, int, float]]]:
 
 def test_tensorboard_reads_lines_and_epochs(tmp_path):
     clock = FakeClock(1000.0)
-    board = Board(tmp_path / "tensorboard", clock)
+    board = Board("", tmp_path / "tensorboard", clock)
     board.line(LINE)
     clock.sleep(5.0)
     board.add(12, {"loss": 2.0, "val_loss": 1.5, "steps": 12})
@@ -44,20 +44,20 @@ def test_tensorboard_reads_lines_and_epochs(tmp_path):
 
 
 def test_nan_loss_is_shown(tmp_path):
-    Board(tmp_path).line(MetricLine(10, 1, 86.0, 1280.0, 3.5, math.nan))
+    Board("", tmp_path).line(MetricLine(10, 1, 86.0, 1280.0, 3.5, math.nan))
     assert math.isnan(read(tmp_path)["step/loss"][0][2])
 
 
 @pytest.mark.parametrize(("given", "where"), [("", "usual"), ("{}/own", "own"), (OFF, None)])
 def test_argument_sets_the_folder(tmp_path, given, where):
-    board = Board.of(given.format(tmp_path), tmp_path / "usual")
+    board = Board(given.format(tmp_path), tmp_path / "usual")
     board.line(LINE)
     board.close()
     assert [path.parent.name for path in tmp_path.rglob("*tfevents*")] == ([where] if where else [])
 
 
 def test_full_disk_is_reported_once(tmp_path, monkeypatch, caplog):
-    board = Board(tmp_path)
+    board = Board("", tmp_path)
 
     def refuse(*of: object) -> None:
         raise OSError("no space left on device")
@@ -72,7 +72,7 @@ def test_full_disk_is_reported_once(tmp_path, monkeypatch, caplog):
 
 def test_missing_folder_is_reported(tmp_path, caplog):
     (tmp_path / "full").write_text("no folder")
-    board = Board(tmp_path / "full" / "tensorboard")
+    board = Board("", tmp_path / "full" / "tensorboard")
     board.line(LINE)
     board.close()
     assert "TensorBoard" in caplog.text
@@ -80,7 +80,7 @@ def test_missing_folder_is_reported(tmp_path, caplog):
 
 def test_missing_tensorboard_is_reported(tmp_path, monkeypatch, caplog):
     monkeypatch.setitem(sys.modules, "tensorboard.compat.proto.event_pb2", None)
-    board = Board(tmp_path)
+    board = Board("", tmp_path)
     board.line(LINE)
     board.add(1, {"loss": 1.0})
     assert "pip install tensorboard" in caplog.text and not list(tmp_path.iterdir())

@@ -16,7 +16,7 @@ from tfhet.source import IdSet
 from tfhet.strategies.solo import SoloCollective
 from tfhet.trainer import checkpoint
 from tfhet.trainer.checkpoint import Checkpoints, Progress, Superseded, export
-from tfhet.trainer.ledger import Ledger
+from tfhet.trainer.manifest import Ledger
 from tfhet.trainer.step import KerasAccelerator
 
 

@@ -8,7 +8,7 @@ import pytest
 from tfhet.errors import DataError
 from tfhet.placement import Rest
 from tfhet.source import IdSet, example_id
-from tfhet.trainer.ledger import Ledger
+from tfhet.trainer.manifest import Ledger
 
 SIZES = (3, 0, 1, 4)
 ALL = [example_id(split, position) for split, size in enumerate(SIZES) for position in range(size)]

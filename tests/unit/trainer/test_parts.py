@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fake_clock import FakeClock
+from fake_feed import FakeService, ServedFeed
 
 from tfhet.errors import DataError, NotReady
 from tfhet.placement import Rest
@@ -22,14 +23,14 @@ SIZES = (10, 7, 0, 13, 6)
 EXAMPLES = sum(SIZES)
 
 
-def loop_of(service: Any, served_feed: Any, together: Any, **how: Any) -> Loop:
-    feed = served_feed(service, together.rank, together.size)
+def loop_of(service: Any, together: Any, **how: Any) -> Loop:
+    feed = ServedFeed(service, together.rank, together.size)
     return Loop(feed, EmulatedAccelerator(0.0, together, FakeClock()), together, **how)
 
 
-def left_after(served_feed: Any, service: Any, ids: list[int]) -> Rest:
+def left_after(service: Any, ids: list[int]) -> Rest:
     """The rest after an earlier run that saw these ids."""
-    audit = Audit(served_feed(service).pipeline.source, SoloCollective())
+    audit = Audit(ServedFeed(service).pipeline.source, SoloCollective())
     audit.saw(np.array(ids, np.int64))
     rest = audit.standing()
     assert rest is not None
@@ -44,13 +45,11 @@ def counts(result: dict[str, Any]) -> tuple[int, ...]:
     return tuple(result[name] for name in ("before", "once", "repeated", "missing", "rereads"))
 
 
-def on_ranks(
-    each_rank: Any, size: int, service: Any, served_feed: Any, **how: Any
-) -> tuple[list[Loop], list[dict[str, Any]]]:
+def on_ranks(each_rank: Any, size: int, service: Any, **how: Any) -> tuple[list[Loop], list[dict[str, Any]]]:
     """The loops after one epoch, and its results, by rank."""
 
     def run(together: Any) -> tuple[Loop, dict[str, Any]]:
-        loop = loop_of(service, served_feed, together, **how)
+        loop = loop_of(service, together, **how)
         return loop, loop.epoch(0)
 
     found = each_rank(size, run)
@@ -67,9 +66,9 @@ def on_ranks(
         (2, {"lost": {0: (1, 4), 1: (0,)}}, 2),
     ],
 )
-def test_lost_examples_are_read_in_further_parts(each_rank, fake_service, served_feed, ranks, how, rereads):
-    service = fake_service(SIZES, **how)
-    loops, results = on_ranks(each_rank, ranks, service, served_feed)
+def test_lost_examples_are_read_in_further_parts(each_rank, ranks, how, rereads):
+    service = FakeService(SIZES, **how)
+    loops, results = on_ranks(each_rank, ranks, service)
     assert all(result == results[0] for result in results)
     assert counts(results[0]) == (0, EXAMPLES, 0, 0 if service.knows_sizes else None, rereads)
     assert results[0]["examples"] == EXAMPLES
@@ -77,43 +76,43 @@ def test_lost_examples_are_read_in_further_parts(each_rank, fake_service, served
     assert {loop.reader.agreed for loop in loops} == {len(service.cuts)}  # all ranks, whichever was cut off
 
 
-def test_local_losses_are_missing_or_unknown(fake_service, served_feed):
-    loop = loop_of(fake_service(SIZES, lost={0: (1,)}), served_feed, SoloCollective())
+def test_local_losses_are_missing_or_unknown():
+    loop = loop_of(FakeService(SIZES, lost={0: (1,)}), SoloCollective())
     loop.reader.go_local()
     assert counts(loop.epoch(0)) == (0, EXAMPLES - 4, 0, 4, 0)
-    loop = loop_of(fake_service(SIZES, lost={0: (1,)}, knows_sizes=False), served_feed, SoloCollective())
+    loop = loop_of(FakeService(SIZES, lost={0: (1,)}, knows_sizes=False), SoloCollective())
     assert counts(loop.epoch(0)) == (0, EXAMPLES - 4, 0, None, 0)
 
 
-def test_empty_parts_are_limited(fake_service, served_feed):
-    service = fake_service((4, 4), lost={part: (0,) if part else (1,) for part in range(99)})
-    assert counts(loop_of(service, served_feed, SoloCollective()).epoch(0)) == (0, 4, 0, 4, MOST_EMPTY_PARTS)
+def test_empty_parts_are_limited():
+    service = FakeService((4, 4), lost={part: (0,) if part else (1,) for part in range(99)})
+    assert counts(loop_of(service, SoloCollective()).epoch(0)) == (0, 4, 0, 4, MOST_EMPTY_PARTS)
 
 
-def test_restarts_are_limited(fake_service, served_feed):
-    service = fake_service(SIZES, cuts={part: {0: 0} for part in range(99)})
+def test_restarts_are_limited():
+    service = FakeService(SIZES, cuts={part: {0: 0} for part in range(99)})
     with pytest.raises(NotReady, match=f"restarted {MOST_RESTARTS} times"):
-        loop_of(service, served_feed, SoloCollective()).epoch(0)
+        loop_of(service, SoloCollective()).epoch(0)
     assert len(service.offered) == MOST_RESTARTS
 
 
-def test_restarts_of_a_returning_host_are_survived(fake_service, served_feed):
+def test_restarts_of_a_returning_host_are_survived():
     """Its loss, each return of a worker, and the end of the one that was accepted: nothing is delivered meanwhile."""
-    service = fake_service(SIZES, cuts={part: {0: 0} for part in range(RENEWALS + 2)})
-    assert counts(loop_of(service, served_feed, SoloCollective()).epoch(0))[:4] == (0, EXAMPLES, 0, 0)
+    service = FakeService(SIZES, cuts={part: {0: 0} for part in range(RENEWALS + 2)})
+    assert counts(loop_of(service, SoloCollective()).epoch(0))[:4] == (0, EXAMPLES, 0, 0)
 
 
-def test_permanent_failure_is_the_error(fake_service, served_feed, monkeypatch):
-    loop = loop_of(fake_service(SIZES, cuts={part: {0: 0} for part in range(99)}), served_feed, SoloCollective())
+def test_permanent_failure_is_the_error(monkeypatch):
+    loop = loop_of(FakeService(SIZES, cuts={part: {0: 0} for part in range(99)}), SoloCollective())
     # What the feed notes when it is cut off by an error.
     monkeypatch.setattr(loop.reader, "agree", lambda: setattr(loop.reader, "failure", OSError("worker failure")))
     with pytest.raises(OSError, match="worker failure"):
         loop.epoch(0)
 
 
-def test_cut_without_audit_is_an_error_or_continues(fake_service, served_feed):
+def test_cut_without_audit_is_an_error_or_continues():
     def loop() -> Loop:
-        return loop_of(fake_service(SIZES, cuts={0: {0: 2}}), served_feed, SoloCollective(), audit=False)
+        return loop_of(FakeService(SIZES, cuts={0: {0: 2}}), SoloCollective(), audit=False)
 
     with pytest.raises(DataError, match="--audit False"):
         loop().epoch(0)
@@ -121,11 +120,11 @@ def test_cut_without_audit_is_an_error_or_continues(fake_service, served_feed):
     assert (result["steps"], result["examples"]) == (6, 24)
 
 
-def test_passes_of_steps_see_every_example_once(each_rank, fake_service, served_feed):
-    service = fake_service(SIZES, cuts={0: {0: 1}}, lost={1: (0,)})
+def test_passes_of_steps_see_every_example_once(each_rank):
+    service = FakeService(SIZES, cuts={0: {0: 1}}, lost={1: (0,)})
 
     def run(together: Any) -> list[dict[str, Any]]:
-        loop = loop_of(service, served_feed, together)
+        loop = loop_of(service, together)
         return [loop.epoch(epoch, steps=8) for epoch in range(3)]
 
     for results in each_rank(2, run):
@@ -137,16 +136,16 @@ def test_passes_of_steps_see_every_example_once(each_rank, fake_service, served_
             assert (result["missing"], result["repeated"]) == (0, 0)
 
 
-def test_empty_source_is_an_error(fake_service, served_feed):
+def test_empty_source_is_an_error():
     with pytest.raises(DataError, match="no example in 2 splits"):
-        loop_of(fake_service((0, 0)), served_feed, SoloCollective()).epoch(0, steps=3)
+        loop_of(FakeService((0, 0)), SoloCollective()).epoch(0, steps=3)
 
 
-def test_all_ranks_go_local_together(each_rank, fake_service, served_feed, capsys):
-    service = fake_service(SIZES, cuts={0: {1: 1}}, serves=False)
+def test_all_ranks_go_local_together(each_rank, capsys):
+    service = FakeService(SIZES, cuts={0: {1: 1}}, serves=False)
 
     def run(together: Any) -> Loop:
-        feed = served_feed(service, together.rank, together.size)
+        feed = ServedFeed(service, together.rank, together.size)
         accelerator = EmulatedAccelerator(0.0, together, FakeClock())
         loop = Loop(feed, accelerator, together)
         assert counts(loop.epoch(0)) == (0, EXAMPLES, 0, 0, 1)
@@ -161,13 +160,13 @@ def test_all_ranks_go_local_together(each_rank, fake_service, served_feed, capsy
 # What earlier runs did
 
 
-def test_resumed_run_reads_only_unseen_examples(each_rank, fake_service, served_feed):
-    service = fake_service(SIZES)
+def test_resumed_run_reads_only_unseen_examples(each_rank):
+    service = FakeService(SIZES)
     seen = service.ids()[5:20]
 
     def run(together: Any) -> tuple[Loop, dict[str, Any]]:
-        loop = loop_of(service, served_feed, together, step=44)
-        return loop, loop.epoch(3, begun=Begun(4, 3, left_after(served_feed, service, seen)))
+        loop = loop_of(service, together, step=44)
+        return loop, loop.epoch(3, begun=Begun(4, 3, left_after(service, seen)))
 
     for loop, result in each_rank(2, run):
         assert counts(result) == (15, EXAMPLES - 15, 0, 0, 0)
@@ -175,18 +174,18 @@ def test_resumed_run_reads_only_unseen_examples(each_rank, fake_service, served_
     assert sorted(service.offered[3, 0]) == sorted(set(service.ids()) - set(seen))
 
 
-def test_resumed_complete_epoch_takes_no_step(fake_service, served_feed):
-    service = fake_service(SIZES)
-    loop = loop_of(service, served_feed, SoloCollective(), step=9)
-    result = loop.epoch(0, begun=Begun(9, 0, left_after(served_feed, service, service.ids())))
+def test_resumed_complete_epoch_takes_no_step():
+    service = FakeService(SIZES)
+    loop = loop_of(service, SoloCollective(), step=9)
+    result = loop.epoch(0, begun=Begun(9, 0, left_after(service, service.ids())))
     assert counts(result) == (EXAMPLES, 0, 0, 0, 0)
     assert (result["steps"], loop.step, service.offered) == (0, 9, {})
 
 
-def test_steps_of_an_epoch_are_not_repeated(fake_service, served_feed):
-    service = fake_service(SIZES)
-    loop = loop_of(service, served_feed, SoloCollective(), step=25)
-    result = loop.epoch(2, steps=10, begun=Begun(5, 6, left_after(served_feed, service, service.ids()[:4])))
+def test_steps_of_an_epoch_are_not_repeated():
+    service = FakeService(SIZES)
+    loop = loop_of(service, SoloCollective(), step=25)
+    result = loop.epoch(2, steps=10, begun=Begun(5, 6, left_after(service, service.ids()[:4])))
     assert (result["steps"], loop.step) == (5, 30)
     assert list(service.offered) == [(6, 0)]  # the pass that was begun, whatever the epoch
     assert loop.epoch(3, steps=10)["steps"] == 10
@@ -195,25 +194,23 @@ def test_steps_of_an_epoch_are_not_repeated(fake_service, served_feed):
 # Told to stop
 
 
-def stopping(
-    fake_service: Any, served_feed: Any, each_rank: Any, at: int, size: int = 3, **how: Any
-) -> tuple[Any, list[Loop], list[dict[str, Any]]]:
+def stopping(each_rank: Any, at: int) -> tuple[FakeService, list[Loop], list[dict[str, Any]]]:
     """Rank 1 is told while it takes step `at`, counted from 0."""
-    service = fake_service(SIZES, batch_size=2)
+    service = FakeService(SIZES, batch_size=2)
 
     def run(together: Any) -> tuple[Loop, dict[str, Any]]:
         asked = iter(range(99))
         told: Callable[[], bool] = lambda: together.rank == 1 and next(asked) >= at  # noqa: E731
-        loop = loop_of(service, served_feed, together, is_told_to_stop=told, **how)
+        loop = loop_of(service, together, is_told_to_stop=told)
         return loop, loop.epoch(0)
 
-    found = each_rank(size, run)
+    found = each_rank(3, run)
     return service, [loop for loop, _ in found], [result for _, result in found]
 
 
 @pytest.mark.parametrize("at", [0, 1, 3])
-def test_all_ranks_stop_after_the_same_step(each_rank, fake_service, served_feed, at: int):
-    service, loops, results = stopping(fake_service, served_feed, each_rank, at)
+def test_all_ranks_stop_after_the_same_step(each_rank, at: int):
+    service, loops, results = stopping(each_rank, at)
     assert [loop.stopped for loop in loops] == [True] * 3
     assert {loop.step for loop in loops} == {at + 2}  # the vote of a step is read in the next one
     assert all(loop.begun.steps == at + 2 and loop.begun.number == 0 for loop in loops)
@@ -225,31 +222,31 @@ def test_all_ranks_stop_after_the_same_step(each_rank, fake_service, served_feed
 
 
 @pytest.mark.parametrize("at", [0, 2, 5, 6, 30])
-def test_run_after_a_stop_sees_the_rest(each_rank, fake_service, served_feed, at: int):
-    service, loops, results = stopping(fake_service, served_feed, each_rank, at)
+def test_run_after_a_stop_sees_the_rest(each_rank, at: int):
+    service, loops, results = stopping(each_rank, at)
     begun, service.offered = loops[0].begun, {}
     if not loops[0].stopped:
         assert results[0]["once"] == EXAMPLES
         return
 
     def run(together: Any) -> dict[str, Any]:
-        return loop_of(service, served_feed, together, step=begun.steps).epoch(0, begun=begun)
+        return loop_of(service, together, step=begun.steps).epoch(0, begun=begun)
 
     (result, *_) = each_rank(2, run)  # another number of ranks
     assert result["before"] + result["once"] == EXAMPLES
     assert (result["before"], result["repeated"], result["missing"]) == (results[0]["once"], 0, 0)
 
 
-def test_ranks_agree_to_stop_between_epochs(each_rank, fake_service, served_feed):
+def test_ranks_agree_to_stop_between_epochs(each_rank):
     def run(together: Any) -> tuple[bool, bool]:
-        loop = loop_of(fake_service(SIZES), served_feed, together, is_told_to_stop=lambda: together.rank == 2)
+        loop = loop_of(FakeService(SIZES), together, is_told_to_stop=lambda: together.rank == 2)
         return loop.agree_to_stop(), loop.stopped
 
     assert each_rank(3, run) == [(True, True)] * 3
 
 
-def test_stopped_loop_takes_no_further_step(fake_service, served_feed):
-    loop = loop_of(fake_service(SIZES), served_feed, SoloCollective(), is_told_to_stop=lambda: True)
+def test_stopped_loop_takes_no_further_step():
+    loop = loop_of(FakeService(SIZES), SoloCollective(), is_told_to_stop=lambda: True)
     loop.epoch(0, steps=9)
     assert loop.stopped and loop.step == 2
     assert loop.epoch(1, steps=9)["steps"] == 0
@@ -260,12 +257,11 @@ def test_stopped_loop_takes_no_further_step(fake_service, served_feed):
 
 @pytest.mark.parametrize("steps", [0, 7])
 @pytest.mark.parametrize("size", [1, 2])
-def test_checkpoints_are_saved_at_exact_multiples(each_rank, fake_service, served_feed, steps: int, size: int):
+def test_checkpoints_are_saved_at_exact_multiples(each_rank, steps: int, size: int):
     def run(together: Any) -> tuple[list[tuple[int, int, Begun]], Loop]:
         saved: list[tuple[int, int, Begun]] = []
         loop = loop_of(
-            fake_service(SIZES, batch_size=2) if together.size == 1 else service,
-            served_feed,
+            FakeService(SIZES, batch_size=2) if together.size == 1 else service,
             together,
             save_every=3,
             on_save=lambda epoch, begun: saved.append((epoch, loop.step, begun)),
@@ -274,7 +270,7 @@ def test_checkpoints_are_saved_at_exact_multiples(each_rank, fake_service, serve
             loop.epoch(epoch, steps)
         return saved, loop
 
-    service = fake_service(SIZES, batch_size=2)
+    service = FakeService(SIZES, batch_size=2)
     for saved, loop in each_rank(size, run):
         assert [step for _, step, _ in saved] == list(range(3, loop.step + 1, 3))
         first = 0
@@ -287,13 +283,13 @@ def test_checkpoints_are_saved_at_exact_multiples(each_rank, fake_service, serve
 
 
 @pytest.mark.parametrize("steps", [0, 7])
-def test_preparing_at_different_times_changes_no_step(each_rank, fake_service, served_feed, monkeypatch, steps: int):
+def test_preparing_at_different_times_changes_no_step(each_rank, monkeypatch, steps: int):
     ahead = Parts.make_next_ready
     monkeypatch.setattr(Parts, "make_next_ready", lambda self: self.collective.rank or ahead(self))
-    service = fake_service((4, 4, 4, 4))
+    service = FakeService((4, 4, 4, 4))
 
     def run(together: Any) -> list[dict[str, Any]]:
-        loop = loop_of(service, served_feed, together)
+        loop = loop_of(service, together)
         return [loop.epoch(epoch, steps, is_last=epoch == 1) for epoch in range(2)]
 
     one, other = each_rank(2, run)

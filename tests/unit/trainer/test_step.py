@@ -6,8 +6,8 @@ import tensorflow as tf
 from fake_clock import FakeClock
 
 from tfhet.strategies.solo import SoloCollective
-from tfhet.trainer.emulated import EmulatedAccelerator
-from tfhet.trainer.step import KerasAccelerator, shares
+from tfhet.trainer.emulated import EmulatedAccelerator, EmulatedDevice
+from tfhet.trainer.step import NUMBERS, KerasAccelerator, shares
 
 SGD = tf.keras.optimizers.SGD
 
@@ -21,17 +21,20 @@ def assert_equal(found: list[np.ndarray], expected: list[np.ndarray], exact: boo
         np.testing.assert_allclose(one, other, rtol=0 if exact else 1e-5, atol=0 if exact else 1e-6)
 
 
-def test_step_follows_the_gradient(batch, model):
-    accelerator, reference, (images, labels) = KerasAccelerator(model(), SGD(0.5), SoloCollective()), model(), batch(5)
+@pytest.mark.parametrize("soft", [False, True])
+def test_step_follows_the_gradient(batch, model, soft):
+    reference, (images, labels) = model(), batch(5)
+    given = 0.7 * tf.one_hot(labels, 3) + 0.3 * tf.one_hot((labels + 1) % 3, 3) if soft else labels
+    accelerator = KerasAccelerator(model(), SGD(0.5), SoloCollective(), labels=shares(3) if soft else NUMBERS)
     with tf.GradientTape() as tape:
-        losses = tf.keras.losses.sparse_categorical_crossentropy(labels, reference(images))
+        logarithms = tf.math.log(reference(images))
+        losses = -tf.reduce_sum((given if soft else tf.one_hot(labels, 3)) * logarithms, axis=1)
         mean = tf.reduce_mean(losses)
-    for variable, gradient in zip(
-        reference.trainable_variables, tape.gradient(mean, reference.trainable_variables), strict=True
-    ):
+    right = int(np.sum(np.argmax(logarithms, axis=1) == labels.numpy()))
+    variables = reference.trainable_variables
+    for variable, gradient in zip(variables, tape.gradient(mean, variables), strict=True):
         variable.assign_sub(0.5 * gradient)
-    right = int(np.sum(np.argmax(model()(images), axis=1) == labels.numpy()))
-    examples, loss, correct, _ = np.asarray(accelerator.step((images, labels)))
+    examples, loss, correct, _ = np.asarray(accelerator.step((images, given)))
     assert (examples, correct) == (5, right)
     assert loss == pytest.approx(float(tf.reduce_sum(losses)), rel=1e-5)
     assert_equal(weights(accelerator), [v.numpy() for v in reference.weights])
@@ -64,39 +67,6 @@ def test_accumulated_batches_count_without_a_batch(batch, model):
     assert np.asarray(parts.step(None))[0] == 4
     assert np.asarray(parts.step(None))[0] == 0
     assert_equal(weights(parts), weights(whole))
-
-
-@pytest.mark.parametrize("accumulate", [False, True])
-def test_class_numbers_equal_one_hot_labels(batch, model, accumulate):
-    numbers = KerasAccelerator(model(), SGD(0.5), SoloCollective(), accumulate=accumulate)
-    rows = KerasAccelerator(model(), SGD(0.5), SoloCollective(), labels=shares(3), accumulate=accumulate)
-    for size in (5, 1):
-        images, labels = batch(size)
-        counts = np.asarray(numbers.step((images, labels)))
-        np.testing.assert_allclose(rows.step((images, tf.one_hot(labels, 3))), counts, rtol=1e-5)
-        evaluated = np.asarray(numbers.evaluate((images, labels)))
-        np.testing.assert_allclose(rows.evaluate((images, tf.one_hot(labels, 3))), evaluated, rtol=1e-5)
-    np.testing.assert_array_equal(rows.step(None), [0, 0, 0, 0])
-    assert_equal(weights(rows), weights(numbers))
-    assert rows._step.experimental_get_tracing_count() == 1
-
-
-def test_soft_labels_weight_the_loss(batch, model):
-    (images, labels), reference = batch(6), model()
-    soft = 0.7 * tf.one_hot(labels, 3) + 0.3 * tf.one_hot((labels + 1) % 3, 3)
-    accelerator = KerasAccelerator(model(), SGD(0.5), SoloCollective(), labels=shares(3))
-    with tf.GradientTape() as tape:
-        logarithms = tf.math.log(reference(images))
-        losses = -tf.reduce_sum(soft * logarithms, axis=1)
-        mean = tf.reduce_mean(losses)
-    right = int(np.sum(np.argmax(logarithms, axis=1) == labels.numpy()))
-    variables = reference.trainable_variables
-    for variable, gradient in zip(variables, tape.gradient(mean, variables), strict=True):
-        variable.assign_sub(0.5 * gradient)
-    examples, loss, correct, _ = np.asarray(accelerator.step((images, soft)))
-    assert (examples, correct) == (6, right)
-    assert loss == pytest.approx(float(tf.reduce_sum(losses)), rel=1e-5)
-    assert_equal(weights(accelerator), [v.numpy() for v in reference.weights])
 
 
 def test_evaluating_learns_nothing(batch, model):
@@ -208,6 +178,8 @@ def test_emulated_step_takes_time(batch):
     accelerator.accumulate(batch(3))
     assert tuple(accelerator.step(batch(2), stop=True)) == (5, 0, 0, 1)
     assert tuple(accelerator.step(None)) == (0, 0, 0, 0)  # when all that was handed over is done
+    assert tuple(accelerator.step(None)) == (0, 0, 0, 0)
+    assert tuple(accelerator.evaluate(batch(7))) == (7, 0, 0)
     assert clock.monotonic() == 0.75
 
 
@@ -223,14 +195,6 @@ def test_emulated_step_follows_its_file(batch, tmp_path):
         accelerator.step(None)
         lengths.append(clock.monotonic() - before)
     assert lengths == pytest.approx([0.25, 0.5, 0.1255, 0.1255, 0.0])
-
-
-def test_emulated_rank_without_a_batch_does_not_sleep(batch):
-    clock = FakeClock()
-    accelerator = EmulatedAccelerator(0.25, SoloCollective(), clock)
-    assert tuple(accelerator.step(None)) == (0, 0, 0, 0)
-    assert tuple(accelerator.evaluate(batch(7))) == (7, 0, 0)
-    assert clock.monotonic() == 0
 
 
 # Where the time goes
@@ -301,3 +265,30 @@ def test_copying_batches_to_the_device_is_measured(batch, model):
     assert accelerator.copied_s == 1.0
     accelerator.step(None)
     assert accelerator.copied_s == 1.0
+
+
+def test_device_works_while_the_next_batch_loads():
+    clock = FakeClock()
+    device, begun, idle = EmulatedDevice(clock), [], []
+    for input_s in (0.02, 0.02, 0.38):
+        clock.sleep(input_s)
+        device.begin(0.1)
+        begun.append(clock.monotonic())
+        idle.append(device.idle_s)
+    # The second is handed over while the first goes on; the third comes when both have ended.
+    assert begun == pytest.approx([0.02, 0.04, 0.42])
+    assert idle == pytest.approx([0.02, 0.0, 0.2])
+    device.finish()
+    assert clock.monotonic() == pytest.approx(0.52)
+
+
+def test_feeding_is_one_step_ahead():
+    clock = FakeClock()
+    device, begun = EmulatedDevice(clock), []
+    for _ in range(4):
+        device.begin(0.25)
+        begun.append(clock.monotonic())
+    assert begun == pytest.approx([0.0, 0.0, 0.25, 0.5])
+    device.finish()
+    device.finish()
+    assert clock.monotonic() == pytest.approx(1.0)

@@ -195,15 +195,6 @@ def test_validation_takes_the_middle_of_images(tmp_path):
         assert made.validation.pipeline.output.tensor == made.reader.pipeline.output.tensor
 
 
-@pytest.mark.slow
-def test_photos_train_without_a_chain(tmp_path, capsys):
-    photo_channel(tmp_path, "training", 4, ("cat", "dog"))
-    photo_channel(tmp_path, "validation", 2, ("cat", "dog"))
-    argv = ["--model", "small_cnn", "--batch_size", "2", "--epochs", "1", "--export", "False"]
-    assert main(argv, env(tmp_path)) == 0
-    assert re.search(r"examples=4 .*val_loss=\d+\.\d+ val_accuracy=\d", capsys.readouterr().out)
-
-
 def test_chosen_chain_is_reported(tmp_path, capsys):
     made = built(tmp_path, "--data", "synthetic:8:2", "--model", "emulated")
     assert made.reader.pipeline.stages == chain("aws-cifar")
