@@ -11,10 +11,9 @@ from typing import Any
 from tfhet.clock import SYSTEM, Clock
 from tfhet.control.connection import Connection, addresses_of
 from tfhet.control.handshake import JoinRequest, Refused, Unauthenticated, introduce
-from tfhet.control.inbox import Inbox
 from tfhet.control.lease import beats
 from tfhet.control.message import Alive, End, Left, Refused as GivenUp, valid_code
-from tfhet.control.outbox import Outbox
+from tfhet.control.outbox import Inbox, Outbox
 from tfhet.control.secret import Secret
 from tfhet.errors import ClusterError, NotReady, UsageError
 from tfhet.schema import MessageError

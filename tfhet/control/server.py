@@ -12,10 +12,10 @@ from typing import Any
 from tfhet.clock import SYSTEM, Clock
 from tfhet.control.connection import Connection
 from tfhet.control.handshake import JoinRequest, refuse_for
-from tfhet.control.inbox import Inbox
 from tfhet.control.lease import Session, Standstill, beats
 from tfhet.control.listener import Listener
 from tfhet.control.message import Alive, End, Joined, Left, Refused, valid_code
+from tfhet.control.outbox import Inbox
 from tfhet.control.secret import Secret
 from tfhet.errors import NotReady, UsageError
 from tfhet.events import Event, Observer, ignore

@@ -2,20 +2,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Coroutine
-from typing import Any
 
 import pytest
 
 from tfhet.control import listener
 from tfhet.control.message import MAX_LINE_BYTES
-from tfhet.events import Event
 
-Run = Callable[[Coroutine[Any, Any, Any]], Any]
 # In a process of its own: both ends in one would need more descriptors than a process usually has.
 FLOOD = """
 import resource, socket, sys
@@ -53,137 +48,99 @@ async def _hung_up_on(peer: socket.socket) -> bytes:
         (b"GET / HTTP/1.1\r\nHost: algo-1\r\n\r\n", "not JSON"),
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\n", "not JSON"),
         (b"\x00" * 100 + b"\n", "not JSON"),
-        (b"x" * (3 * MAX_LINE_BYTES), "a line of more than"),
+        (b"x" * (3 * MAX_LINE_BYTES), "a line of"),
         (b"[" * 50_000 + b"\n", "not JSON"),
         (b'{"type":"end","code":0,"cause":"me"}\n', "expected Join"),
         (b'{"type":"alive","seen":0}\n' * 1000, "expected Join"),
-        (HALF_A_JOIN, "no handshake within 0.2 s"),
-        (b"", "no handshake within 0.2 s"),
+        (HALF_A_JOIN, "0.2 s"),
+        (b"", "0.2 s"),
     ],
     ids=["http", "tls", "zeros", "too much", "nested", "end", "leases", "half a line", "nothing"],
 )
-def test_a_bad_peer_is_dropped_with_the_reason_and_changes_nothing(
-    run: Run, link_of: Any, caplog: pytest.LogCaptureFixture, sent: bytes, reason: str
-) -> None:
-    async def scenario() -> None:
-        events: list[Event] = []
-        link = link_of("a", handshake_s=0.2, observer=events.append)
-        await link.start()
-        peer = _peer(link.port)
-        with contextlib.suppress(ConnectionError):
-            await asyncio.get_running_loop().sock_sendall(peer, sent)
-        await link.join("a")
-        assert (await _hung_up_on(peer)).count(b"\n") <= 1  # the greeting at most
-        peer.close()
-        while link.coordinator._listener.drops == 0:
-            await asyncio.sleep(0.01)
-        await link.coordinator.wait_joined(10)
-        await link.coordinator.end(0, "done")
-        assert await link.until("end") == [("end", "a", 0, "done")]
-        dropped = [event.fields["reason"] for event in events if event.name == "link.peer_dropped"]
-        assert len(dropped) == 1
-        assert reason in dropped[0]
-        await link.close()
-
-    run(scenario())
+async def test_bad_peer_is_dropped_with_the_reason(link_of, caplog, sent, reason):
+    events = []
+    link = await link_of("a", handshake_s=0.2, observer=events.append)
+    peer = _peer(link.port)
+    with contextlib.suppress(ConnectionError):
+        await asyncio.get_running_loop().sock_sendall(peer, sent)
+    await link.join("a")
+    assert (await _hung_up_on(peer)).count(b"\n") <= 1  # the greeting at most
+    peer.close()
+    while link.coordinator._listener.drops == 0:
+        await asyncio.sleep(0.01)
+    await link.coordinator.wait_joined(10)
+    await link.coordinator.end(0, "done")
+    assert await link.until("end") == [("end", "a", 0, "done")]
+    dropped = [event.fields["reason"] for event in events if event.name == "link.peer_dropped"]
+    assert len(dropped) == 1
+    assert reason in dropped[0]
     assert reason in caplog.text
 
 
-def test_a_peer_that_hangs_up_in_the_middle_is_dropped(run: Run, link_of: Any) -> None:
-    async def scenario() -> None:
-        link = link_of("a")
-        await link.start()
-        for sent in (b"", HALF_A_JOIN):
-            peer = _peer(link.port)
-            await asyncio.get_running_loop().sock_sendall(peer, sent)
-            peer.close()
-        while link.coordinator._listener.drops < 2:
-            await asyncio.sleep(0.01)
-        await link.join("a")
-        await link.close()
-
-    run(scenario())
+async def test_peer_that_hangs_up_is_dropped(link_of):
+    link = await link_of("a")
+    for sent in (b"", HALF_A_JOIN):
+        peer = _peer(link.port)
+        await asyncio.get_running_loop().sock_sendall(peer, sent)
+        peer.close()
+    while link.coordinator._listener.drops < 2:
+        await asyncio.sleep(0.01)
+    await link.join("a")
 
 
-def test_a_thousand_connections_at_once_change_nothing(
-    run: Run, link_of: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def scenario() -> None:
-        link = link_of("a", "b", lease_s=5.0)
-        await link.start()
-        await link.join("a")
-        with subprocess.Popen([sys.executable, "-c", FLOOD, str(link.port)], stdin=subprocess.PIPE) as flood:
-            assert flood.stdin is not None
-            while link.coordinator._listener.drops == 0:
-                await asyncio.sleep(0.001)
-            await link.join("b")
-            link.members["b"].send({"type": "through"})
-            await link.until("message")
-            while link.coordinator._listener.drops < 1000 - listener.MAX_UNAUTHENTICATED:
-                await asyncio.sleep(0.001)
-            await link.coordinator.wait_joined(10)
-            assert len(link.coordinator._listener._unproved) <= listener.MAX_UNAUTHENTICATED
-            assert await link.coordinator.end(0, "done") == frozenset()
-            flood.stdin.close()
-        assert not [entry for entry in link.told if entry[0] in ("lost", "lease lost")]
-        await link.close()
-
-    with caplog.at_level(logging.WARNING):
-        run(scenario())
-    assert "too many connections are in the handshake" in caplog.text
-    assert len([r for r in caplog.records if "dropped a connection" in r.message]) < 25
-
-
-def test_half_open_connections_do_not_keep_a_member_out(
-    run: Run, link_of: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(listener, "MAX_UNAUTHENTICATED", 4)
-
-    async def scenario() -> None:
-        link = link_of("a")
-        await link.start()
-        peers = [_peer(link.port) for _ in range(50)]
-        await link.join("a")
+async def test_thousand_connections_at_once_change_nothing(link_of, caplog):
+    link = await link_of("a", "b", lease_s=5.0)
+    await link.join("a")
+    with subprocess.Popen([sys.executable, "-c", FLOOD, str(link.port)], stdin=subprocess.PIPE) as flood:
+        while link.coordinator._listener.drops == 0:
+            await asyncio.sleep(0.001)
+        await link.join("b")
+        link.members["b"].send({"type": "through"})
+        await link.until("message")
+        while link.coordinator._listener.drops < 1000 - listener.MAX_UNAUTHENTICATED:
+            await asyncio.sleep(0.001)
         await link.coordinator.wait_joined(10)
-        for peer in peers:
-            peer.close()
-        await link.close()
-
-    run(scenario())
-
-
-def test_closing_hangs_up_on_strangers(run: Run, link_of: Any) -> None:
-    async def scenario() -> None:
-        link = link_of("a")
-        await link.start()
-        peers = [_peer(link.port) for _ in range(20)]
-        await asyncio.sleep(0)
-        await link.coordinator.close()
-        for peer in peers:
-            await _hung_up_on(peer)
-            peer.close()
-
-    run(scenario())
+        assert len(link.coordinator._listener._unproved) <= listener.MAX_UNAUTHENTICATED
+        assert await link.coordinator.end(0, "done") == frozenset()
+        flood.stdin.close()
+    assert not {"lost", "lease lost"} & set(link.kinds())
+    assert "too many connections" in caplog.text
+    assert len([record for record in caplog.records if "dropped" in record.message]) < 25
 
 
-def test_no_descriptors_left_is_survived(run: Run, link_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario() -> None:
-        link = link_of("a", handshake_s=0.5)
-        await link.start()
-        loop = asyncio.get_running_loop()
-        accept, fails = loop.sock_accept, iter([True, True, False])
+async def test_half_open_connections_do_not_keep_a_member_out(link_of, monkeypatch):
+    monkeypatch.setattr(listener, "MAX_UNAUTHENTICATED", 4)
+    link = await link_of("a")
+    peers = [_peer(link.port) for _ in range(50)]
+    await link.join("a")
+    await link.coordinator.wait_joined(10)
+    for peer in peers:
+        peer.close()
 
-        async def sometimes(sock: socket.socket) -> Any:
-            accepted = await accept(sock)
-            if next(fails, False):
-                accepted[0].close()
-                raise OSError(24, "Too many open files")
-            return accepted
 
-        monkeypatch.setattr(loop, "sock_accept", sometimes)
-        first = _peer(link.port)
-        await link.join("a")
-        first.close()
-        await link.close()
+async def test_closing_hangs_up_on_strangers(link_of):
+    link = await link_of("a")
+    peers = [_peer(link.port) for _ in range(20)]
+    await asyncio.sleep(0)
+    await link.coordinator.close()
+    for peer in peers:
+        await _hung_up_on(peer)
+        peer.close()
 
-    run(scenario())
+
+async def test_exhausted_descriptors_are_survived(link_of, monkeypatch):
+    link = await link_of("a", handshake_s=0.5)
+    loop = asyncio.get_running_loop()
+    accept, fails = loop.sock_accept, iter([True, True, False])
+
+    async def sometimes(sock):
+        accepted = await accept(sock)
+        if next(fails, False):
+            accepted[0].close()
+            raise OSError(24, "Too many open files")
+        return accepted
+
+    monkeypatch.setattr(loop, "sock_accept", sometimes)
+    first = _peer(link.port)
+    await link.join("a")
+    first.close()
