@@ -41,6 +41,11 @@ async def test_missing_server_is_named_at_the_deadline():
         await client(port).join({}, 0.2)
 
 
+async def test_impossible_name_is_given_as_the_reason():
+    with pytest.raises(NotReady, match="'a..b'"):
+        await LinkClient("a", "a..b", 1, SECRET).join({}, 0.2)
+
+
 def test_hanging_name_service_outlasts_no_deadline_and_no_process():
     code = """
 import asyncio, os, socket, time

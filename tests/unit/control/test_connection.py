@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from tfhet.cluster import free_ports
-from tfhet.control.connection import MAX_UNSENT_BYTES, Connection, addresses_of
+from tfhet.control.connection import MAX_UNSENT_BYTES, Connection
 from tfhet.control.message import Refused
 
 
@@ -32,8 +32,3 @@ async def test_connection_to_itself_is_refused(monkeypatch):
     monkeypatch.setattr(asyncio, "open_connection", from_the_same_port)
     with pytest.raises(ConnectionRefusedError, match=f"127.0.0.1:{port}"):
         await Connection.dial("127.0.0.1", port)
-
-
-async def test_impossible_name_is_an_os_error():
-    with pytest.raises(OSError, match="a..b"):
-        await addresses_of("a..b")

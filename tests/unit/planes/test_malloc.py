@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tfhet.planes.malloc import TUNABLES, with_malloc_tunables
 from tfhet.planes.plane import LauncherSide
+from tfhet.planes.process import TUNABLES, with_malloc_tunables
 from tfhet.planes.ray.start import variables
 from tfhet.planes.tf_service import Fleet
 

@@ -30,7 +30,7 @@ from tfhet.clock import SYSTEM
 from tfhet.cluster import DATA, environment, free_ports, without_secrets
 from tfhet.errors import NotReady, UsageError
 from tfhet.planes.feed import SourceError
-from tfhet.planes.privileges import give_up_capabilities
+from tfhet.planes.process import give_up_capabilities
 from tfhet.planes.ray import private
 from tfhet.planes.ray.settings import Capacity, RaySettings
 from tfhet.planes.ray.start import (

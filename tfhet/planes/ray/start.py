@@ -20,7 +20,7 @@ import psutil
 
 from tfhet.errors import UsageError
 from tfhet.native import compiled
-from tfhet.planes.malloc import with_malloc_tunables
+from tfhet.planes.process import with_malloc_tunables
 from tfhet.planes.ray.settings import Capacity
 
 NODE = "tfhet.planes.ray.node"

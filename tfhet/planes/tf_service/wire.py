@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from tfhet import native
 from tfhet.clock import SYSTEM
 from tfhet.errors import UsageError
-from tfhet.planes.key import KEY_BYTES, key_from
+from tfhet.planes.process import KEY_BYTES, key_from
 
 _AFTER_S = 0.3
 """Seconds after which the reader's destructor has begun, so that it sends no further request."""

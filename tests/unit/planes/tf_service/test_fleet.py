@@ -23,7 +23,7 @@ from own_wire import KEY, WIRE
 from tfhet.cluster import check_free, free_ports
 from tfhet.errors import JobFailed, NotReady, UsageError
 from tfhet.planes.cpus import left_by, usable
-from tfhet.planes.privileges import KEPT
+from tfhet.planes.process import KEPT
 from tfhet.planes.supervised import Happening, RestartPolicy
 from tfhet.planes.tf_service import Fleet
 from tfhet.planes.tf_service.transport import Transport, is_registered
