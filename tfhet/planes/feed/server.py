@@ -143,7 +143,6 @@ class Server:
             production.close()
 
     def close(self) -> None:
-        """Ends the listener and all connections."""
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
         self._listener.close()

@@ -132,8 +132,7 @@ class Share:
         return self._requested.pop(key, None) is not None
 
     def end_shard(self, key: RequestKey, batches: int) -> bool:
-        """Notes the answer that a shard has no complete round with this batch, and its number of batches. Returns
-        whether the batch was requested."""
+        """Notes that a shard has no complete round with this batch. Returns whether the batch was requested."""
         if not 0 <= key[0] < len(self._parts):
             return False
         part = self._parts[key[0]]
@@ -193,7 +192,7 @@ class Credit:
         self._between_s: float | None = None
 
     def on_batch(self, size: int, now_s: float) -> None:
-        """Notes that a batch of `size` bytes has arrived."""
+        """size: in bytes."""
         if self._is_fixed:
             return
         last_s, self._last_s = self._last_s, now_s
@@ -228,11 +227,9 @@ class EpochPass:
         return cls(share, [0] * share.servers, [0] * share.servers)
 
     def free(self, server: int, credit: Credit) -> int:
-        """Returns how many batches to request from a server now."""
         return credit.free(self.in_transit[server] + self.waiting[server])
 
     def requests(self, server: int, credit: Credit) -> list[BatchRequest]:
-        """Returns the batches to request from a server now."""
         found = self.share.requests(server, self.free(server, credit), credit.most)
         self.in_transit[server] += len(found)
         return found
@@ -256,6 +253,5 @@ class EpochPass:
         self.share.delivered.add(found.key)
 
     def remove_server(self, server: int) -> None:
-        """See `Share.remove_server`."""
         self.share.remove_server(server)
         self.in_transit[server] = 0

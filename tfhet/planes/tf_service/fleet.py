@@ -42,8 +42,7 @@ class Fleet(Processes):
     """Called with the name of a process and what happens to it, or what it reports."""
     policy: RestartPolicy = RestartPolicy()
     folder: Path | None = None
-    """Place of the dispatcher's journal and of socket files, on a local disk; None: the system's folder for temporary
-    files."""
+    """Local folder for the dispatcher's journal and socket files; None: the system's for temporary files."""
     gives_way: bool = False
     """Whether its workers run only when no other process on the host wants the CPU."""
     encrypted: bool = False
@@ -56,15 +55,13 @@ class Fleet(Processes):
         self.workers_registered = 0
         """Workers that the dispatcher on this host knows; 0 where there is none."""
         self.native: frozenset[str] | None = None
-        """The compiled ops that all processes of the fleet have; None before the first serves."""
+        """The compiled ops that all processes have; None before the first serves."""
         self._env = with_malloc_tunables(without_secrets(self.env))
         if self._env.get(_LOG_LEVEL, "0") not in ("0", "1"):  # warnings have to be heard
             self._env[_LOG_LEVEL] = "1"
         self._cpus: tuple[int, ...] = ()
-        self._workers: dict[str, list[str]] = {}
-        """Arguments of each worker, by its name."""
-        self._scratch: Path | None = None
-        """A folder that only this user may enter."""
+        self._workers: dict[str, list[str]] = {}  # arguments by name
+        self._scratch: Path | None = None  # only this user may enter it
         self._dispatcher_port = 0
         self._generations = 0
         self._knows_workers = False
@@ -77,8 +74,8 @@ class Fleet(Processes):
         await self.wait_ready(deadline_s)
 
     def renew_dispatcher(self) -> None:
-        """Replaces the dispatcher with one without memory: every reader's data set ends with an error, and only living
-        workers register with it. The old one would wait for ever for the tasks of a worker that is gone (TF 2.15.1)."""
+        """Replaces the dispatcher with one without memory, which ends every reader's data set with an error. The old
+        one would wait for ever for the tasks of a worker that is gone (TF 2.15.1)."""
         self.workers_registered, self._knows_workers = 0, False
         if "dispatcher" in self.servers:
             self.servers["dispatcher"].renew(self._dispatcher_command())
@@ -114,8 +111,7 @@ class Fleet(Processes):
         await self.wait_ready(deadline_s)
 
     def keep_off(self, reserve: int) -> tuple[int, ...]:
-        """Leaves `reserve` of the host's CPUs to others; holds for present and future workers. Returns the CPUs that
-        the workers use: all where none would be left, () where the system does not tell."""
+        """Leaves `reserve` of the host's CPUs to others. Returns the CPUs that present and future workers use."""
         every = usable()
         left = left_by(reserve, every)
         if every and left != (self._cpus or every):

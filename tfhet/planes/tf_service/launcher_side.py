@@ -175,7 +175,7 @@ class ServiceLauncherSide(LauncherSide):
         report: Serving | messages.Registered = parse(facts, Serving | messages.Registered)
         if isinstance(report, Serving):
             self._ready.add(report.host)
-            # A graph may hold only what every process that runs it knows: the compiled ops that all of them have.
+            # A graph may hold only the compiled ops that all processes have.
             self._native = set(report.native) if self._native is None else self._native & set(report.native)
         else:
             self._registered = report.workers
