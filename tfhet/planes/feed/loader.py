@@ -77,7 +77,10 @@ class Loader:
         if self._has_begun:  # the last iteration ended early, for example by break
             self._epoch, self._delivered = self._epoch + 1, frozenset()
         epoch, delivered, noted = self._epoch, self._delivered, None
-        self._report_reading()
+        if not self._has_reported:
+            inherited(environment()).send(rank.Reading(endless=False), limit_s=1.0)
+            ScriptSteps.of_process(self._job)
+            self._has_reported = True
         self._delivered, self._has_begun = frozenset(), True
         received = self._reader.epoch(epoch, delivered, continues=self._training)
         for index in itertools.count():
@@ -163,13 +166,6 @@ class Loader:
         options: dict[str, Any] = {"is_equal": self._training, "make_limit_s": self._make_limit_s}
         options |= {"ahead": self._ahead, "allocate": self._allocate}
         return self._plane.batches(self.source, self._job, options)
-
-    def _report_reading(self) -> None:
-        """Tells the launcher, once."""
-        if not self._has_reported:
-            inherited(environment()).send(rank.Reading(endless=False), limit_s=1.0)
-            ScriptSteps.of_process(self._job)
-            self._has_reported = True
 
     def _noted(self, has_ids: bool) -> NotedLoader | None:
         steps = ScriptSteps.of_process(self._job)

@@ -22,7 +22,7 @@ from tfhet.placement import Cut, Inspection, Pipeline, Rest, inspect, local_part
 from tfhet.planes.reader import RankSide, Reader
 from tfhet.planes.tf_service.launcher_side import Order
 from tfhet.planes.tf_service.transport import Transport, is_registered
-from tfhet.planes.tf_service.wire import Wire, of_rank
+from tfhet.planes.tf_service.wire import Wire, leave_at_exit, of_rank
 from tfhet.source import error_text
 from tfhet.strategies import JobContext
 
@@ -184,7 +184,7 @@ def _served(
         transport.publish(wire, order.dispatcher, data, dataset_id)
     else:
         transport.wait_published(wire, order.dispatcher, dataset_id)
-    wire.leave_at_exit()  # also if data hosts do not answer readers that the script leaves
+    leave_at_exit(wire)  # also if data hosts do not answer readers that the script leaves
     return transport.read(wire, order.dispatcher, dataset_id, data.element_spec, sharding)
 
 

@@ -59,14 +59,11 @@ class Wire:
         _library().tfhet_wire_hang_up(self.protocol.encode(), ctypes.c_double(_AFTER_S))
         yield
 
-    def leave_at_exit(self) -> None:
-        """From now on, no reader that is left holds this process up at its end, after the exit handlers."""
-        _leave_at_exit(self.protocol)
-
 
 @functools.cache
-def _leave_at_exit(protocol: str) -> None:
-    name, ends = protocol.encode(), threading.Event()
+def leave_at_exit(wire: Wire) -> None:
+    """From now on, no reader that is left holds this process up at its end, after the exit handlers."""
+    name, ends = wire.protocol.encode(), threading.Event()
 
     def beat() -> None:  # while Python code runs: after the exit handlers no thread does
         ends.wait()
