@@ -36,22 +36,17 @@ class RestartPolicy:
     longest_backoff_s: float = 2.0
     silence_s: float = 10.0
     """Seconds of silence after which a process that serves, and so reports every second, is killed."""
-    stopped_s: float = 10.0
-    """The same of one that is stopped (SIGSTOP), which surely does nothing."""
-    start_s: float = 120.0
-    """Seconds of silence allowed before it serves for the first time."""
-    restart_s: float = 30.0
-    """Seconds of silence allowed after a restart: the files that it loads were read on this host before."""
+    stopped_s: float = 10.0  # the same of a stopped one (SIGSTOP)
+    start_s: float = 120.0  # before it serves for the first time
+    restart_s: float = 30.0  # after a restart, with its files in the page cache
 
     def pause_s(self, deaths: int) -> float:
-        """Seconds before the restart after the `deaths`-th death in the window, from 1."""
+        """Seconds before the restart. deaths: in the window, from 1."""
         return min(self.longest_backoff_s, self.backoff_s * 2.0 ** min(deaths - 1, 16))
 
 
 @dataclass(frozen=True)
 class Started:
-    """The process was started or restarted."""
-
     pid: int
 
 

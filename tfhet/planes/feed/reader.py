@@ -31,8 +31,7 @@ from tfhet.schema import MessageError
 
 LOST_S = 60.0
 """Seconds without any server after which a reader gives up; launchers mostly know the cause before."""
-DIAL_S = 0.2
-"""Seconds between two attempts to connect to a lost server."""
+DIAL_S = 0.2  # between two attempts to connect to a lost server
 _CHECK_S = 1.0
 _NO_MEMORY = np.empty(0, np.uint8)
 
@@ -71,8 +70,7 @@ class FeedReader:
         self._allocate, self._say = allocate or MemoryPool().allocate, say
         self.again = self.left = 0  # see `BatchReader`
         self._passes: dict[int, EpochPass] = {}
-        self._alone_s: float | None = None
-        """Time at which the last server was lost."""
+        self._alone_s: float | None = None  # when the last server was lost
         self._failure: Exception | None = None
         self._is_closed, self._process = False, os.getpid()
         self._lock = threading.Lock()

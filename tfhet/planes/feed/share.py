@@ -38,10 +38,8 @@ class _Part:
 
     server: int
     """The server that makes its batches."""
-    rounds: int = 0
-    """Number of rounds that were requested."""
-    batches: int | None = None
-    """Number of batches in the shard; None if it is not known yet."""
+    rounds: int = 0  # that were requested
+    batches: int | None = None  # in the shard, once known
 
 
 @dataclass(eq=False)
@@ -57,15 +55,13 @@ class Share:
     is_map: bool
     is_equal: bool = True
     """Whether all ranks get the same number of batches; otherwise no batch is left over."""
-    before: InitVar[Iterable[Key]] = ()
-    """Batches that were delivered in an earlier run."""
+    before: InitVar[Iterable[Key]] = ()  # delivered in an earlier run
 
     def __post_init__(self, before: Iterable[Key]) -> None:
         self.delivered = DeliveredSet(self.rank, self.size, before)
         """Batches that the script has received, in earlier runs too."""
         self._parts = [_Part(index) for index in range(1 if self.is_map else self.servers)]
-        self._again: list[RequestKey] = []
-        """Batches that were requested from a lost server."""
+        self._again: list[RequestKey] = []  # of lost servers
         self._requested: dict[RequestKey, int] = {}
         """Batches that were requested and have not arrived, with the server."""
         self._rest: list[Key] | None = None
