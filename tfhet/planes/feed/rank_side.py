@@ -28,7 +28,9 @@ class FunctionRankSide(RankSide):
 
     def __init__(self, plane: str, returned: str):
         """returned: the type of the functions' results."""
-        self._serves = f"--data_plane {plane} serves a function that returns {returned} (tfhet.batches)"
+        self._serves = (
+            f"--data_plane {plane} serves functions that return {returned} (tfhet.batches, tfhet.torch.loader)"
+        )
 
     def reader(self, pipeline: Pipeline, job: JobContext, **options: Any) -> Reader:
         raise UsageError(

@@ -123,7 +123,8 @@ def _node(folder: Path, env: Mapping[str, str]) -> Iterator[NodeStart]:
 async def _child(start: NodeStart, folder: Path, env: Mapping[str, str], on_line: Callable[[str], None]) -> Child:
     head = int(start.head_at.rpartition(":")[2])
     token = {name: env[name] for name in token_variables(b"")}
-    listening = listening_at(start.ip, (head,), start.ports, env, functools.partial(print, file=sys.stderr, flush=True))
+    warn = functools.partial(print, "[tfhet]", file=sys.stderr, flush=True)
+    listening = listening_at(start.ip, (head,), start.ports, env, warn)
     own = {**variables(without_secrets(env), token), **listening}
     command = start.command(folder, READY_S)
     return await Child.start("ray", command, env=own, on_line=on_line, before_exec=give_up_capabilities)

@@ -73,7 +73,7 @@ class Ray(DataPlane):
     def rank_side(self) -> RankSide:
         from tfhet.planes.feed.rank_side import FunctionRankSide
 
-        return FunctionRankSide(self.name, "a Ray data set")
+        return FunctionRankSide(self.name, "Ray data sets")
 
     def is_noise(self, line: str, gpus: int = 0) -> bool:
         """True also for lines of Ray, and for lines that the script prints for other processes."""
