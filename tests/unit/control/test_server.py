@@ -9,7 +9,7 @@ from fake_clock import FakeClock
 
 from tfhet.control import LinkServer, Secret, message as messages
 from tfhet.control.handshake import Refused
-from tfhet.control.lease import beats
+from tfhet.control.lease import Standstill, beats
 from tfhet.errors import ClusterError, NotReady, UsageError
 from tfhet.schema import MessageError
 
@@ -303,3 +303,23 @@ async def test_closing_twice_or_before_the_start_is_nothing(link_of):
     await LinkServer(["a"], SECRET).close()
     link = await link_of("a")
     await link.close()
+
+
+@pytest.mark.parametrize(
+    ("stood_still_s", "later_s", "is_recent"),
+    [(0.0, 0.0, False), (3.5, 0.0, False), (3.7, 0.0, True), (11.0, 7.9, True), (11.0, 8.1, False)],
+)
+def test_standstill_of_almost_a_lease_counts_for_two(stood_still_s, later_s, is_recent):
+    standstill = Standstill(4.0, 100.0)
+    standstill.observe(120.0, stood_still_s)
+    standstill.observe(120.0 + later_s, 0.0)
+    assert standstill.is_recent(120.0 + later_s) is is_recent
+
+
+def test_standstill_is_found_before_the_next_beat():
+    standstill = Standstill(4.0, 100.0)
+    assert not standstill.is_unnoticed(103.5)
+    assert standstill.is_unnoticed(111.0)
+    standstill.observe(111.0, 10.8)
+    assert not standstill.is_unnoticed(111.0)
+    assert standstill.is_recent(111.0)

@@ -8,8 +8,10 @@ import sys
 
 import pytest
 
+from tfhet.cluster import free_ports
 from tfhet.control import listener
-from tfhet.control.message import MAX_LINE_BYTES
+from tfhet.control.connection import MAX_UNSENT_BYTES, Connection
+from tfhet.control.message import MAX_LINE_BYTES, Refused
 
 # In a process of its own: both ends in one would need more descriptors than a process usually has.
 FLOOD = """
@@ -144,3 +146,27 @@ async def test_exhausted_descriptors_are_survived(link_of, monkeypatch):
     first = _peer(link.port)
     await link.join("a")
     first.close()
+
+
+async def test_unread_connection_ends():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        connection = await Connection.dial("127.0.0.1", silent.getsockname()[1])
+        message = Refused("x" * 60_000)
+        for _ in range(4 * MAX_UNSENT_BYTES // 60_000):
+            connection.write(message)
+        with pytest.raises(ConnectionError):
+            await connection.read()
+        connection.write(message)  # of no effect, and no error
+        await connection.close()
+
+
+async def test_connection_to_itself_is_refused(monkeypatch):
+    (port,) = free_ports(1)
+    dial = asyncio.open_connection
+
+    async def from_the_same_port(*place, **options):
+        return await dial(*place, **options, local_addr=("127.0.0.1", port))
+
+    monkeypatch.setattr(asyncio, "open_connection", from_the_same_port)
+    with pytest.raises(ConnectionRefusedError, match=f"127.0.0.1:{port}"):
+        await Connection.dial("127.0.0.1", port)
