@@ -13,8 +13,7 @@ from tfhet.errors import UsageError
 
 class HostPaths:
     """The directories of one host in SageMaker's layout; none is created here. `SM_MODEL_DIR`, `SM_OUTPUT_DATA_DIR`,
-    `SM_OUTPUT_DIR`, `SM_INPUT_CONFIG_DIR` and `SM_CHANNEL_<NAME>` win over the layout: a user's script reads them,
-    too."""
+    `SM_OUTPUT_DIR`, `SM_INPUT_CONFIG_DIR` and `SM_CHANNEL_<NAME>` in `variables` win over the layout."""
 
     def __init__(self, base: Path, variables: Mapping[str, str] | None = None):
         self._variables = variables or {}

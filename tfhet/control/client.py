@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import socket
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from tfhet.clock import SYSTEM, Clock
-from tfhet.control.connection import Connection, addresses_of
+from tfhet.control.connection import Connection
 from tfhet.control.handshake import JoinRequest, Refused, Unauthenticated, introduce
-from tfhet.control.inbox import Inbox
 from tfhet.control.lease import beats
 from tfhet.control.message import Alive, End, Left, Refused as GivenUp, valid_code
-from tfhet.control.outbox import Outbox
+from tfhet.control.outbox import Inbox, Outbox
 from tfhet.control.secret import Secret
+from tfhet.coroutines import in_thread
 from tfhet.errors import ClusterError, NotReady, UsageError
 from tfhet.schema import MessageError
 
@@ -112,7 +113,7 @@ class LinkClient:
             found: list[str] = []
             try:
                 async with asyncio.timeout(remaining_s):
-                    found = await addresses_of(self._address)  # however long it takes: the next try begins anew
+                    found = await _addresses_of(self._address)  # may take longer than a handshake
                     async with asyncio.timeout(self._handshake_s):
                         return await self._dial_once(found[tries % len(found)])
             except TimeoutError:
@@ -148,8 +149,8 @@ class LinkClient:
         return connection
 
     def _compare_clocks(self, theirs_s: float | None, took_s: float) -> None:
-        """Updates `clock_offset`. theirs_s: what the server's clock showed at some moment of the last `took_s` seconds;
-        taken for their middle, it is off by half of them at most (as in NTP, RFC 5905)."""
+        """theirs_s: of the server's clock within the last `took_s` seconds; their middle is off by half of them at most
+        (as in NTP, RFC 5905)."""
         if theirs_s is not None:
             offset_s, error_s = theirs_s - (self._clock.wall() - took_s / 2), took_s / 2
             if self.clock_offset is None or error_s <= self.clock_offset[1]:
@@ -208,3 +209,12 @@ class LinkClient:
             self._inbox.put(self._on_lease_lost, reason)
             if self._connection is not None:
                 self._connection.abort()
+
+
+async def _addresses_of(host: str) -> list[str]:
+    """The IP addresses of a host. Raises OSError for an unknown name."""
+    try:
+        found = await in_thread(socket.getaddrinfo, host, None, 0, socket.SOCK_STREAM)
+    except UnicodeError as error:
+        raise OSError(f"{host!r} is no name of a host ({error})") from error
+    return list(dict.fromkeys(str(each[4][0]) for each in found))

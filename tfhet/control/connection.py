@@ -9,13 +9,12 @@ import hmac
 import socket
 
 from tfhet.control.message import MAX_LINE_BYTES, AnyMessage, decode, encode
-from tfhet.coroutines import in_thread
 from tfhet.schema import MessageError
 from tfhet.units import MIB
 
 MAX_UNSENT_BYTES = 8 * MIB
 """Maximum of unsent bytes; the connection to a peer that does not read ends beyond it."""
-_LIMIT = MAX_LINE_BYTES + 2 * hashlib.sha256().digest_size
+_LIMIT = MAX_LINE_BYTES + 64
 
 
 class Seal:
@@ -39,8 +38,7 @@ class Connection:
         self._seals: tuple[Seal, Seal] | None = None
         peer = writer.get_extra_info("peername")
         self.peer = f"{peer[0]}:{peer[1]}" if peer else "unknown"
-        self.address = str(peer[0]) if peer else ""
-        """IP address of the other side."""
+        self.address = str(peer[0]) if peer else ""  # of the other side
 
     @classmethod
     async def dial(cls, address: str, port: int) -> Connection:
@@ -110,12 +108,3 @@ class Connection:
             async with asyncio.timeout(flush_s):
                 await self._writer.wait_closed()
         self.abort()
-
-
-async def addresses_of(host: str) -> list[str]:
-    """The IP addresses of a host, given by name or address. Raises OSError for a name that is not known."""
-    try:
-        found = await in_thread(socket.getaddrinfo, host, None, 0, socket.SOCK_STREAM)
-    except UnicodeError as error:
-        raise OSError(f"{host!r} is no name of a host ({error})") from error
-    return list(dict.fromkeys(str(each[4][0]) for each in found))

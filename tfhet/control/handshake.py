@@ -8,8 +8,8 @@
 
 Both nonces are fresh, so nothing can be replayed; the role is under the HMAC, so nothing can be reflected. A peer that
 fails gets no answer. A refusal comes after both proofs, so only the true server can send a member away. From `facts` on
-each line carries a mark made with a key of this connection (`connection.Seal`), so that who passes the handshake on
-can neither speak nor repeat anything afterwards. Lines are not encrypted. The caller sets the deadline.
+each line carries a mark made with a key of this connection (`connection.Seal`), so that a relay can neither speak nor
+repeat anything. Lines are not encrypted. The caller sets the deadline.
 """
 
 from __future__ import annotations

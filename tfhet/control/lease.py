@@ -21,9 +21,8 @@ async def beats(
 ) -> AsyncIterator[tuple[float, float]]:
     """Calls `renew` and yields `now_s, stood_still_s` BEATS_PER_LEASE times per lease, without end.
 
-    now_s: on `clock`, the monotonic one. stood_still_s: seconds that this process was stopped or starved since the last
-    beat, if more than a quarter of the lease, else 0. Messages that peers sent meanwhile are still unread, so these
-    seconds do not count as their silence. lease_s: returns seconds, may change. since_s: when the lease began."""
+    now_s: on the monotonic clock. stood_still_s: seconds that this process was stopped since the last beat, if more
+    than a quarter of the lease, else 0; they do not count as silence of peers, whose messages are still unread."""
     last_s = since_s
     while True:
         renew()
@@ -36,8 +35,7 @@ async def beats(
 
 @dataclass
 class Standstill:
-    """The last time that this process was stopped for so long that its peers may have lost their leases. Times are in
-    seconds on the monotonic clock."""
+    """The last time that this process was stopped for so long that its peers may have lost their leases."""
 
     lease_s: float
     beat_s: float
@@ -68,17 +66,15 @@ class Session:
     connection: Connection | None
     """None while the connection is broken."""
     heard_s: float
-    """When the last message of the member came, on the monotonic clock."""
+    """Time of the last message of the member, on the monotonic clock."""
     outbox: Outbox = field(default_factory=Outbox)
     broken_s: float = 0.0
-    """When the connection broke, on the monotonic clock."""
     broken_why: str = ""
     address: str = ""
     """IP address of its last connection."""
     left_code: int | None = None
-    """Exit code with which the member left on purpose; None before that."""
+    """Exit code with which the member left on purpose."""
     lost_why: str | None = None
-    """Why the member was lost; None if it was not."""
 
     @property
     def name(self) -> str:
@@ -90,8 +86,7 @@ class Session:
         return self.left_code is None and self.lost_why is None
 
     def loss(self, now_s: float, lease_s: float, grace_s: float) -> str | None:
-        """The reason why the member is lost at `now_s`, or None. A member that was silent for the lease, or whose
-        connection has been broken for longer than `grace_s`, is lost."""
+        """The reason why the member is lost: its silence, or a connection broken for longer than `grace_s`; or None."""
         if self.connection is None and now_s - self.broken_s > grace_s:
             return f"gone without leaving ({self.broken_why})"
         if now_s - self.heard_s > lease_s:

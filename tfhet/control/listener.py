@@ -19,8 +19,7 @@ from tfhet.schema import MessageError
 logger = logging.getLogger(__name__)
 
 MAX_UNAUTHENTICATED = 256
-"""Maximum number of connections in the handshake; beyond it the oldest is dropped for the next. A member needs two
-round trips, so it is hardly ever the oldest; if it is, it dials again."""
+"""Maximum number of connections in the handshake; beyond it the oldest is dropped, and a member dials again."""
 BACKLOG = 1024
 """Maximum number of connections that the kernel holds; beyond it a client waits a second before its next attempt."""
 LOGGED_DROPS = 10
@@ -30,8 +29,7 @@ _OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 class Listener:
     """One listening socket. Calls `serve` with every authenticated connection, in a task of its own, and `dropped(peer,
-    reason)` for those that failed. `objection(name, instance)` returns the reason to refuse an authenticated member, or
-    None. A handshake has to end within `handshake_s` seconds."""
+    reason)` for those that failed, among them handshakes of more than `handshake_s` seconds. objection: see `admit`."""
 
     def __init__(
         self,
@@ -74,14 +72,13 @@ class Listener:
         for task in ending:
             task.cancel()
         await asyncio.gather(*ending, return_exceptions=True)
-        for connection in self._unproved:  # those whose task was cancelled before it began
+        for connection in self._unproved:  # whose task was cancelled before it began
             connection.abort()
         if self._socket is not None:
             self._socket.close()
 
     async def _accept(self, sock: socket.socket) -> None:
-        # Not asyncio.start_server: its accept loop takes a whole backlog at once, which is a thousand descriptors
-        # before the first of them is looked at.
+        # asyncio.start_server would accept a whole backlog, a thousand descriptors, before it serves the first one.
         loop = asyncio.get_running_loop()
         while True:
             try:

@@ -9,8 +9,7 @@ from msgspec import Meta
 from tfhet.schema import MAX_CODE, MAX_NUMBER, Code, Count, Message, decode as decode_json, encode as encode_json
 from tfhet.units import KIB
 
-VERSION = 3
-"""Version of the link; the server sends it first."""
+VERSION = 3  # the server sends it first
 MAX_LINE_BYTES = 64 * KIB
 SHORTEST_LEASE_S, LONGEST_LEASE_S = 0.01, 86400.0
 """Range of leases: a shorter one keeps a client busy with renewals, a longer one never ends."""
@@ -43,10 +42,9 @@ class Welcome(Message, frozen=True):
 
 
 class Facts(Message, frozen=True):
-    """A member joins, or returns after a broken connection."""
+    """A member joins with facts about its host, or returns after a broken connection."""
 
     facts: dict[str, Any]
-    """About its host."""
     seen: Count
     """Number of the last message that it has received."""
 
@@ -103,8 +101,7 @@ def encode(message: object) -> bytes:
 
 def decode(line: bytes) -> AnyMessage:
     """Returns the message in a line. Raises MessageError, and nothing else, for any other line."""
-    found: AnyMessage = decode_json(line, AnyMessage)
-    return found
+    return decode_json(line, AnyMessage)
 
 
 def valid_code(code: int) -> int:

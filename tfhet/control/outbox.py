@@ -1,21 +1,48 @@
-"""Numbered messages that survive a broken connection: each side keeps those that the other has not confirmed."""
+"""Messages of the link: an outbox that survives a broken connection, and an inbox that calls back."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from tfhet.control.inbox import Inbox
 from tfhet.control.message import Alive, AnyMessage, Numbered, encode
 from tfhet.schema import MessageError
 from tfhet.units import MIB
 
+logger = logging.getLogger(__name__)
+
 MAX_KEPT_BYTES = 4 * MIB
 
 
+class Inbox:
+    """Calls callbacks one after another, once the calling task has paused. An error of a callback is logged."""
+
+    def __init__(self) -> None:
+        self._is_closed = False
+
+    def put(self, callback: Callable[..., None] | None, *arguments: Any) -> None:
+        """Has a function called soon; does nothing for None."""
+        if callback is not None:
+            asyncio.get_running_loop().call_soon(self._call, callback, arguments)
+
+    def _call(self, callback: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+        try:
+            if not self._is_closed:
+                callback(*arguments)
+        except Exception:
+            logger.exception("a callback of the link failed")
+
+    def close(self) -> None:
+        """Drops the calls that are not made yet."""
+        self._is_closed = True
+
+
 class Outbox:
-    """The messages of one side, sent and received. Each arrives once and in order, over any number of connections."""
+    """The numbered messages of one side. Each arrives once and in order, over any number of connections, because the
+    sender keeps it until the other side has confirmed it."""
 
     def __init__(self) -> None:
         self._sent = 0

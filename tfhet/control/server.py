@@ -12,10 +12,10 @@ from typing import Any
 from tfhet.clock import SYSTEM, Clock
 from tfhet.control.connection import Connection
 from tfhet.control.handshake import JoinRequest, refuse_for
-from tfhet.control.inbox import Inbox
 from tfhet.control.lease import Session, Standstill, beats
 from tfhet.control.listener import Listener
 from tfhet.control.message import Alive, End, Joined, Left, Refused, valid_code
+from tfhet.control.outbox import Inbox
 from tfhet.control.secret import Secret
 from tfhet.errors import NotReady, UsageError
 from tfhet.events import Event, Observer, ignore
@@ -65,7 +65,7 @@ class LinkServer:
 
     @property
     def facts(self) -> Mapping[str, Mapping[str, Any]]:
-        """The facts with which each member joined, by name."""
+        """Facts of the members that have joined, by name."""
         return {name: session.request.facts for name, session in self._sessions.items()}
 
     @property
@@ -94,8 +94,7 @@ class LinkServer:
         return frozenset(session.address for session in self._sessions.values())
 
     async def start(self, host: str, port: int) -> int:
-        """Listens at `host` ("0.0.0.0": every interface) and returns the port; 0 takes a free one. Raises UsageError
-        for a port in use, naming the process that uses it where that is known."""
+        """Listens at `host` and returns the port; 0 takes a free one. Raises UsageError for a port in use."""
         bound = self._listener.start(host, port)
         self._renewing = asyncio.create_task(self._renew(), name="tfhet-lease")
         return bound
@@ -114,10 +113,9 @@ class LinkServer:
         raise NotReady(f"{text}; {drops} connections dropped, last {last}" if drops else text)
 
     def send(self, member: str, message: object) -> None:
-        """Sends a message, or JSON values, under 64 KiB as a line, to a member that holds a lease.
-        It arrives once and in order, also over a new connection. A member that leaves 4 MiB unconfirmed is lost;
-        confirmations travel with the renewals. Raises MessageError for a message that does not fit, UsageError for a
-        name that is not expected."""
+        """Sends a message, or JSON values, of less than 64 KiB to a member that holds a lease. It arrives once and in
+        order, also over a new connection. A member that leaves 4 MiB unconfirmed is lost. Raises MessageError for a
+        message that does not fit, UsageError for a name that is not expected."""
         if member not in self.expected:
             raise UsageError(f"no member {member!r}; expected: {', '.join(sorted(self.expected)) or 'none'}")
         session = self._sessions.get(member)
@@ -136,8 +134,7 @@ class LinkServer:
 
     def confirm(self, message: object, then: Callable[[], None]) -> None:
         """Calls `then` once no member can have lost its lease unnoticed: at once, unless this process has just stood
-        still. Else the first call broadcasts `message`, and each member has two leases to confirm it, which renews its
-        lease, or is lost; `on_lost` is called before `then`."""
+        still. Else the first call broadcasts `message`, and each member confirms it within two leases or is lost."""
         now_s = self._clock.monotonic()
         if not self._standstill.is_recent(now_s) and not self._standstill.is_unnoticed(now_s):
             then()

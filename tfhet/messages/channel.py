@@ -61,14 +61,13 @@ class Channel:
         self._other.close()
 
     def send(self, message: object) -> bool:
-        """Sends a message, also as JSON values; False if it was dropped because the socket's buffer is full, or the
-        process is gone. A process that never opens its end is no error. Raises MessageError for another value."""
+        """Sends a message, also as JSON values; False if it was dropped: the socket's buffer is full, or the process is
+        gone. Raises MessageError for another value."""
         packet = encode(message, MAX_BYTES)
-        try:
+        with contextlib.suppress(OSError):
             self._end.send(packet)
-        except OSError:
-            return False
-        return True
+            return True
+        return False
 
     async def ended(self) -> None:
         """Takes the messages that are left in the channel, and closes it. To be called when the process has ended."""
@@ -191,14 +190,12 @@ def inherited(env: Mapping[str, str]) -> ProcessChannel:
 
 
 def _end_of(text: str) -> socket.socket | None:
-    """The inherited socket; None where the process has not inherited it."""
+    """The socket, if the process has inherited it."""
     number, _, inode = text.partition(":")
-    try:
+    with contextlib.suppress(OSError, ValueError, OverflowError):
         status = os.fstat(int(number))
         if stat.S_ISSOCK(status.st_mode) and status.st_ino == int(inode):
             return socket.socket(fileno=int(number))
-    except (OSError, ValueError, OverflowError):
-        pass
     return None
 
 

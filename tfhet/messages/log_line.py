@@ -44,8 +44,7 @@ def write(kind: str, values: Mapping[str, object]) -> str:
 
 def read(text: str) -> tuple[str, dict[str, str]] | None:
     """Kind and fields of a line of a log; None for a line that is for people. Never raises."""
-    start = _START.search(text)
-    if start is None:
+    if (start := _START.search(text)) is None:
         return None
     found, position = {}, start.end()
     while (pair := _PAIR.match(text, position)) is not None:
@@ -64,13 +63,13 @@ def parse_line(text: str) -> RunLine | None:
 
 
 def metric_pattern(name: str, number: str) -> str:
-    """The regular expression by which CloudWatch finds one number of a metric line; `number`: that of a number."""
+    """The regular expression by which CloudWatch finds one number of a metric line. number: one for a number."""
     before = "" if name == "step" else "step=[0-9]+ .*"
     return rf"\[tfhet\] {before}{name}=({number})"
 
 
 def epoch_pattern(name: str, number: str) -> str:
-    """The regular expression by which CloudWatch finds one number of an epoch line; `number`: that of a number."""
+    """The same for an epoch line."""
     return rf"\[tfhet\] end of epoch=.* {name}=({number})"
 
 
@@ -86,17 +85,15 @@ class RunLine(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, values: Mapping[str, object]) -> Self:
-        """The line with these fields; numbers may be texts. Raises KeyError and ValueError for another line, or one
-        that is torn."""
+        """The line with these fields; numbers may be texts. Raises KeyError and ValueError for another line."""
         return msgspec.convert(values, cls, strict=False)
 
 
 class MetricLine(RunLine, frozen=True):
-    """The numbers that rank 0 prints now and then: step and epoch reached, and means since the last such line.
+    """The numbers that rank 0 prints now and then: step and epoch reached, and means since the last such line. It has
+    no word for its kind, because the metric definitions of training jobs match it as it is:
 
         [tfhet] step=500 epoch=2 step_ms=86.1 examples_per_s=95143 loss=2.3000 wait_pct=3.1
-
-    It is the one line without a word for its kind: the metric definitions of training jobs match it as it is.
     """
 
     kind: ClassVar[str] = ""
@@ -128,7 +125,7 @@ class MetricLine(RunLine, frozen=True):
         return write(self.kind, self.numbers())
 
     def numbers(self) -> Mapping[str, float]:
-        """The numbers by their names in the line, without a loss of None."""
+        """By name, without a loss of None."""
         return {name: value for name, value in msgspec.structs.asdict(self).items() if value is not None}
 
 

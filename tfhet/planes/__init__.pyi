@@ -10,8 +10,8 @@ from .costs import (
 from .distribution import distribute as distribute
 from .feed.loader import Loader as Loader
 from .hooks import on_training_data as on_training_data
-from .malloc import with_malloc_tunables as with_malloc_tunables
 from .plane import DataPlane as DataPlane, LauncherSide as LauncherSide, Outlets as Outlets
+from .process import with_malloc_tunables as with_malloc_tunables
 from .reader import Delivery as Delivery, RankSide as RankSide, Reader as Reader
 from .reading import batches as batches
 from .registry import (

@@ -156,7 +156,6 @@ class CostFile:
 
     @classmethod
     def shipped(cls) -> CostFile:
-        """Returns the costs of the package."""
         return cls.read(_SHIPPED)
 
     @classmethod
@@ -171,9 +170,7 @@ class CostFile:
     def plane(self, name: str) -> MovingCost:
         """Returns the costs of a data plane. Raises UsageError if the file has none."""
         if name not in self.planes:
-            raise UsageError(
-                f"the file of plan costs has no data plane {name!r}; `tfhet plan --calibrate` makes a new one"
-            )
+            raise UsageError(f"the file of plan costs lacks {name!r}; `tfhet plan --calibrate` makes a new one")
         return self.planes[name]
 
 

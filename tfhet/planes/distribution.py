@@ -39,8 +39,8 @@ def distribute(
     transport: Any = None,
     job: JobContext | None = None,
 ) -> tf.data.Dataset:
-    """This rank's share of `data`: from the job's data plane, or prepared in this process where the job has none. A
-    launcher learns of the script's steps by it, and how long they wait (`tfhet.steps`).
+    """Returns this rank's share of `data`, from the job's data plane or prepared in this process. The launcher learns
+    of the script's steps by it, and how long they wait (`tfhet.steps`).
 
     Without a data plane and with one rank, a plain data set keeps its elements as they are. Otherwise every rank gets
     the same number of batches in each pass, so that `model.fit` never leaves a rank alone in an allreduce:
@@ -48,14 +48,12 @@ def distribute(
     in the next. An endless data set stays endless. One of unknown cardinality becomes endless with several ranks: give
     `steps_per_epoch`, here or to `model.fit`.
 
-    `training=False` is for validation data: a pass delivers every example once, to one of the ranks, and then ends, as
-    `model.fit` and `model.evaluate` expect it. Ranks may get different numbers of batches, so that the steps of such a
-    pass must not wait for other ranks; nothing in Keras' evaluation does.
+    `training=False` is for validation data: a pass delivers every example once, to one of the ranks, and then ends.
+    Ranks may get different numbers of batches, so the steps of such a pass, like Keras', must not wait for other ranks.
 
-    `data` may be a function at the top level of a module, which returns a data set of batches when it is called as
-    `data(shard, **arguments)` (`arguments`: JSON values). With `--data_plane feed` the data hosts call it, each process
-    for its own part of the data (`shard.index` of `shard.count`), so its data set may run any Python. Elsewhere it is
-    called here, for all data.
+    `data` may be a function at the top level of a module that returns a data set of batches, called as
+    `data(shard, **arguments)` (`arguments`: JSON values). With `--data_plane feed` each process of the data hosts calls
+    it for its part of the data (`shard.index` of `shard.count`), so it may run any Python. Elsewhere it is called here.
 
     All ranks must call this in the same order. `sharding`: "dynamic" (each file, or other source element, goes to one
     worker, once), "off" (every worker delivers everything), or "auto". `transport`: settings of the data plane's wire;

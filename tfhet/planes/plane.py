@@ -17,12 +17,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tfhet import schema
 from tfhet.arguments import NoArguments
 from tfhet.cluster import Place, PortRange, Role, Roles
 from tfhet.events import Observer
-from tfhet.messages import link, rank
+from tfhet.messages import RestartLine, link, rank
 from tfhet.planes.costs import CostFile, PlaneCosts
-from tfhet.planes.malloc import with_malloc_tunables
+from tfhet.planes.process import with_malloc_tunables
 from tfhet.planes.tensorflow_noise import is_noise
 from tfhet.telemetry import Metric
 
@@ -48,6 +49,12 @@ class Outlets:
     """Seconds that all processes of the job may take to become ready."""
     key: bytes = field(repr=False)
     """Key of the job's data plane, 32 bytes, derived from the job's secret."""
+
+    def report_restart(self, host: str, process: str, code: int, cause: str) -> None:
+        """Writes and reports that a process has ended by itself and is started again."""
+        self.say(f"{cause}; starting it again")
+        self.say(str(RestartLine(process, code)))
+        self.report(link.Restarted(host, process, code, cause))
 
 
 class LauncherSide:
@@ -123,6 +130,10 @@ class DataPlane:
     """Whether ranks can read the batches of a user's function (`batches`)."""
     kinds: Mapping[str, bool] = {}
     """Kinds of processes that faults can name, and whether the leader's host has the only one."""
+    module: str | None = None
+    """Python module that the processes run; if there are several kinds, the kind is one of the arguments."""
+    orders: type[schema.Order] | None = None
+    """Class of the order for readers."""
 
     def costs(self, file: CostFile | None = None) -> PlaneCosts:
         """Returns the cost of moving batches, from `file` or `CostFile.default()`."""
@@ -146,6 +157,8 @@ class DataPlane:
 
     def check(self, order: Mapping[str, Any]) -> None:
         """Raises ClusterError for an order that readers cannot use."""
+        if self.orders is not None:
+            self.orders.parse(order)
 
     def launcher_side(self, settings: Any, place: Place, outlets: Outlets) -> LauncherSide:
         return LauncherSide()
@@ -163,7 +176,9 @@ class DataPlane:
 
     def kind_of(self, command: Sequence[str]) -> str | None:
         """Returns the kind of a process by its command line; None if it is not of this plane."""
-        return None
+        if self.module not in command:
+            return None
+        return next((kind for kind in self.kinds if kind in command or len(self.kinds) == 1), None)
 
     def is_noise(self, line: str, gpus: int = 0) -> bool:
         """Whether a screen can omit a line of the plane's processes or of a script that reads from them. gpus: number

@@ -67,12 +67,7 @@ class RankSide:
         return _share(data, job) if job.size > 1 else data
 
     def called(
-        self,
-        make: Callable[..., Any],
-        arguments: Mapping[str, Any],
-        spec: Any,
-        job: JobContext,
-        training: bool,
+        self, make: Callable[..., Any], arguments: Mapping[str, Any], spec: Any, job: JobContext, training: bool
     ) -> tf.data.Dataset | None:
         """Returns this rank's share of the data sets that `make(shard, **arguments)` returns on the serving hosts; None
         if the plane's hosts cannot call it, so that `plain` gets its data set. spec: of the elements."""
@@ -119,8 +114,7 @@ class Reader:
         return False
 
     def agree(self) -> None:
-        """Marks the data plane, to notice later restarts, and drops the prefetched epoch. All ranks call it before any
-        of them reads."""
+        """Marks the data plane, to notice restarts, and drops the prefetched epoch. All ranks call it before reads."""
         self.close()
 
     def stands(self) -> bool:
@@ -135,16 +129,16 @@ class Reader:
         """Makes this rank prepare its own share of the data from now on."""
 
     def offer(self, epoch: int, rest: Rest | None = None, part: int = 0) -> None:
-        """Registers an epoch, or the `rest` of one, with the plane. Rank 0 calls it before the other ranks read; only
-        it knows the examples that were seen. A restart could repeat a part of an epoch that is offered during reads."""
+        """Registers an epoch, or its `rest`, with the plane. Rank 0, which knows the seen examples, calls it before the
+        other ranks read."""
 
     def is_offered(self, epoch: int) -> bool:
         """Whether a rank has offered the whole `epoch`."""
         return True
 
     def ahead(self, epoch: int, offers: bool) -> None:
-        """Prefetches an epoch in a thread while another one is read. offers: whether this rank offers it. Any rank may
-        call it. When the epoch begins, it is dropped if the plane no longer `stands`."""
+        """Prefetches an epoch in a thread; offers: whether this rank offers it. It is dropped later if the plane no
+        longer `stands`."""
 
         def work(ahead: Prefetcher) -> Iterator[Any]:
             if offers:
@@ -152,8 +146,8 @@ class Reader:
                 ahead.is_offered = True
             while not self.is_offered(epoch) and self.stands() and not ahead.ends.wait(_POLL_S):
                 pass
-            # A restarted plane may have received the offer. It reuses the numbers of readers, so a reader of the
-            # current epoch would get the batches that are opened there (TF 2.15.1).
+            # A restarted plane reuses the numbers of readers: those of the current epoch would get these batches
+            # (TF 2.15.1).
             is_over = ahead.ends.is_set() or not self.stands()
             iterator = iter(() if is_over else self.dataset(epoch, None, 0) or ())
             # Reading the first element, which has no example, starts the work on the others.
@@ -174,9 +168,8 @@ class Reader:
             self._ahead = None
 
     def epoch(self, epoch: int, rest: Rest | None = None, part: int = 0) -> Iterator[Delivery]:
-        """Yields this rank's share of an epoch that was offered, or of its `rest`, which is its `part`-th part. Ends
-        early, with `was_cut_off`, if the plane is restarted. Raises DataError, with file and offset, for a bad
-        record."""
+        """Yields this rank's share of an offered epoch, or of its `rest`, its `part`-th part. Ends early, with
+        `was_cut_off`, if the plane is restarted. Raises DataError, with file and offset, for a bad record."""
         began = self._clock.monotonic()
         self.was_cut_off, self._at = False, epoch
         ahead, iterator = self._ahead, None

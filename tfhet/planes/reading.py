@@ -38,21 +38,18 @@ def batches(
 ) -> Iterable[Any]:
     """Returns an iterable of this rank's share of the batches of `data`; each iteration is an epoch.
 
-    Batches are dicts, lists and tuples of NumPy arrays, numbers, texts and bytes. The memory of arrays is used again
-    when nothing refers to them.
+    Batches are dicts, lists and tuples of NumPy arrays, numbers, texts and bytes.
 
     Args:
         data: A tf.data.Dataset or tfhet.Pipeline (see `tfhet.distribute`), or a function at the top level of a module.
             The serving hosts, or this process if there are none, call `data(shard, **arguments)`; `shard` has index,
-            count, epoch and seed. The function returns an iterable of the shard's batches: a PyTorch DataLoader, a
-            generator. With `batch_size` it returns a map-style dataset of all examples (__len__ and __getitem__), and
-            each example is in one batch. The global generators of Python, NumPy and PyTorch are seeded by run, epoch
-            and batch (or shard).
+            count, epoch and seed. The function returns an iterable of the shard's batches, or with `batch_size` a
+            map-style dataset of all examples (__len__ and __getitem__). The global generators of Python, NumPy and
+            PyTorch are seeded by run, epoch and batch (or shard).
         collate: Makes a batch of a list of examples; None: arrays are stacked.
-        training: Whether all ranks get the same number of batches, so that fewer batches than ranks are left over in an
-            epoch; otherwise one of the ranks gets each batch.
-        ahead: Number of batches of this rank that each server may have in progress, in transit or waiting; None: 2, and
-            up to 8 if they are small and quick.
+        training: Whether all ranks get the same number of batches; otherwise one of the ranks gets each batch.
+        ahead: Number of batches of this rank that each server may have; None: 2, and up to 8 if they are small and
+            quick.
         make_limit_s: Limit in seconds for one batch of the function, including all loading before the first one.
         convert, allocate: See `tfhet.torch`.
 
@@ -62,10 +59,8 @@ def batches(
     job = job or JobContext.from_env(environment())
     if callable(data) and not hasattr(data, "element_spec"):
         options: dict[str, Any] = {"batch_size": batch_size, "shuffle": shuffle, "drop_last": drop_last}
-        options |= {"convert": convert} if convert is not None else {}
-        further: dict[str, Any] = {"collate": collate, "training": training, "ahead": ahead, "allocate": allocate}
-        further |= {"make_limit_s": make_limit_s}
-        loader = Loader(data, arguments or {}, job=job, **options, **further)
+        options |= {"collate": collate, "training": training, "ahead": ahead, "make_limit_s": make_limit_s}
+        loader = Loader(data, arguments or {}, job=job, convert=convert, allocate=allocate, **options)
         if training:
             run_hooks(loader)
         return loader
@@ -80,8 +75,6 @@ def batches(
 
 
 class _OfDataset:
-    """The elements of a data set as arrays."""
-
     def __init__(self, data: Any, convert: Callable[[Any], Any]):
         self._data, self._convert = data, convert
 
@@ -92,7 +85,6 @@ class _OfDataset:
             yield self._convert(tf.nest.map_structure(_array, element))
 
     def __len__(self) -> int:
-        """Raises TypeError for an unknown length."""
         return len(self._data)
 
 
@@ -105,9 +97,7 @@ def _array(tensor: Any) -> Any:
 _SHARED = frozenset(f"{kind}{bits}" for kind in ("int", "uint", "float") for bits in (8, 16, 32, 64))
 
 
-class _Exported:
-    """A tensor for `numpy.from_dlpack`."""
-
+class _Exported:  # for `numpy.from_dlpack`
     def __init__(self, tensor: Any):
         self._tensor = tensor
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tfhet.cluster import Roles
+from tfhet.cluster import Role, Roles
 from tfhet.errors import ClusterError
 from tfhet.planes.plane import DataPlane
 from tfhet.registry import Registry
-from tfhet.strategies import LOCAL_PLANE
+from tfhet.strategies import LOCAL_PLANE, JobContext
+
+if TYPE_CHECKING:
+    from tfhet.planes.feed.delivered import BatchReader
+    from tfhet.planes.feed.source import FeedSource
 
 AUTO = "auto"
 PREFERRED = ("tf_service", LOCAL_PLANE)
@@ -18,7 +22,7 @@ PLANES: Registry[DataPlane] = Registry(
     "data plane",
     "tfhet.planes",
     {
-        LOCAL_PLANE: "tfhet.planes.local:LOCAL",
+        LOCAL_PLANE: "tfhet.planes.registry:LOCAL",
         "tf_service": "tfhet.planes.tf_service:TF_SERVICE",
         "feed": "tfhet.planes.feed:FEED",
         "ray": "tfhet.planes.ray:RAY",
@@ -54,3 +58,22 @@ def kinds() -> Mapping[str, bool]:
 def kind_of(command: Sequence[str]) -> str | None:
     """Returns the kind of a plane's process by its command line; None for other processes."""
     return next((kind for name in names() if (kind := get(name).kind_of(command)) is not None), None)
+
+
+class Local(DataPlane):
+    """Every rank prepares its own share of the data."""
+
+    name = LOCAL_PLANE
+    goes_local = True
+    serves_functions = True
+
+    def batches(self, source: FeedSource, job: JobContext, options: Mapping[str, Any]) -> BatchReader:
+        from tfhet.planes.feed.loader import AloneReader
+
+        return AloneReader(source, rank=job.rank, size=job.size, seed=job.seed, is_equal=options["is_equal"])
+
+    def host_facts(self, settings: Any, role: Role) -> Mapping[str, Any]:
+        return {"servers_per_host": 0}
+
+
+LOCAL = Local()

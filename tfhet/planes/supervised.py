@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,8 +16,10 @@ from typing import Any
 import psutil
 
 from tfhet.clock import SYSTEM
+from tfhet.cluster import claim
 from tfhet.errors import JobFailed, NotReady
 from tfhet.messages import Channel, rank, server as messages
+from tfhet.planes.process import give_up_capabilities
 from tfhet.process import Child, OnLine, describe_exit
 
 
@@ -33,22 +36,17 @@ class RestartPolicy:
     longest_backoff_s: float = 2.0
     silence_s: float = 10.0
     """Seconds of silence after which a process that serves, and so reports every second, is killed."""
-    stopped_s: float = 10.0
-    """The same of one that is stopped (SIGSTOP), which surely does nothing."""
-    start_s: float = 120.0
-    """Seconds of silence allowed before it serves for the first time."""
-    restart_s: float = 30.0
-    """Seconds of silence allowed after a restart: the files that it loads were read on this host before."""
+    stopped_s: float = 10.0  # the same of a stopped one (SIGSTOP)
+    start_s: float = 120.0  # before it serves for the first time
+    restart_s: float = 30.0  # after a restart, with its files in the page cache
 
     def pause_s(self, deaths: int) -> float:
-        """Seconds before the restart after the `deaths`-th death in the window, from 1."""
+        """Seconds before the restart. deaths: in the window, from 1."""
         return min(self.longest_backoff_s, self.backoff_s * 2.0 ** min(deaths - 1, 16))
 
 
 @dataclass(frozen=True)
 class Started:
-    """The process was started or restarted."""
-
     pid: int
 
 
@@ -81,8 +79,6 @@ class Supervised:
     restarts: int = 0
     key: bytes = field(default=b"", repr=False)
     """Key of the data plane, which each process is sent first of all."""
-    before_exec: Callable[[], None] = lambda: None
-    """Called in each process before it executes the command."""
 
     def __post_init__(self) -> None:
         self.ready = asyncio.Event()
@@ -123,9 +119,8 @@ class Supervised:
             self._heard_s, self._serves = SYSTEM.monotonic(), False
             self._renewing, command = False, self.command
             channel = Channel(self._took, messages.Report)
-            self._child = await Child.start(
-                self.name, command, env=self.env, on_line=self._heard, channel=channel, before_exec=self.before_exec
-            )
+            how: dict[str, Any] = {"env": self.env, "channel": channel, "before_exec": give_up_capabilities}
+            self._child = await Child.start(self.name, command, on_line=self._heard, **how)
             if self.key:
                 channel.send(rank.Key(self.key.hex()))
             if self._renewing:  # while it was being started, with the command before
@@ -196,35 +191,60 @@ def _is_stopped(pid: int) -> bool:
         return False
 
 
-async def first_failure(servers: Iterable[Supervised]) -> JobFailed:
-    """Returns once one of them, at least one, can no longer be kept alive."""
-    waits = {asyncio.create_task(server.failure()) for server in servers}
-    try:
-        done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in waits:
-            task.cancel()
-    return done.pop().result()
+class Processes:
+    """The server processes of one host, with the claims of their ports."""
 
+    def __init__(self, host: str):
+        self.host = host
+        self.servers: dict[str, Supervised] = {}
+        self._claims: list[socket.socket] = []
 
-async def _each_ready(servers: Iterable[Supervised]) -> None:
-    for server in servers:
-        await server.ready.wait()
+    def claim(self, ports: Iterable[int]) -> None:
+        """Keeps ports for the processes. Raises UsageError for a port in use."""
+        for port in ports:
+            self._claims.append(claim(port))
 
+    @property
+    def pids(self) -> dict[str, int]:
+        """Ids of the running processes, by name."""
+        return {name: server.pid for name, server in self.servers.items() if server.pid is not None}
 
-async def all_ready(servers: Sequence[Supervised], among: Iterable[Supervised], deadline_s: float) -> None:
-    """Returns once all of `servers` serve. Raises NotReady after `deadline_s` seconds, and JobFailed when one `among`
-    others fails meanwhile."""
-    failed: asyncio.Future[Any] = asyncio.create_task(first_failure(among))
-    ready: asyncio.Future[Any] = asyncio.create_task(_each_ready(servers))
-    try:
-        done, _ = await asyncio.wait({ready, failed}, timeout=deadline_s, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        ready.cancel()
-        failed.cancel()
-    if failed in done:
-        raise failed.result()
-    if ready not in done:
-        late = [server for server in servers if not server.ready.is_set()]
-        names = ", ".join(server.name for server in late)
-        raise NotReady(f"{late[0].host}: {names} did not serve within {deadline_s:g} s")
+    @property
+    def restarts(self) -> int:
+        return sum(server.restarts for server in self.servers.values())
+
+    async def failure(self) -> JobFailed:
+        """Returns once one of them, at least one, can no longer be kept alive."""
+        waits = {asyncio.create_task(server.failure()) for server in self.servers.values()}
+        try:
+            done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waits:
+                task.cancel()
+        return done.pop().result()
+
+    async def wait_ready(self, deadline_s: float) -> None:
+        """Returns once all serve. Raises NotReady after `deadline_s` seconds, and JobFailed when one fails."""
+        failed: asyncio.Future[Any] = asyncio.create_task(self.failure())
+        ready: asyncio.Future[Any] = asyncio.create_task(self._all_ready())
+        try:
+            done, _ = await asyncio.wait({ready, failed}, timeout=deadline_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ready.cancel()
+            failed.cancel()
+        if failed in done:
+            raise failed.result()
+        if ready not in done:
+            late = ", ".join(name for name, server in self.servers.items() if not server.ready.is_set())
+            raise NotReady(f"{self.host}: {late} did not serve within {deadline_s:g} s")
+
+    async def _all_ready(self) -> None:
+        for server in self.servers.values():
+            await server.ready.wait()
+
+    async def stop(self, grace_s: float) -> None:
+        """Ends all processes side by side, by SIGKILL after `grace_s` seconds."""
+        await asyncio.gather(*(server.stop(grace_s) for server in self.servers.values()))
+        self.servers.clear()
+        while self._claims:
+            self._claims.pop().close()

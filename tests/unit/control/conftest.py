@@ -1,59 +1,65 @@
-"""A loop that has to end with no task and no socket left, and a wire between both ends of a link that can be cut."""
+"""Tests as coroutines that may leave no task and no socket, links on loopback, and a wire that can be cut."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import gc
-from collections.abc import Callable, Coroutine, Iterator
-from typing import Any
+import inspect
+from collections.abc import Awaitable, Callable
 
 import pytest
 from sockets import check_left, open_sockets
 
 from tfhet.control import LinkClient, LinkServer, Secret
+from tfhet.control.connection import Connection
+from tfhet.control.handshake import JoinRequest, introduce
 
 SECRET = Secret.from_text("the secret of these tests")
 DEADLINE_S = 20.0
-"""Seconds for a whole test; what a test waits for comes in a fraction of it."""
+"""Seconds for a whole test."""
+_closers: list[Callable[[], Awaitable[None]]] = []
+"""The ends of what the running test has opened, in order."""
 
 
-@pytest.fixture
-def run() -> Iterator[Callable[[Coroutine[Any, Any, Any]], Any]]:
-    """Runs a coroutine in a fresh loop and checks that it leaves nothing behind."""
+def pytest_pyfunc_call(pyfuncitem):
+    """Runs a coroutine in a fresh loop, closes what it has opened, and checks that nothing is left."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
     gc.collect()  # sockets that an earlier test left to the collector would close meanwhile
     before = open_sockets()
+    given = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
 
-    def run_it(coroutine: Coroutine[Any, Any, Any]) -> Any:
-        async def main() -> Any:
-            complaints: list[str] = []
-            asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(str(context)))
-            result = await asyncio.wait_for(coroutine, DEADLINE_S)
-            for _ in range(3):  # a closed transport lets go of its socket one turn later
-                await asyncio.sleep(0)
-            tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-            assert not tasks, f"left running: {tasks}"
-            gc.collect()
-            assert not complaints
-            return result
+    async def main() -> None:
+        complaints: list[str] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(str(context)))
+        _closers.clear()
+        try:
+            await asyncio.wait_for(pyfuncitem.obj(**given), DEADLINE_S)
+        finally:
+            for close in _closers:
+                await close()
+        for _ in range(3):  # a closed transport lets go of its socket one turn later
+            await asyncio.sleep(0)
+        tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        assert not tasks, f"left running: {tasks}"
+        gc.collect()
+        assert not complaints
 
-        return asyncio.run(main())
-
-    yield run_it
+    asyncio.run(main())
     check_left(before)
+    return True
 
 
 class Wire:
-    """Passes bytes on between a port of its own and another one, until told not to."""
+    """Passes bytes between a port of its own and another one, until told not to."""
 
     def __init__(self) -> None:
         self.port = 0
         self.connections = 0
         self.passes = True
         self.passes_there = True
-        """Whether what comes from who dials is passed on, too."""
-        self._to = 0
-        self._server: asyncio.Server | None = None
+        """Whether the bytes of the dialling side are passed on, too."""
         self._writers: list[asyncio.StreamWriter] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -92,7 +98,6 @@ class Wire:
         self._writers.clear()
 
     async def close(self) -> None:
-        assert self._server is not None
         self._server.close()
         self.cut()
         for task in tuple(self._tasks):
@@ -104,16 +109,17 @@ class Wire:
 class Link:
     """A server and its members on loopback, with everything that their callbacks were told."""
 
-    def __init__(self, *names: str, lease_s: float = 10.0, secret: Secret = SECRET, **options: Any):
-        self.told: list[tuple[Any, ...]] = []
+    def __init__(self, *names: str, lease_s: float = 10.0, port: int = 0, **options):
+        self.told: list[tuple] = []
         self._news = asyncio.Event()
         self.lease_s = lease_s
-        self.port = 0
+        self.port = port
         self.members: dict[str, LinkClient] = {}
         self._leaving: list[asyncio.Future[None]] = []
+        self._raw: list[Connection] = []
         self.coordinator = LinkServer(
             names,
-            secret,
+            SECRET,
             lease_s,
             on_message=lambda member, message: self.tell("message", member, message),
             on_lost=lambda member, reason: self.tell("lost", member, reason),
@@ -121,39 +127,42 @@ class Link:
             **options,
         )
 
-    def tell(self, *what: Any) -> None:
+    def tell(self, *what) -> None:
         self.told.append(what)
         self._news.set()
+
+    def kinds(self) -> list[str]:
+        return [entry[0] for entry in self.told]
 
     async def start(self) -> None:
         self.port = await self.coordinator.start("127.0.0.1", self.port)
 
-    def member(self, name: str, *, port: int | None = None, secret: Secret = SECRET, **options: Any) -> LinkClient:
+    def member(self, name: str, *, port: int | None = None, secret: Secret = SECRET, **options) -> LinkClient:
         def on_end(code: int, cause: str) -> None:
             self.tell("end", name, code, cause)
             self._leaving.append(asyncio.ensure_future(member.leave(code)))
 
-        member = LinkClient(
-            name,
-            "127.0.0.1",
-            self.port if port is None else port,
-            secret,
-            self.lease_s,
-            **{
-                "on_message": lambda message: self.tell("heard", name, message),
-                "on_end": on_end,
-                "on_lease_lost": lambda reason: self.tell("lease lost", name, reason),
-                **options,
-            },
-        )
+        callbacks = {
+            "on_message": lambda message: self.tell("heard", name, message),
+            "on_end": on_end,
+            "on_lease_lost": lambda reason: self.tell("lease lost", name, reason),
+        }
+        at = self.port if port is None else port
+        member = LinkClient(name, "127.0.0.1", at, secret, self.lease_s, **{**callbacks, **options})
         self.members[name] = member
         return member
 
-    async def join(self, *names: str, **options: Any) -> None:
+    async def join(self, *names: str, **options) -> None:
         for name in names:
             await self.member(name, **options).join({"name": name}, 10)
 
-    async def until(self, what: str, count: int = 1) -> list[tuple[Any, ...]]:
+    async def raw(self, name: str, instance: str = "raw") -> Connection:
+        """The connection of a member that has joined and does nothing more."""
+        self._raw.append(await Connection.dial("127.0.0.1", self.port))
+        await introduce(self._raw[-1], SECRET, JoinRequest(name, instance, {}, 0))
+        return self._raw[-1]
+
+    async def until(self, what: str, count: int = 1) -> list[tuple]:
         """Waits until `what` has been told `count` times."""
         while len(found := [entry for entry in self.told if entry[0] == what]) < count:
             self._news.clear()
@@ -164,15 +173,55 @@ class Link:
         for member in self.members.values():
             await member.leave()
         await self.coordinator.close()
+        for connection in self._raw:
+            await connection.close()
 
 
 @pytest.fixture
-def link_of() -> type[Link]:
-    """Makes links: `link_of("a", "b", lease_s=0.5)` expects members a and b."""
-    return Link
+def link_of():
+    """`await link_of("a", "b", lease_s=0.5)`: a started link, which expects members a and b."""
+
+    async def make(*names: str, **options) -> Link:
+        link = Link(*names, **options)
+        _closers.append(link.close)
+        await link.start()
+        return link
+
+    return make
 
 
 @pytest.fixture
-def wire_of() -> type[Wire]:
-    """Makes wires: `wire_of()`, then `await wire.start(port)`."""
-    return Wire
+def wired(link_of):
+    """`await wired(lease_s=0.5)`: a link whose member a has joined over a wire, and the wire."""
+
+    async def make(**options) -> tuple[Link, Wire]:
+        link, wire = await link_of("a", **options), Wire()
+        _closers.append(wire.close)
+        await wire.start(link.port)
+        await link.join("a", port=wire.port)
+        return link, wire
+
+    return make
+
+
+@pytest.fixture
+def false_server():
+    """`await false_server(act)`: the port of a server that calls `act(connection)` for each connection."""
+
+    async def make(act: Callable[[Connection], Awaitable[None]]) -> int:
+        async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            connection = Connection(reader, writer)
+            with contextlib.suppress(ConnectionError):
+                await act(connection)
+            await connection.close()
+
+        async def close() -> None:
+            server.close()
+            await server.wait_closed()
+
+        server = await asyncio.start_server(connected, "127.0.0.1", 0)
+        _closers.append(close)
+        port: int = server.sockets[0].getsockname()[1]
+        return port
+
+    return make

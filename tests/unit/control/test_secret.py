@@ -10,13 +10,13 @@ from tfhet.errors import UsageError
 TEXT = "correct horse battery staple"
 
 
-def test_a_given_secret_is_taken_from_the_environment_or_the_hyperparameter() -> None:
+def test_secret_is_in_the_environment_or_a_hyperparameter():
     given = Secret.from_env({"TFHET_SECRET": TEXT}, "job", ["a"])
     assert not given.derived
     assert given == Secret.from_env({"SM_HP_TFHET_SECRET": TEXT}, "other", ["b"]) == Secret.from_text(TEXT)
 
 
-def test_without_one_it_is_derived_from_the_job_whatever_the_order_of_its_hosts() -> None:
+def test_secret_is_else_derived_from_the_job():
     derived = Secret.from_env({}, "job", ["b", "a"])
     assert derived.derived
     assert derived == Secret.derive("job", ["a", "b"])
@@ -25,7 +25,7 @@ def test_without_one_it_is_derived_from_the_job_whatever_the_order_of_its_hosts(
     assert Secret.from_env({"TFHET_SECRET": ""}, "job", ["a", "b"]) == derived
 
 
-def test_a_secret_is_never_shown() -> None:
+def test_a_secret_is_never_shown():
     secret = Secret.from_text(TEXT)
     for shown in (repr(secret), str(secret), f"{secret}"):
         assert TEXT not in shown
@@ -36,7 +36,7 @@ def test_a_secret_is_never_shown() -> None:
     assert "too short" not in str(raised.value)
 
 
-def test_new_secrets_differ_and_survive_being_read_as_json() -> None:
+def test_new_secrets_differ_and_are_no_json():
     made = {new_secret() for _ in range(100)}
     assert len(made) == 100
     for text in made:

@@ -8,9 +8,11 @@ import socket
 import sys
 import threading
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from event_loop import in_event_loop
 
 from tfhet.messages import CHANNEL_VARIABLE, Channel, ProcessChannel, inherited
 from tfhet.messages.channel import MAX_BYTES
@@ -26,35 +28,31 @@ channel = inherited(os.environ)
 """
 
 
+@dataclass
 class Scene:
-    """A channel and the child at its other end."""
+    """A channel, and what the child at its other end says."""
 
-    def __init__(self, channel: Channel, child: Child, messages: list[dict[str, Any]], lines: list[str]):
-        self.channel = channel
-        self.child = child
-        self.messages = messages
-        self.lines = lines
+    channel: Channel
+    messages: list[dict[str, Any]] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
 
 
 def with_child(code: str, act: Callable[[Scene], Awaitable[None]] | None = None) -> Scene:
     """A child that runs `code`, to its end, while `act` runs."""
 
     async def run() -> Scene:
-        messages: list[dict[str, Any]] = []
-        lines: list[str] = []
-        channel = Channel(messages.append)
+        scene = Scene(Channel(lambda message: scene.messages.append(message)))
         command = [sys.executable, "-c", BEGIN + code]
-        child = await Child.start("child", command, env=os.environ, on_line=lines.append, channel=channel)
-        scene = Scene(channel, child, messages, lines)
+        child = await Child.start("child", command, env=os.environ, on_line=scene.lines.append, channel=scene.channel)
         if act is not None:
             await act(scene)
-        assert await asyncio.wait_for(child.wait(), 40) == 0, lines
+        assert await asyncio.wait_for(child.wait(), 40) == 0, scene.lines
         return scene
 
     return asyncio.run(run())
 
 
-def test_what_a_child_sends_arrives_in_order_though_it_ends_at_once() -> None:
+def test_messages_arrive_in_order_after_the_end() -> None:
     scene = with_child("for n in range(100): assert channel.send({'type': 'n', 'n': n}, limit_s=5)")
     assert [each["n"] for each in scene.messages] == list(range(100)) and scene.lines == []
 
@@ -83,22 +81,16 @@ for thread in threads: thread.join()
     assert len(scene.messages) == 200
 
 
-def test_a_child_that_never_opens_its_end_costs_the_launcher_nothing() -> None:
-    async def act(scene: Scene) -> None:
-        sent = [scene.channel.send({"type": "hello", "filling": "x" * 1000}) for _ in range(2000)]
-        assert not sent[-1]
-
-    async def run() -> None:
-        channel = Channel(lambda values: None)
-        child = await Child.start("child", ["sleep", "0.5"], env=os.environ, on_line=print, channel=channel)
-        await act(Scene(channel, child, [], []))
-        assert await child.wait() == 0
-        assert not channel.send({"type": "late"})
-
-    asyncio.run(run())
+@in_event_loop
+async def test_child_that_reads_nothing_costs_nothing() -> None:
+    channel = Channel(lambda values: None)
+    child = await Child.start("child", ["sleep", "0.5"], env=os.environ, on_line=print, channel=channel)
+    assert not all(channel.send({"type": "hello", "filling": "x" * 1000}) for _ in range(2000))
+    assert await child.wait() == 0
+    assert not channel.send({"type": "late"})
 
 
-def test_a_message_that_had_to_wait_arrives_when_the_child_reads() -> None:
+def test_waiting_message_arrives_when_the_child_reads() -> None:
     async def act(scene: Scene) -> None:
         count = 0
         while scene.channel.send({"n": count, "filling": "x" * 5000}):
@@ -118,7 +110,7 @@ channel.send({'got': last + 1})
     assert scene.messages[1] == {"got": scene.messages[0]["sent"]}
 
 
-def test_a_launcher_that_does_not_read_makes_the_child_drop_and_not_wait() -> None:
+def test_child_drops_what_the_launcher_does_not_read() -> None:
     launcher, script = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     channel = ProcessChannel(script)
     sent = sum(channel.send({"filling": "x" * 10_000}) for _ in range(200))
@@ -129,7 +121,7 @@ def test_a_launcher_that_does_not_read_makes_the_child_drop_and_not_wait() -> No
     channel.close()
 
 
-def test_a_launcher_that_reads_again_gets_what_waited() -> None:
+def test_launcher_that_reads_again_gets_waiting_messages() -> None:
     launcher, script = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     channel = ProcessChannel(script)
     while channel.send({"filling": "x" * 10_000}):
@@ -148,7 +140,7 @@ def test_a_launcher_that_reads_again_gets_what_waited() -> None:
     channel.close()
 
 
-def test_a_process_without_a_launcher_talks_to_nobody() -> None:
+def test_process_without_a_launcher_sends_nothing() -> None:
     channel = inherited({})
     assert not channel._end
     assert not channel.send({"type": "hello"}, limit_s=5) and channel.receive(5) is None
@@ -156,11 +148,11 @@ def test_a_process_without_a_launcher_talks_to_nobody() -> None:
 
 
 @pytest.mark.parametrize("text", ["rubbish", "1", "1:2", "-1:0", "99999:1", "9" * 400 + ":1", ":", "\u0663:1"])
-def test_a_variable_that_names_something_else_opens_nothing(text: str) -> None:
+def test_wrong_variable_opens_nothing(text: str) -> None:
     assert not inherited({CHANNEL_VARIABLE: text})._end
 
 
-def test_a_program_that_inherits_the_variable_alone_leaves_the_descriptor_alone() -> None:
+def test_variable_without_its_descriptor_opens_nothing() -> None:
     one, other = socket.socketpair()
     text = f"{one.fileno()}:{os.fstat(other.fileno()).st_ino}"
     assert not inherited({CHANNEL_VARIABLE: text})._end
@@ -168,7 +160,7 @@ def test_a_program_that_inherits_the_variable_alone_leaves_the_descriptor_alone(
     other.close()
 
 
-def test_neither_programs_nor_forks_of_the_child_have_its_end() -> None:
+def test_programs_and_forks_lack_the_end() -> None:
     code = """
 same = 'import os; from tfhet.messages import inherited; print(bool(inherited(os.environ)._end))'
 subprocess.run([sys.executable, '-c', same], close_fds=False, check=True)
@@ -184,7 +176,7 @@ channel.send({'who': 'child'})
     assert scene.messages == [{"who": "child"}]
 
 
-def test_a_grandchild_that_stays_does_not_keep_the_channel_open() -> None:
+def test_grandchild_does_not_keep_the_channel_open() -> None:
     code = "channel.send({'n': 1}); subprocess.Popen(['sleep', '1'], start_new_session=True, stdout=subprocess.DEVNULL)"
     scene = with_child(code)
     assert scene.messages == [{"n": 1}]
@@ -208,14 +200,12 @@ def test_what_is_no_message_is_not_sent() -> None:
             channel.send(values)
 
 
-def test_a_program_that_cannot_be_started_leaves_no_socket() -> None:
-    async def run() -> None:
-        channel = Channel(lambda values: None)
-        numbers = [channel.descriptor, channel._end.fileno()]
+@in_event_loop
+async def test_missing_program_leaves_no_socket() -> None:
+    channel = Channel(lambda values: None)
+    numbers = [channel.descriptor, channel._end.fileno()]
+    with pytest.raises(OSError):
+        await Child.start("child", ["/no/such/program"], env={}, on_line=print, channel=channel)
+    for number in numbers:
         with pytest.raises(OSError):
-            await Child.start("child", ["/no/such/program"], env={}, on_line=print, channel=channel)
-        for number in numbers:
-            with pytest.raises(OSError):
-                os.fstat(number)
-
-    asyncio.run(run())
+            os.fstat(number)

@@ -3,30 +3,16 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from tfhet.planes.malloc import TUNABLES, with_malloc_tunables
-from tfhet.planes.plane import LauncherSide
-from tfhet.planes.ray.start import variables
-from tfhet.planes.tf_service import Fleet
+from tfhet.planes.process import TUNABLES, with_malloc_tunables
 
 PAGES = "glibc.malloc.hugetlb=1"
 THRESHOLDS = "glibc.malloc.mmap_threshold=33554432:glibc.malloc.trim_threshold=67108864"
 BOTH = f"{PAGES}:{THRESHOLDS}"
-THP = Path("/sys/kernel/mm/transparent_hugepage/enabled")
-ALLOCATES = """
-import ctypes, pathlib, re
-libc = ctypes.CDLL(None)
-libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
-size = 64 << 20
-ctypes.memset(libc.malloc(size), 1, size)
-print(sum(map(int, re.findall(r"AnonHugePages: +([0-9]+) kB", pathlib.Path("/proc/self/smaps").read_text()))))
-"""
 AGAIN = """
 import ctypes, resource
 libc = ctypes.CDLL(None)
@@ -73,12 +59,6 @@ def test_older_variables_set_thresholds_too(name):
     assert with_malloc_tunables({name: "1000000"}) == {name: "1000000", TUNABLES: PAGES}
 
 
-def test_processes_and_scripts_have_them():
-    assert Fleet("algo-1", "127.0.0.1", {}, key=bytes(32), on_line=print)._env == {TUNABLES: BOTH}
-    assert variables({}, {})[TUNABLES] == BOTH
-    assert LauncherSide().environment({}, {}) == {TUNABLES: BOTH}
-
-
 def printed(code: str, env: dict[str, str]) -> int:
     """The number that a process of Python prints."""
     env = {name: value for name, value in os.environ.items() if name != TUNABLES} | env
@@ -86,26 +66,8 @@ def printed(code: str, env: dict[str, str]) -> int:
     return int(done.stdout)
 
 
-@pytest.fixture
-def glibc() -> tuple[int, ...]:
-    """Its version."""
-    name, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ") if sys.platform == "linux" else [""] * 3
-    if name != "glibc":
-        pytest.skip("needs glibc")
-    return tuple(map(int, version.split(".")))
-
-
-def test_libc_uses_huge_pages(glibc):
-    if glibc < (2, 35):
-        pytest.skip(f"glibc {glibc} does not know huge pages, 2.35 does")
-    if not THP.is_file() or not re.search(r"\[(madvise|always)\]", THP.read_text()):
-        pytest.skip(f"the kernel gives no huge pages: {THP}")
-    assert printed(ALLOCATES, with_malloc_tunables({})) >= 60 << 10
-    if "[madvise]" in THP.read_text():
-        assert printed(ALLOCATES, with_malloc_tunables({TUNABLES: "glibc.malloc.hugetlb=0"})) == 0
-
-
-def test_libc_keeps_memory_for_the_next_batch(glibc):
+@pytest.mark.skipif("CS_GNU_LIBC_VERSION" not in os.confstr_names, reason="needs glibc")
+def test_libc_keeps_memory_for_the_next_batch():
     small = {TUNABLES: "glibc.malloc.hugetlb=0"}
     assert printed(AGAIN, small) > 1000
     assert printed(AGAIN, with_malloc_tunables(small)) < 100

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tfhet.planes.privileges import KEPT, give_up_capabilities
+from tfhet.planes.process import KEPT, give_up_capabilities
 
 pytestmark = pytest.mark.timeout(60)
 TRIES = """

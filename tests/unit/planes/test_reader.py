@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from fake_clock import FakeClock
 
@@ -34,20 +33,6 @@ def test_first_batch_is_reported_once():
     assert reported == [reader.first_batch_s] == [0.0]
 
 
-def test_deliveries_have_ids_and_epoch():
-    clock = FakeClock()
-    reader = Reader(pipeline(), LOCAL, clock=clock)
-    assert reader.first_batch_s is None
-    found = list(reader.epoch(3))
-    assert sorted(i for d in found for i in d.ids.tolist()) == sorted(
-        [*range(5), *(2**32 + position for position in range(5))]
-    )
-    assert all(d.ids.dtype == np.int64 and d.epoch == 3 and d.wait_s == 0 for d in found)
-    shapes = [(tuple(d.images.shape), tuple(d.labels.shape)) for d in found]  # batches come as they are ready
-    assert sorted(shapes) == [((2, 4, 4, 1), (2,)), *[((4, 4, 4, 1), (4,))] * 2]
-    assert reader.first_batch_s == 0
-
-
 def test_wait_is_measured_before_each_batch():
     class Ticking(FakeClock):
         def monotonic(self) -> float:
@@ -73,12 +58,3 @@ def test_record_that_is_not_found_again(corrupted, monkeypatch):
     monkeypatch.setattr("tfhet.planes.reader.find", lambda *given: None)
     with pytest.raises(DataError, match="not found"):
         list(Reader(Pipeline(source, batch_size=4), LOCAL).epoch(0))
-
-
-def test_each_rank_reads_its_own_splits():
-    declared = pipeline("", 40, 8)
-    jobs = [JobContext("job", "homogeneous", rank=r, size=2, local_rank=r, local_size=2) for r in range(2)]
-    shares = [[int(i) for d in Reader(declared, job).epoch(0) for i in d.ids] for job in jobs]
-    assert sorted(shares[0] + shares[1]) == [split * 2**32 + place for split in range(8) for place in range(5)]
-    splits = [{i >> 32 for i in share} for share in shares]
-    assert not splits[0] & splits[1]

@@ -71,7 +71,7 @@ class FeedConnection:
                 raise Unauthenticated(f"{address} hung up on the proof of the job's key") from None
             if not hmac.compare_digest(answer, _proof(key, b"feed server", *parts)):
                 raise Unauthenticated(f"the server at {address} does not have the job's key")
-            return cls(_encrypted(end, key, server=False) if encrypted else end).without_limit()
+            return cls(_secured(end, key, encrypted, server=False))
         except BaseException:
             end.close()
             raise
@@ -89,11 +89,7 @@ class FeedConnection:
         if not hmac.compare_digest(proof, _proof(key, b"feed reader", *parts)):
             raise Unauthenticated("a connection without the job's key")
         end.sendall(_proof(key, b"feed server", *parts))
-        return cls(_encrypted(end, key, server=True) if encrypted else end).without_limit()
-
-    def without_limit(self) -> FeedConnection:
-        self._end.settimeout(None)
-        return self
+        return cls(_secured(end, key, encrypted, server=True))
 
     def silent_after(self, limit_s: float) -> None:
         """Makes `receive` raise TimeoutError after `limit_s` seconds of silence."""
@@ -152,7 +148,7 @@ class FeedConnection:
         return self._held
 
     def close(self) -> None:
-        """Wakes the threads that wait for this connection and closes it. Safe to call again."""
+        """Wakes the threads that wait for this connection, and closes it."""
         with contextlib.suppress(OSError):
             self._end.shutdown(socket.SHUT_RDWR)
         self._end.close()
@@ -198,8 +194,11 @@ def _without(count: int, memories: list[memoryview]) -> list[memoryview]:
     return []
 
 
-def _encrypted(end: socket.socket, key: bytes, server: bool) -> _Tls:
-    return _Tls(tls_context(key, server).wrap_socket(end, server_side=server))
+def _secured(end: socket.socket, key: bytes, encrypted: bool, server: bool) -> socket.socket | _Tls:
+    if encrypted:
+        return _Tls(tls_context(key, server).wrap_socket(end, server_side=server))
+    end.settimeout(None)
+    return end
 
 
 class _Tls:

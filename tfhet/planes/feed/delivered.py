@@ -19,14 +19,14 @@ class SourceError(DataError):
 
 
 class Received(NamedTuple):
-    """A batch that a reader delivers."""
+    """A batch that a reader delivers. An iterable has neither ids nor a number of examples."""
 
     batch: Any
     """Its arrays are views of memory that is used again when nothing refers to them any more."""
     ids: np.ndarray | None
-    """int64 [batch]: numbers of the examples in a map-style dataset; None for an iterable."""
+    """int64 [batch]: numbers of the examples in a map-style dataset."""
     examples: int | None
-    """Number of examples in a whole epoch of a map-style dataset; None for an iterable."""
+    """Number of examples in a whole epoch of a map-style dataset."""
     key: Key
     server: int
     """Index of the server that made it."""

@@ -81,12 +81,9 @@ Tree = Array | Dict | List | PythonJson | Bytes | str | int | float | bool | Non
 
 
 def packed(value: Any) -> tuple[Tree, list[memoryview]]:
-    """Splits a batch into a tree and the memory of its arrays.
-
-    Args:
-        value: NumPy arrays, tensors of PyTorch, TensorFlow or JAX, numbers, texts, bytes and None, nested in dicts with
-            texts as keys, lists and tuples. Raises DataError, with its place, for another value.
-    """
+    """Splits a batch into a tree and the memory of its arrays. A batch has arrays of NumPy, PyTorch, TensorFlow or JAX,
+    numbers, texts, bytes and None, in dicts with texts as keys, lists and tuples. Raises DataError, with the place, for
+    another value."""
     buffers: list[memoryview] = []
     return _packed(value, "batch", buffers), buffers
 
@@ -167,10 +164,10 @@ def headers_of(text: bytes | memoryview, size: int, kinds: Any) -> list[Any]:
 
 
 class BatchLayout:
-    """The layout of a batch in memory, made once for all batches with the same tree."""
+    """The layout of a batch in memory, made once for all batches with the same tree. Raises MessageError for an invalid
+    dtype or value."""
 
     def __init__(self, tree: Tree):
-        """Raises MessageError for an invalid dtype or value."""
         self.bytes = 0
         """Number of bytes of the buffers with their alignment."""
         self._make = self._maker(tree)

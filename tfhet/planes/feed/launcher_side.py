@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import socket
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,13 +10,12 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from tfhet import schema
-from tfhet.cluster import Place, claim, without_secrets
+from tfhet.cluster import Place, without_secrets
 from tfhet.coroutines import in_thread
-from tfhet.messages import RestartLine, link, rank
-from tfhet.planes.malloc import with_malloc_tunables
+from tfhet.messages import link, rank
 from tfhet.planes.plane import LauncherSide, Outlets
-from tfhet.planes.privileges import give_up_capabilities
-from tfhet.planes.supervised import Died, Happening, RestartPolicy, Supervised, all_ready, first_failure
+from tfhet.planes.process import with_malloc_tunables
+from tfhet.planes.supervised import Died, Happening, Processes, RestartPolicy, Supervised
 from tfhet.schema import Address, Message, MessageError, parse, to_json
 from tfhet.telemetry import UP, Metric
 
@@ -75,8 +72,7 @@ class FeedLauncherSide(LauncherSide):
     def __init__(self, settings: FeedSettings, place: Place, outlets: Outlets, hosts: Sequence[str]):
         """hosts: Names of the serving hosts."""
         self._settings, self._place, self._outlets, self._hosts = settings, place, outlets, list(hosts)
-        self._servers: dict[str, Supervised] = {}
-        self._ports: list[socket.socket] = []
+        self._processes = Processes(place.host)
         self._addresses: dict[str, Sequence[str]] = {}
         self._gone: set[str] = set()
         self._lost: set[str] = set()
@@ -94,8 +90,7 @@ class FeedLauncherSide(LauncherSide):
         if not self._serves:
             return
         numbers, address = place.ports.plane[PORTS], place.address(place.host)
-        for port in numbers:
-            self._ports.append(claim(port))
+        self._processes.claim(numbers)
         listen = await in_thread(place.listening, address)
         within = f"[{address}]" if ":" in address else address
         where = [f"{within}:{port}" for port in numbers]
@@ -105,40 +100,30 @@ class FeedLauncherSide(LauncherSide):
             command += ["--encrypted"] * self._settings.data_plane_encryption
             command += ["--gives_way"] * (place.rank is not None)  # to the training on the same host
             self._start(f"feed-{index}", command, env)
-        servers = list(self._servers.values())
-        await all_ready(servers, servers, self._outlets.ready_timeout_s)
+        await self._processes.wait_ready(self._outlets.ready_timeout_s)
         self._outlets.report(link.PlaneReport(to_json(Serving(place.host, tuple(where)))))
-        raise await first_failure(servers)
+        raise await self._processes.failure()
 
     def _start(self, name: str, command: Sequence[str], env: Mapping[str, str]) -> None:
         def observe(happening: Happening) -> None:
             if isinstance(happening, Died):
-                self._outlets.say(f"{happening.cause}; starting it again")
-                self._outlets.say(str(RestartLine(name, happening.code)))
-                self._outlets.report(link.Restarted(self._place.host, name, happening.code, happening.cause))
+                self._outlets.report_restart(self._place.host, name, happening.code, happening.cause)
 
         policy = replace(RestartPolicy(), silence_s=SILENCE_S)
         arguments = (name, self._place.host, command, env, self._outlets.say, observe, policy)
-        self._servers[name] = Supervised(*arguments, key=self._outlets.key, before_exec=give_up_capabilities)
+        self._processes.servers[name] = Supervised(*arguments, key=self._outlets.key)
 
     async def stop(self, grace_s: float) -> None:
-        await asyncio.gather(*(server.stop(grace_s) for server in self._servers.values()))
-        self._servers.clear()
-        while self._ports:
-            self._ports.pop().close()
+        await self._processes.stop(grace_s)
 
     def processes(self) -> Mapping[str, int]:
-        return {name: server.pid for name, server in self._servers.items() if server.pid is not None}
+        return self._processes.pids
 
     def metrics(self) -> Mapping[Metric, float]:
         running = float(len(self.processes()))
         if not self._serves:
             return {}
-        return {UP: float(running > 0), RUNNING: running, RESTARTS: float(self._restarts)}
-
-    @property
-    def _restarts(self) -> int:
-        return sum(server.restarts for server in self._servers.values())
+        return {UP: float(running > 0), RUNNING: running, RESTARTS: float(self._processes.restarts)}
 
     async def beside(self, pid: int) -> None:
         self._outlets.tell_script(rank.Key(self._outlets.key.hex()))

@@ -1,10 +1,11 @@
-"""The iterable that a training script reads: `for batch in loader`, an epoch each time."""
+"""The iterable that a training script reads, and its reader in a job without serving hosts."""
 
 from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,12 @@ from tfhet.clock import SYSTEM
 from tfhet.cluster import environment
 from tfhet.errors import UsageError
 from tfhet.messages import inherited, rank
-from tfhet.planes.feed.delivered import BatchReader, DeliveredSet
+from tfhet.planes.feed.delivered import BatchReader, DeliveredSet, Key, Received
 from tfhet.planes.feed.frame import examples_in
+from tfhet.planes.feed.production import NO_BATCH, BatchRequest, EndOfShard, Production
 from tfhet.planes.feed.server_link import MAKE_LIMIT_S
-from tfhet.planes.feed.source import FeedSource
+from tfhet.planes.feed.share import Share
+from tfhet.planes.feed.source import FeedSource, Shard
 from tfhet.planes.registry import get
 from tfhet.steps import Note, NotedLoader, ScriptSteps
 from tfhet.strategies import JobContext
@@ -40,7 +43,7 @@ class Loader:
         ahead: int | None = None,
         make_limit_s: float = MAKE_LIMIT_S,
         job: JobContext,
-        convert: Callable[[Any], Any] = lambda batch: batch,
+        convert: Callable[[Any], Any] | None = None,
         allocate: Callable[[int], np.ndarray] | None = None,
         is_noted: bool = True,
     ):
@@ -62,7 +65,7 @@ class Loader:
         if not make_limit_s > 0:
             raise UsageError(f"make_limit_s must be positive, not {make_limit_s}")
         self._job, self._training, self._ahead, self._make_limit_s = job, training, ahead, make_limit_s
-        self._convert, self._allocate, self._is_noted = convert, allocate, is_noted
+        self._convert, self._allocate, self._is_noted = convert or (lambda batch: batch), allocate, is_noted
         self._epoch, self._delivered = 0, frozenset[tuple[int, int]]()
         self._has_begun = False
         """Whether an iteration has begun `_epoch` and has not ended it."""
@@ -74,7 +77,10 @@ class Loader:
         if self._has_begun:  # the last iteration ended early, for example by break
             self._epoch, self._delivered = self._epoch + 1, frozenset()
         epoch, delivered, noted = self._epoch, self._delivered, None
-        self._report_reading()
+        if not self._has_reported:
+            inherited(environment()).send(rank.Reading(endless=False), limit_s=1.0)
+            ScriptSteps.of_process(self._job)
+            self._has_reported = True
         self._delivered, self._has_begun = frozenset(), True
         received = self._reader.epoch(epoch, delivered, continues=self._training)
         for index in itertools.count():
@@ -161,15 +167,55 @@ class Loader:
         options |= {"ahead": self._ahead, "allocate": self._allocate}
         return self._plane.batches(self.source, self._job, options)
 
-    def _report_reading(self) -> None:
-        """Tells the launcher, once."""
-        if not self._has_reported:
-            inherited(environment()).send(rank.Reading(endless=False), limit_s=1.0)
-            ScriptSteps.of_process(self._job)
-            self._has_reported = True
-
     def _noted(self, has_ids: bool) -> NotedLoader | None:
         steps = ScriptSteps.of_process(self._job)
         if steps is not None and self._notes is None:
             self._notes = steps.watch_loader(self._training, has_ids)
         return self._notes
+
+
+class AloneReader:
+    """A `BatchReader` in this process. An iterable gets the shard of its rank.
+
+    Raises:
+        UsageError: Several ranks read an iterable and must end at the same step, but its length is unknown.
+    """
+
+    def __init__(self, source: FeedSource, *, rank: int = 0, size: int = 1, seed: int = 0, is_equal: bool = True):
+        if size > 1 and is_equal and not source.batch_size:
+            raise UsageError(
+                f"{size} ranks read {source}, an iterable, each its own shard, and may end at different steps: start "
+                "the job by tfhet's launcher with --data_plane feed and data hosts or --dnn_host_processes, or set "
+                "batch_size and return a map-style dataset"
+            )
+        self.again = self.left = 0
+        self._production, self._seed, self._is_equal = Production(source, seed, is_alone=False), seed, is_equal
+        self._rank, self._size, self._is_map = rank, size, bool(source.batch_size)
+        self._share: Share | None = None
+
+    def epoch(self, epoch: int, delivered: Iterable[Key] = (), *, continues: bool = True) -> Iterator[Received]:
+        rank, size = (self._rank, self._size) if self._is_map else (0, 1)
+        self._share = share = Share(epoch, self._seed, rank, size, 1, self._is_map, self._is_equal, delivered)
+        while requests := share.requests(0, 1):
+            request = requests[0]
+            key = (request.shard.index, request.number)
+            if not self._is_map:
+                request = replace(request, shard=Shard(self._rank, self._size, epoch, self._seed))
+            found = self._production.batch(request)
+            if isinstance(found, EndOfShard):
+                share.end_shard((*key, request.is_rest), found.batches)
+            elif found is not None and share.accept((*key, request.is_rest)):
+                share.delivered.add(key)
+                yield Received(found.value, found.ids, found.examples, key, 0)
+        self.left += share.left
+
+    def delivered(self, epoch: int) -> frozenset[Key]:
+        share = self._share
+        return share.delivered.keys() if share is not None and share.epoch == epoch else frozenset()
+
+    def batches(self) -> int:
+        found = self._production.batch(BatchRequest(Shard(0, 1, 0, self._seed), NO_BATCH, 0))
+        return found.batches if isinstance(found, EndOfShard) else 0
+
+    def close(self) -> None:
+        self._production.close()

@@ -17,10 +17,8 @@ from tfhet.planes.feed.source import FeedSource
 from tfhet.process import stack_of
 from tfhet.schema import Amount, Count
 
-ALIVE_S = 1.0
-"""Seconds without a message after which a server reports that it is alive."""
-SILENT_S = 30.0
-"""Seconds of silence after which a reader treats a server as lost."""
+ALIVE_S, SILENT_S = 1.0, 30.0
+"""Seconds of silence after which a server reports that it is alive, and after which a reader treats it as lost."""
 MOST_FRAMES = 6
 _OWN = "/tfhet/planes/feed/"
 
@@ -54,10 +52,8 @@ class Answer(Header, frozen=True, omit_defaults=True, kw_only=True):
 class Batch(Answer, frozen=True, omit_defaults=True, kw_only=True):
     """A batch; its arrays are in the buffers."""
 
-    tree: Tree = None
-    """None: the same as for the last batch on this connection."""
-    examples: Count | None = None
-    """Number of examples in a whole epoch of a map-style dataset; None for an iterable."""
+    tree: Tree = None  # the same as for the last batch on this connection
+    examples: Count | None = None  # of a whole epoch of a map-style dataset
     again: Count = 0
     """Number of batches that were made a second time for it."""
 
@@ -65,8 +61,7 @@ class Batch(Answer, frozen=True, omit_defaults=True, kw_only=True):
 class NoBatch(Answer, frozen=True, omit_defaults=True, kw_only=True, tag="over"):
     """The shard has no such batch."""
 
-    batches: Count
-    """Number of batches in the shard."""
+    batches: Count  # of the shard
 
 
 class Failed(Answer, frozen=True, omit_defaults=True, kw_only=True):
@@ -82,8 +77,7 @@ class Alive(Header, frozen=True, omit_defaults=True):
     """The source whose batch it makes."""
     for_s: Amount = 0.0
     """Seconds since it began this batch."""
-    at: tuple[str, ...] = ()
-    """The functions that run, the innermost first."""
+    at: tuple[str, ...] = ()  # functions that run, the innermost first
 
 
 FromServer = Batch | NoBatch | Failed | Alive
@@ -104,7 +98,6 @@ class WorkMonitor:
             self._now = None
 
     def report(self) -> Alive:
-        """Returns the message for the reader."""
         now = self._now
         if now is None:
             return Alive()

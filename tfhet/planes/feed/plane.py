@@ -13,8 +13,8 @@ from tfhet.messages import ProcessChannel, inherited, rank
 from tfhet.planes.costs import CostFile, PlaneCosts
 from tfhet.planes.cpus import usable
 from tfhet.planes.feed.launcher_side import PORTS, SERVER, FeedLauncherSide, FeedSettings, Order
-from tfhet.planes.key import key_from
 from tfhet.planes.plane import DataPlane, LauncherSide, Outlets
+from tfhet.planes.process import key_from
 from tfhet.strategies import JobContext
 
 if TYPE_CHECKING:
@@ -23,20 +23,19 @@ if TYPE_CHECKING:
     from tfhet.planes.reader import RankSide
 
 
-_WAIT_S = 5.0
-
-
 class Feed(DataPlane):
     name = "feed"
     settings = FeedSettings
     serves_functions = True
     kinds: Mapping[str, bool] = {"feed": False}
+    module = SERVER
+    orders = Order
 
     def costs(self, file: CostFile | None = None) -> PlaneCosts:
         return (file or CostFile.default()).plane(self.name).costs(most_servers_per_host=1)
 
     def arguments(self, servers_on_data_hosts: int, servers_on_dnn_hosts: int) -> Mapping[str, int]:
-        """One process for each CPU of a serving host, whatever the number of servers."""
+        # One process for each CPU of a serving host, whatever the number of servers.
         return {"data_host_processes": 0, "dnn_host_processes": -1 if servers_on_dnn_hosts else 0}
 
     def serving(self, settings: FeedSettings, roles: Roles) -> tuple[str, ...]:
@@ -48,14 +47,11 @@ class Feed(DataPlane):
     def host_facts(self, settings: FeedSettings, role: Role) -> Mapping[str, Any]:
         return {"servers_per_host": processes(settings, role)}
 
-    def check(self, order: Mapping[str, Any]) -> None:
-        Order.parse(order)
-
     def launcher_side(self, settings: FeedSettings, place: Place, outlets: Outlets) -> LauncherSide:
         return FeedLauncherSide(settings, place, outlets, self.serving(settings, place.roles))
 
     def batches(self, source: FeedSource, job: JobContext, options: Mapping[str, Any]) -> BatchReader:
-        from tfhet.planes.feed.alone import AloneReader
+        from tfhet.planes.feed.loader import AloneReader
         from tfhet.planes.feed.reader import FeedReader
 
         order = Order.parse(job.order)
@@ -63,7 +59,7 @@ class Feed(DataPlane):
         if not order.servers:
             return AloneReader(source, **arguments)
         arguments |= {name: options[name] for name in ("ahead", "allocate", "make_limit_s")}
-        arguments |= {"encrypted": order.encrypted, "hosts": order.hosts, "say": _say}
+        arguments |= {"encrypted": order.encrypted, "hosts": order.hosts, "say": functools.partial(print, flush=True)}
         reader = FeedReader(order.servers, key_from(environment()), source, **arguments)
         _membership().subscribe(reader.serve_only)
         return reader
@@ -73,9 +69,6 @@ class Feed(DataPlane):
 
         return FeedRankSide()
 
-    def kind_of(self, command: Sequence[str]) -> str | None:
-        return "feed" if SERVER in command else None
-
 
 def processes(settings: FeedSettings, role: Role) -> int:
     """Number of processes on a host of a role, if this host has it."""
@@ -83,22 +76,18 @@ def processes(settings: FeedSettings, role: Role) -> int:
     return count if count >= 0 else max(1, len(usable()))
 
 
-Listener = Callable[[Sequence[str]], None]
-
-
 class Membership:
     """The serving hosts, as the launcher reports them, so readers learn of a lost host before they notice it."""
 
     def __init__(self, channel: ProcessChannel):
         self._channel = channel
-        self._listeners: list[weakref.WeakMethod[Listener]] = []
+        self._listeners: list[weakref.WeakMethod[Callable[[Sequence[str]], None]]] = []
         self._latest: Sequence[str] | None = None
         self._lock = threading.Lock()
         threading.Thread(target=self._run, name="tfhet-serving", daemon=True).start()
 
-    def subscribe(self, listener: Listener) -> None:
-        """Calls a method with the names of the serving hosts at every change, as long as its object lives; also now if
-        they have changed already."""
+    def subscribe(self, listener: Callable[[Sequence[str]], None]) -> None:
+        """Calls a method with the names of the serving hosts at every change while its object lives."""
         with self._lock:
             self._listeners.append(weakref.WeakMethod(listener))
             latest = self._latest
@@ -107,22 +96,12 @@ class Membership:
 
     def _run(self) -> None:
         while self._channel.is_open:
-            if (order := self._channel.receive(_WAIT_S, rank.ServingHosts)) is not None:
+            if (order := self._channel.receive(5.0, rank.ServingHosts)) is not None:
                 with self._lock:
                     self._latest, listeners = order.hosts, [each() for each in self._listeners]
-                for listener in listeners:
-                    if listener is not None:
-                        listener(order.hosts)
+                for listener in filter(None, listeners):
+                    listener(order.hosts)
 
 
-@functools.cache
-def _membership() -> Membership:
-    """Returns the membership of this process, the same for all of its readers."""
-    return Membership(inherited(environment()))
-
-
-def _say(line: str) -> None:
-    print(line, flush=True)
-
-
+_membership = functools.cache(lambda: Membership(inherited(environment())))
 FEED = Feed()

@@ -20,7 +20,6 @@ from tfhet.schema import Count
 
 HELD_FOR_A_RANK = 4
 """Minimum number of batches, for each rank, that an iterable may be ahead of ranks that have not requested them."""
-
 NO_BATCH = 1 << 53
 """Sentinel batch number: requesting it returns the number of batches of the epoch."""
 
@@ -43,8 +42,7 @@ class BatchRequest:
 
     @property
     def most_held(self) -> int:
-        """Number of batches that an iterable may be ahead: the requests of one rank before others begin, and the batch
-        that its script has."""
+        """Number of batches that an iterable may be ahead, among them the one that the script of a rank has."""
         return max(HELD_FOR_A_RANK, self.ahead + 2) * self.ranks
 
     @property
@@ -60,11 +58,11 @@ class BatchRequest:
 
 @dataclass(frozen=True)
 class ProducedBatch:
+    """A batch; `ids` and `examples` are those of `Received`."""
+
     value: Any
     ids: np.ndarray | None = None
-    """int64 [batch]: numbers of the examples in a map-style dataset; None for an iterable."""
     examples: int | None = None
-    """Number of examples in a whole epoch of a map-style dataset; None for an iterable."""
     again: int = 0
     """Number of batches that were made before it and dropped, because another process had already sent them."""
 
@@ -73,8 +71,7 @@ class ProducedBatch:
 class EndOfShard:
     """The shard has no such batch."""
 
-    batches: int
-    """Number of batches in the shard."""
+    batches: int  # of the shard
 
 
 @dataclass(eq=False)
@@ -106,8 +103,7 @@ class _Stream:
                 del self.held[number]
 
     def hold(self, batch: Any, request: BatchRequest) -> None:
-        """Holds the next batch unless the requesting rank already has it. Drops the oldest batch if there are too many
-        for ranks that do not read."""
+        """Holds the next batch unless the requesting rank has it; drops the oldest of too many that no rank reads."""
         if not (self.made % request.ranks == request.rank and self.made < request.first):
             self.held[self.made] = batch
         self.made += 1
@@ -116,7 +112,6 @@ class _Stream:
             del self.held[unclaimed[0]]
 
     def close(self) -> None:
-        """Closes a generator."""
         close = getattr(self.iterator, "close", None)
         if close is not None:
             with contextlib.suppress(Exception):  # the user's clean-up

@@ -17,19 +17,36 @@ from tfhet.planes.feed.loader import Loader
 from tfhet.planes.reader import RankSide, Reader
 from tfhet.strategies import JobContext
 
-NUMPY_KINDS = "?biufcO"
-"""Kinds of dtypes that a feed sends: booleans, numbers, texts; not bfloat16 and similar ones."""
+NUMPY_KINDS = "?biufcO"  # not bfloat16 and similar ones
 QUIET_S = 0.05
 """Seconds without a call after which the threads of the data sets have filled their buffers."""
 CALM_LIMIT_S = 2.0
 
 
-class FeedRankSide(RankSide):
+class FunctionRankSide(RankSide):
+    """A plane that serves functions of the script, and neither declared pipelines nor TensorFlow's data sets."""
+
+    def __init__(self, plane: str, returned: str):
+        """returned: the type of the functions' results."""
+        self._serves = (
+            f"--data_plane {plane} serves functions that return {returned} (tfhet.batches, tfhet.torch.loader)"
+        )
+
     def reader(self, pipeline: Pipeline, job: JobContext, **options: Any) -> Reader:
         raise UsageError(
-            "--data_plane feed serves a function of the script (tfhet.batches, tfhet.torch.loader); the built-in "
-            "trainer reads a declared pipeline, which tf_service serves: omit --data_plane"
+            f"{self._serves}; the built-in trainer reads a declared pipeline, which tf_service serves: omit "
+            "--data_plane"
         )
+
+    def plain(self, *arguments: Any, **options: Any) -> tf.data.Dataset:
+        raise UsageError(f"{self._serves}, and tf_service serves pipelines and data sets: omit --data_plane")
+
+    declared = plain
+
+
+class FeedRankSide(FunctionRankSide):
+    def __init__(self) -> None:
+        super().__init__("feed", "batches")
 
     def plain(self, data: tf.data.Dataset, job: JobContext, ordinal: int, **options: Any) -> tf.data.Dataset:
         if Order.parse(job.order).servers:
@@ -38,18 +55,10 @@ class FeedRankSide(RankSide):
                 "level of its module, which takes a shard and returns the data set, or omit --data_plane to use "
                 "tf.data service"
             )
-        return super().plain(data, job, ordinal, **options)
-
-    def declared(self, *arguments: Any, **options: Any) -> tf.data.Dataset:
-        raise UsageError("--data_plane feed serves no declared pipeline, and tf_service does: omit --data_plane")
+        return RankSide.plain(self, data, job, ordinal, **options)
 
     def called(
-        self,
-        make: Callable[..., Any],
-        arguments: Mapping[str, Any],
-        spec: Any,
-        job: JobContext,
-        training: bool,
+        self, make: Callable[..., Any], arguments: Mapping[str, Any], spec: Any, job: JobContext, training: bool
     ) -> tf.data.Dataset | None:
         """Each pass of the data set reads one epoch. Raises UsageError for elements that a feed cannot send."""
         if not Order.parse(job.order).servers:
@@ -65,14 +74,13 @@ class FeedRankSide(RankSide):
 
 
 class Elements:
-    """The batches of a loader as a data set, whose threads call Python for each of them."""
+    """The batches of a loader as a data set, of which each pass reads the next epoch."""
 
     def __init__(self, loader: Loader):
         self._loader, self._called_s, self._is_over = loader, 0.0, False
         atexit.register(self._end)
 
     def dataset(self, spec: Any) -> tf.data.Dataset:
-        """Returns a data set; each pass reads the loader's next epoch."""
         return tf.data.Dataset.from_generator(self._each, output_signature=spec).prefetch(2)
 
     def _each(self) -> Iterator[Any]:

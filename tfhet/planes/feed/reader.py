@@ -31,8 +31,7 @@ from tfhet.schema import MessageError
 
 LOST_S = 60.0
 """Seconds without any server after which a reader gives up; launchers mostly know the cause before."""
-DIAL_S = 0.2
-"""Seconds between two attempts to connect to a lost server."""
+DIAL_S = 0.2  # between two attempts to connect to a lost server
 _CHECK_S = 1.0
 _NO_MEMORY = np.empty(0, np.uint8)
 
@@ -57,16 +56,11 @@ class FeedReader:
     ):
         """
         Args:
-            servers: HOST:PORT of each server.
-            ahead: Number of batches of this rank that each server may have; None: see `Credit`.
+            servers: HOST:PORT of each server; `hosts`: names of their hosts, if known.
+            ahead: Number of batches of this rank that each server may have; None: see `Credit`. UsageError below 1.
             is_equal: Whether all ranks get the same number of batches.
-            hosts: Name of each server's host; (): unknown.
             make_limit_s: Limit in seconds for one batch of the user's code.
             allocate: Returns memory for a batch, uint8 [n]; None: ordinary memory, which is used again.
-            say: Writes a line to the log.
-
-        Raises:
-            UsageError: `ahead` is below 1.
         """
         names: Sequence[str | None] = hosts or [None] * len(servers)
         every = zip(servers, names, strict=True)
@@ -76,8 +70,7 @@ class FeedReader:
         self._allocate, self._say = allocate or MemoryPool().allocate, say
         self.again = self.left = 0  # see `BatchReader`
         self._passes: dict[int, EpochPass] = {}
-        self._alone_s: float | None = None
-        """Time at which the last server was lost."""
+        self._alone_s: float | None = None  # when the last server was lost
         self._failure: Exception | None = None
         self._is_closed, self._process = False, os.getpid()
         self._lock = threading.Lock()
@@ -114,13 +107,12 @@ class FeedReader:
             self._passes.pop(epoch, None)
 
     def delivered(self, epoch: int) -> frozenset[Key]:
-        """Returns the batches of an unfinished epoch that `epoch` has yielded."""
+        """See `BatchReader`."""
         with self._lock:
             return self._passes[epoch].share.delivered.keys() if epoch in self._passes else frozenset()
 
     def batches(self) -> int:
-        """Returns the number of batches in an epoch of a map-style dataset, from the first server that answers. Raises
-        SourceError and NotReady."""
+        """See `epoch_length`."""
         addresses = [server.address for server in self._servers if not server.is_given_up]
         return epoch_length(addresses, self._key, self._encrypted, self._source, self._seed, self._make_limit_s)
 
@@ -134,7 +126,6 @@ class FeedReader:
             server.close()
 
     def close(self) -> None:
-        """Ends all connections. Safe to call again."""
         with self._lock:
             self._is_closed = True
             self._wake()
@@ -165,7 +156,6 @@ class FeedReader:
                 return found
 
     def _is_over(self, this: EpochPass) -> bool:
-        """Whether no further batch will arrive. Raises the errors of `epoch`."""
         with self._lock:
             if not this.ready.empty():
                 return False
@@ -187,7 +177,7 @@ class FeedReader:
             raise UsageError("this process was forked after its feed was opened; open it in the child instead")
 
     def _request(self, only: int | None = None) -> None:
-        """Requests as many batches as allowed from one server, or from every server."""
+        """Requests as many batches as allowed, from every server by default."""
         for index, server in enumerate(self._servers):
             connection = server.connection if only in (None, index) else None
             if connection is None:

@@ -28,7 +28,7 @@ from tfhet.planes.feed.frame import MOST_HEADER, MOST_REQUEST, Header, Tree, pac
 from tfhet.planes.feed.message import ALIVE_S, Batch, BatchRequests, Failed, NoBatch, WorkMonitor
 from tfhet.planes.feed.production import BatchRequest, EndOfShard, Production
 from tfhet.planes.feed.source import FeedSource
-from tfhet.planes.key import key_from
+from tfhet.planes.process import key_from
 from tfhet.schema import encode
 from tfhet.units import MIB
 
@@ -143,7 +143,6 @@ class Server:
             production.close()
 
     def close(self) -> None:
-        """Ends the listener and all connections."""
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
         self._listener.close()

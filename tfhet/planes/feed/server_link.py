@@ -29,10 +29,9 @@ class ServerLink:
     index: int
     address: str
     host: str | None
-    """Name of its host; None if it is unknown."""
+    """Name of its host, if known."""
     credit: Credit
     connection: FeedConnection | None = None
-    """None if it is not connected."""
     knows_source: bool = False
     """Whether the source was sent on this connection."""
     lost: str | None = None
@@ -50,7 +49,6 @@ class ServerLink:
         return found
 
     def close(self) -> None:
-        """Closes its connection, which wakes the thread that receives from it."""
         if (connection := self.connection) is not None:
             connection.close()
 

@@ -38,10 +38,8 @@ class _Part:
 
     server: int
     """The server that makes its batches."""
-    rounds: int = 0
-    """Number of rounds that were requested."""
-    batches: int | None = None
-    """Number of batches in the shard; None if it is not known yet."""
+    rounds: int = 0  # that were requested
+    batches: int | None = None  # in the shard, once known
 
 
 @dataclass(eq=False)
@@ -57,15 +55,13 @@ class Share:
     is_map: bool
     is_equal: bool = True
     """Whether all ranks get the same number of batches; otherwise no batch is left over."""
-    before: InitVar[Iterable[Key]] = ()
-    """Batches that were delivered in an earlier run."""
+    before: InitVar[Iterable[Key]] = ()  # delivered in an earlier run
 
     def __post_init__(self, before: Iterable[Key]) -> None:
         self.delivered = DeliveredSet(self.rank, self.size, before)
         """Batches that the script has received, in earlier runs too."""
         self._parts = [_Part(index) for index in range(1 if self.is_map else self.servers)]
-        self._again: list[RequestKey] = []
-        """Batches that were requested from a lost server."""
+        self._again: list[RequestKey] = []  # of lost servers
         self._requested: dict[RequestKey, int] = {}
         """Batches that were requested and have not arrived, with the server."""
         self._rest: list[Key] | None = None
@@ -132,8 +128,7 @@ class Share:
         return self._requested.pop(key, None) is not None
 
     def end_shard(self, key: RequestKey, batches: int) -> bool:
-        """Notes the answer that a shard has no complete round with this batch, and its number of batches. Returns
-        whether the batch was requested."""
+        """Notes that a shard has no complete round with this batch. Returns whether the batch was requested."""
         if not 0 <= key[0] < len(self._parts):
             return False
         part = self._parts[key[0]]
@@ -193,7 +188,7 @@ class Credit:
         self._between_s: float | None = None
 
     def on_batch(self, size: int, now_s: float) -> None:
-        """Notes that a batch of `size` bytes has arrived."""
+        """size: in bytes."""
         if self._is_fixed:
             return
         last_s, self._last_s = self._last_s, now_s
@@ -228,11 +223,9 @@ class EpochPass:
         return cls(share, [0] * share.servers, [0] * share.servers)
 
     def free(self, server: int, credit: Credit) -> int:
-        """Returns how many batches to request from a server now."""
         return credit.free(self.in_transit[server] + self.waiting[server])
 
     def requests(self, server: int, credit: Credit) -> list[BatchRequest]:
-        """Returns the batches to request from a server now."""
         found = self.share.requests(server, self.free(server, credit), credit.most)
         self.in_transit[server] += len(found)
         return found
@@ -256,6 +249,5 @@ class EpochPass:
         self.share.delivered.add(found.key)
 
     def remove_server(self, server: int) -> None:
-        """See `Share.remove_server`."""
         self.share.remove_server(server)
         self.in_transit[server] = 0

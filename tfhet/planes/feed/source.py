@@ -101,7 +101,6 @@ class FeedSource:
         return _found(self.module, self.file, self.function)
 
     def make(self, shard: Shard) -> Any:
-        """Calls the function."""
         return self.called(shard, **self.arguments)
 
     def collated(self, examples: list[Any]) -> Any:
@@ -196,7 +195,6 @@ class Randomness:
 
 
 def _torch() -> Any | None:
-    """PyTorch's CPU generator, if this process has loaded PyTorch."""
     return getattr(sys.modules.get("torch"), "default_generator", None)
 
 

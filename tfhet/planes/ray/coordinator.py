@@ -57,10 +57,8 @@ class Dealing:
     is_equal: bool = True
     """Whether all ranks get the same number of batches; otherwise the first rank that requests gets the next."""
     drop_last: bool = False
-    rows: int = 0
-    """Number of rows that were added."""
-    made: int = 0
-    """Number of batches that were made of them."""
+    rows: int = 0  # added
+    made: int = 0  # batches of these rows
     is_over: bool = False
     _ready: deque[tuple[tuple[Any, int, int], ...]] = field(default_factory=deque)
     _rest: list[tuple[Any, int, int]] = field(default_factory=list)
@@ -106,8 +104,7 @@ class Dealing:
         return EndOfShare(0, self.rows) if self.is_over else None
 
     def _in_rounds(self, rank: int, number: int) -> Portion | EndOfShare | None:
-        """Distributes a round when the next one is complete or the epoch has ended; the batches of the last round hold
-        the number of rows."""
+        """Distributes a round when the next one is complete or the epoch has ended. The last round holds `rows`."""
         while len(self._ready) >= self.size * (1 if self.is_over else 2):
             for each in range(self.size):
                 self._dealt[each, self._rounds] = self._ready.popleft()
@@ -134,8 +131,7 @@ class Coordinator:
         self._changed = threading.Condition()
 
     def begin(self, number: int, dataset: Any) -> None:
-        """Begins a pass and ends the earlier ones, which rank 0 may have left early; their threads end at their next
-        block."""
+        """Begins a pass and ends the earlier ones, whose threads end at their next block."""
         with self._changed:
             for earlier, one in self._passes.items():
                 if earlier not in self._errors:
@@ -145,8 +141,8 @@ class Coordinator:
         threading.Thread(target=self._run, args=(number, dealing, dataset), name="pass", daemon=True).start()
 
     def batch(self, number: int, rank: int, index: int) -> Portion | EndOfShare | str | None:
-        """Returns a batch of a rank's share, the text of an error of the user's code, or None if the rank must request
-        again. Raises NotReady for a pass that every rank has ended."""
+        """Returns a batch of a rank's share, the text of an error of the user's code, or None: request it again. Raises
+        NotReady for a pass that every rank has ended."""
         end_s = SYSTEM.monotonic() + ANSWER_S
         with self._changed:
             self._enter(rank, number)

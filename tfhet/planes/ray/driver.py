@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
+import functools
 import logging
 import secrets
 import socket
@@ -30,7 +31,7 @@ from tfhet.clock import SYSTEM
 from tfhet.cluster import DATA, environment, free_ports, without_secrets
 from tfhet.errors import NotReady, UsageError
 from tfhet.planes.feed import SourceError
-from tfhet.planes.privileges import give_up_capabilities
+from tfhet.planes.process import give_up_capabilities
 from tfhet.planes.ray import private
 from tfhet.planes.ray.settings import Capacity, RaySettings
 from tfhet.planes.ray.start import (
@@ -102,7 +103,9 @@ def _node(folder: Path, env: Mapping[str, str]) -> Iterator[NodeStart]:
     last_line = collections.deque[str](maxlen=1)
     try:
         for _ in range(ATTEMPTS):
-            start = _new_start()
+            head, *ports = free_ports(1 + WORKERS + WORKER_PORTS)
+            capacity = Capacity.of(SETTINGS, DATA, has_data_hosts=True, gpus=0)
+            start = NodeStart(LOOPBACK, f"{LOOPBACK}:{head}", ports, capacity, LABELS, is_head=True)
             child = result_of(_child(start, folder, env, last_line.append))
             try:
                 if _is_ready(start, child):
@@ -117,23 +120,14 @@ def _node(folder: Path, env: Mapping[str, str]) -> Iterator[NodeStart]:
         loop.close()
 
 
-def _new_start() -> NodeStart:
-    head, *ports = free_ports(1 + WORKERS + WORKER_PORTS)
-    capacity = Capacity.of(SETTINGS, DATA, has_data_hosts=True, gpus=0)
-    return NodeStart(LOOPBACK, f"{LOOPBACK}:{head}", ports, capacity, LABELS, is_head=True)
-
-
 async def _child(start: NodeStart, folder: Path, env: Mapping[str, str], on_line: Callable[[str], None]) -> Child:
     head = int(start.head_at.rpartition(":")[2])
     token = {name: env[name] for name in token_variables(b"")}
-    listening = listening_at(start.ip, (head,), start.ports, env, _warn)
+    warn = functools.partial(print, "[tfhet]", file=sys.stderr, flush=True)
+    listening = listening_at(start.ip, (head,), start.ports, env, warn)
     own = {**variables(without_secrets(env), token), **listening}
     command = start.command(folder, READY_S)
     return await Child.start("ray", command, env=own, on_line=on_line, before_exec=give_up_capabilities)
-
-
-def _warn(line: str) -> None:
-    print(f"[tfhet] {line}", file=sys.stderr, flush=True)
 
 
 def _is_ready(start: NodeStart, child: Child) -> bool:
@@ -164,7 +158,7 @@ class Execution:
     dtype: str
     """Dtype of most of these bytes."""
     tasks_cpu_s: float
-    """CPU seconds of the tasks, as Ray counts them: the CPU time of their processes while they run."""
+    """CPU seconds of the tasks, as Ray counts them."""
     driver_cpu_s: float
     """CPU seconds of this process, which schedules the tasks and reads the results."""
     node_cpu_s: float
@@ -186,7 +180,7 @@ def _executed(dataset: Any, inputs: int) -> Execution:
 
     dataset.context.enable_progress_bars = False
     rows, blocks, sizes = 0, 0, dict[str, int]()
-    driver_s, node_s = _driver_s(), _node_s()
+    driver_s, node_s = SYSTEM.cpu(), _node_s()
     with private.first_inputs(inputs) as counts:
         for block, first, count in private.blocks(dataset):
             columns = private.columns(ray.get(block), first, first + count)
@@ -195,7 +189,7 @@ def _executed(dataset: Any, inputs: int) -> Execution:
                 dtype, size = _size(array)
                 sizes[dtype] = sizes.get(dtype, 0) + size
             del block, columns
-    used = _driver_s() - driver_s, _node_s() - node_s
+    used = SYSTEM.cpu() - driver_s, _node_s() - node_s
     most = max(sizes, key=lambda name: sizes[name], default="")
     return Execution(max(counts), rows, blocks, sum(sizes.values()), most, private.tasks_cpu_s(dataset), *used)
 
@@ -208,11 +202,6 @@ def _size(array: Any) -> tuple[str, int]:
     if texts:
         return "string", sum(map(len, texts))
     return str(getattr(array[0], "dtype", "")), sum(int(getattr(each, "nbytes", 0)) for each in array)
-
-
-def _driver_s() -> float:
-    used = psutil.Process().cpu_times()
-    return float(used.user + used.system)
 
 
 def _node_s() -> float:

@@ -15,12 +15,11 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-from tfhet.cluster import DNN, LISTEN_VARIABLE, Place, claim, without_secrets
+from tfhet.cluster import DNN, LISTEN_VARIABLE, Place, without_secrets
 from tfhet.coroutines import in_thread
 from tfhet.errors import NotReady, UsageError, shown
-from tfhet.messages import RestartLine, link, server as messages
+from tfhet.messages import link, server as messages
 from tfhet.planes.plane import LauncherSide, Outlets
-from tfhet.planes.privileges import give_up_capabilities
 from tfhet.planes.ray.private import SPILLED, STORED
 from tfhet.planes.ray.settings import Capacity, RaySettings
 from tfhet.planes.ray.start import (
@@ -37,7 +36,7 @@ from tfhet.planes.ray.start import (
     token_variables,
     variables,
 )
-from tfhet.planes.supervised import Died, Happening, RestartPolicy, Supervised, all_ready, first_failure
+from tfhet.planes.supervised import Died, Happening, Processes, RestartPolicy, Supervised
 from tfhet.schema import Amount, Count, Message, MessageError, parse, to_json
 from tfhet.telemetry import UP, Metric, gpu_count
 from tfhet.units import MB
@@ -76,9 +75,8 @@ class RayLauncherSide(LauncherSide):
     def __init__(self, settings: RaySettings, place: Place, outlets: Outlets):
         self._settings, self._place, self._outlets = settings, place, outlets
         self._token = token_variables(outlets.key)
-        self._node: Supervised | None = None
+        self._processes = Processes(place.host)
         self._folder = place.paths.base / "tfhet" / f"ray-{place.host}"
-        self._claims: list[socket.socket] = []
         self._use: dict[str, float] = {}
         self._peak_use: dict[str, float] = {}
         self._reported: dict[str, float] = {}
@@ -99,8 +97,7 @@ class RayLauncherSide(LauncherSide):
         if not place.leads_host:
             return
         (head_port,), ports = place.ports.plane[HEAD], place.ports.plane[NODES]
-        for port in (*([head_port] if place.is_leader else []), *ports):
-            self._claims.append(claim(port))
+        self._processes.claim((*([head_port] if place.is_leader else []), *ports))
         ip = await in_thread(_ip_of, "127.0.0.1" if place.is_alone else place.address(place.host))
         head = ip if place.is_leader else await in_thread(_ip_of, place.leader_address)
         role = place.roles.current
@@ -116,12 +113,12 @@ class RayLauncherSide(LauncherSide):
         env |= efa_variables(place.identity.cluster.network_interface, env)
         policy = replace(RestartPolicy(), silence_s=SILENCE_S, **({"limit": 0} if role == DNN else {}))
         arguments = ("ray", place.host, command, env, self._say, self._happened, policy)
-        self._node = node = Supervised(*arguments, before_exec=give_up_capabilities)
-        await all_ready([node], [node], self._outlets.ready_timeout_s)
+        self._processes.servers["ray"] = Supervised(*arguments)
+        await self._processes.wait_ready(self._outlets.ready_timeout_s)
         self._outlets.report(link.PlaneReport(to_json(Serving(place.host, ip, capacity.cpus))))
         if dashboard:
             self._outlets.say(f"Ray's dashboard: http://{DASHBOARD_HOST}:{ports[DASHBOARD]}, on this host only")
-        raise await first_failure([node])
+        raise await self._processes.failure()
 
     def _say(self, line: str) -> None:
         if not ADVICE.search(line):
@@ -141,30 +138,24 @@ class RayLauncherSide(LauncherSide):
                 self._outlets.report(link.PlaneReport(to_json(Peaks(self._place.host, **peaks))))
             self._peak_use, self._use = peaks, dict(happening.figures)
         if isinstance(happening, Died):
-            self._outlets.say(f"{happening.cause}; starting it again")
-            self._outlets.say(str(RestartLine("ray", happening.code)))
-            self._outlets.report(link.Restarted(self._place.host, "ray", happening.code, happening.cause))
+            self._outlets.report_restart(self._place.host, "ray", happening.code, happening.cause)
 
     async def stop(self, grace_s: float) -> None:
-        if self._node is not None:
-            await self._node.stop(grace_s)
-            self._node = None
+        has_begun = bool(self._processes.servers)
+        await self._processes.stop(grace_s)
+        if has_begun:
             await in_thread(end_marked, self._folder)
             await in_thread(shutil.rmtree, self._folder, True)
-        while self._claims:
-            self._claims.pop().close()
 
     def processes(self) -> Mapping[str, int]:
-        pid = None if self._node is None else self._node.pid
-        return {} if pid is None else {"ray": pid}
+        return self._processes.pids
 
     def metrics(self) -> Mapping[Metric, float]:
         running = float(len(self.processes()))
-        restarts = 0.0 if self._node is None else float(self._node.restarts)
         if not self._place.leads_host:
             return {}
         used = {STORE: self._use.get(STORED, 0.0), SPILLS: self._use.get(SPILLED, 0.0)}
-        return {UP: running, RUNNING: running, RESTARTS: restarts, **used}
+        return {UP: running, RUNNING: running, RESTARTS: float(self._processes.restarts), **used}
 
     def environment(self, order: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, str]:
         # The script's process serves objects too.

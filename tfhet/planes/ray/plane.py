@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tfhet.cluster import DATA, DNN, Place, PortRange, Role, Roles
@@ -31,6 +31,8 @@ class Ray(DataPlane):
     settings = RaySettings
     serves_functions = True
     kinds: Mapping[str, bool] = {"ray": False}
+    module = NODE
+    orders = Order
 
     def costs(self, file: CostFile | None = None) -> PlaneCosts:
         cost = (file or CostFile.default()).plane(self.name)
@@ -60,9 +62,6 @@ class Ray(DataPlane):
         offers = role == DATA or settings.dnn_host_cpus > 0
         return {"servers_per_host": 1 if offers else 0}
 
-    def check(self, order: Mapping[str, Any]) -> None:
-        Order.parse(order)
-
     def launcher_side(self, settings: RaySettings, place: Place, outlets: Outlets) -> LauncherSide:
         return RayLauncherSide(settings, place, outlets)
 
@@ -72,16 +71,13 @@ class Ray(DataPlane):
         return RayReader(Order.parse(job.order), source, job, **options)
 
     def rank_side(self) -> RankSide:
-        from tfhet.planes.ray.rank_side import RayRankSide
+        from tfhet.planes.feed.rank_side import FunctionRankSide
 
-        return RayRankSide()
+        return FunctionRankSide(self.name, "Ray data sets")
 
     def is_noise(self, line: str, gpus: int = 0) -> bool:
         """True also for lines of Ray, and for lines that the script prints for other processes."""
         return bool(_OF_OTHERS.match(line) or _OF_RAY.match(line)) or super().is_noise(line, gpus)
-
-    def kind_of(self, command: Sequence[str]) -> str | None:
-        return "ray" if NODE in command else None
 
 
 RAY = Ray()

@@ -90,8 +90,8 @@ def _ended() -> str | None:
 
 
 def _patient(get_node: Callable[..., Any], limit_s: float) -> Callable[..., Any]:
-    """Returns a `services.get_node` that waits until the node is known. It raises RuntimeError after `limit_s` seconds,
-    and ends the process if a process that the node needs has ended."""
+    """Returns a `services.get_node` that waits for the node. It raises RuntimeError after `limit_s` seconds, and ends
+    this process if a process of the node has ended."""
 
     def waiting(*arguments: Any) -> Any:
         end_s = SYSTEM.monotonic() + limit_s
@@ -109,9 +109,8 @@ def _patient(get_node: Callable[..., Any], limit_s: float) -> Callable[..., Any]
 
 
 def _informed(start_raylet: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns a `services.start_raylet` that writes the ports of the raylet's agents first. A raylet aborts if the
-    agents take more than 15 s to write them, as on a host with one busy CPU (ray-project/ray#65983). The agents write
-    the same ports again, -1 for those that do not run."""
+    """Returns a `services.start_raylet` that writes the ports of the raylet's agents first, -1 for those that do not
+    run. A raylet aborts if the agents take more than 15 s to write them (ray-project/ray#65983)."""
 
     def starting(*arguments: Any, **named: Any) -> Any:
         from ray import _raylet
@@ -133,8 +132,8 @@ def _informed(start_raylet: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def run(words: Sequence[str], limit_s: float) -> None:
-    """Runs Ray's command, `ray WORDS`, without the server for drivers on other machines (Ray Client), which no option
-    can disable. A node may take `limit_s` seconds to start instead of 30, and its agents more than 15."""
+    """Runs Ray's command, `ray WORDS`, without Ray Client's server, which no option can disable. A node may take
+    `limit_s` seconds to start instead of 30, and its agents more than 15."""
     from ray._private import services
     from ray.scripts import scripts
 
@@ -181,9 +180,8 @@ def columns(block: Any, first: int, end: int) -> dict[str, np.ndarray]:
 
 
 def prefixes(dataset: Any) -> list[tuple[str, Any]]:
-    """Returns the operators of a data set in order, each with its name and the data set that ends with it; a join of
-    several data sets is one. Raises UsageError for operators that need more than one CPU. The public API names
-    operators only after they ran, and gives several in one task one name."""
+    """Returns the operators of a data set in order, each with its name and the data set that ends with it. Raises
+    UsageError for operators that need more than one CPU. The public API names operators only after they ran."""
     from ray.data._internal.compute import ActorPoolStrategy
     from ray.data._internal.logical.interfaces import LogicalPlan
     from ray.data.dataset import MaterializedDataset
@@ -213,8 +211,8 @@ def _on_one_cpu(operator: Any) -> Any:
 
 @contextlib.contextmanager
 def first_inputs(most: int) -> Iterator[list[int]]:
-    """A block in which data sets run on their first `most` inputs: files or ranges to read, or blocks. Its value is a
-    list that gets their numbers of inputs. The public `limit` drops rows after they were read."""
+    """A block in which data sets run on their first `most` inputs. Its value is a list that gets their numbers of
+    inputs. The public `limit` drops rows after they were read."""
     from ray.data._internal.execution.operators.input_data_buffer import InputDataBuffer
 
     start, counts = InputDataBuffer.start, list[int]()

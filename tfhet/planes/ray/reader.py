@@ -30,8 +30,7 @@ from tfhet.planes.ray.coordinator import Coordinator, EndOfShare, Portion
 from tfhet.planes.ray.settings import Order
 from tfhet.strategies import JobContext
 
-AHEAD = 2
-"""Number of batches that are fetched before the rank requests them."""
+AHEAD = 2  # batches that are fetched before the rank requests them
 ID = "id"
 """Name of the optional column with the ids of examples, int64 [rows]."""
 _CHECK_S = 0.2
@@ -65,12 +64,8 @@ class RayReader:
         allocate: Callable[[int], np.ndarray] | None = None,
         make_limit_s: float = MAKE_LIMIT_S,
     ):
-        """
-        Args:
-            allocate: Returns memory for the arrays, uint8 [n]; None: the arrays are read-only views.
-            make_limit_s: Limit in seconds for each batch, and for rank 0 to make the actor. The limit for the first
-                batch includes the call of the user's function on rank 0.
-        """
+        """allocate: returns memory for the arrays, uint8 [n]; None: they are read-only views. make_limit_s: limit in
+        seconds for each batch, including the call of the user's function, and for rank 0 to make the actor."""
         if source.shuffle or source.collate is not None:
             raise UsageError(
                 "shuffle and collate are for map-style datasets; with --data_plane ray use random_shuffle and "
@@ -83,7 +78,6 @@ class RayReader:
         self._rows: int | None = None
         self._at = -1
         self._passes = 0
-        """Number of passes so far."""
         self._is_within = False
         self._actor: Any = None
 

@@ -20,7 +20,7 @@ import psutil
 
 from tfhet.errors import UsageError
 from tfhet.native import compiled
-from tfhet.planes.malloc import with_malloc_tunables
+from tfhet.planes.process import with_malloc_tunables
 from tfhet.planes.ray.settings import Capacity
 
 NODE = "tfhet.planes.ray.node"
@@ -41,14 +41,11 @@ FIXED = (
     "metrics-export-port",
 )
 """Ray's names of the ports of each host, in the order of the host's ports."""
-AGENT = FIXED.index("dashboard-agent-grpc-port")
-"""Index of the port of the metrics agent."""
-DASHBOARD = len(FIXED)
-"""Index of the dashboard's port."""
+AGENT = FIXED.index("dashboard-agent-grpc-port")  # the metrics agent
+DASHBOARD = len(FIXED)  # index of its port
 WORKERS = DASHBOARD + 1
 """Index of the first port for workers and drivers, which use all further ports."""
-WORKER_PORTS = 32
-"""Number of ports for drivers and for workers without a CPU."""
+WORKER_PORTS = 32  # for drivers and workers without a CPU
 WORKERS_OF_A_CPU = 4
 """Number of ports for workers for each CPU; some workers are idle, or use a fraction of a CPU."""
 AUTH_TOKEN = "RAY_AUTH_TOKEN"

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import shutil
-import socket
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 
-from tfhet.cluster import claim, without_secrets
-from tfhet.errors import JobFailed
+from tfhet.cluster import without_secrets
 from tfhet.messages import server as messages
 from tfhet.planes.cpus import confine, left_by, usable
-from tfhet.planes.malloc import with_malloc_tunables
-from tfhet.planes.privileges import give_up_capabilities
-from tfhet.planes.supervised import Happening, RestartPolicy, Supervised, all_ready, first_failure
+from tfhet.planes.process import with_malloc_tunables
+from tfhet.planes.supervised import Happening, Processes, RestartPolicy, Supervised
 from tfhet.process import OnLine
 
 SERVER = "tfhet.planes.tf_service.server"
@@ -31,7 +27,7 @@ _LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 
 
 @dataclass(eq=False)
-class Fleet:
+class Fleet(Processes):
     """Dispatcher (on one host of the job) and workers of this host."""
 
     host: str
@@ -46,8 +42,7 @@ class Fleet:
     """Called with the name of a process and what happens to it, or what it reports."""
     policy: RestartPolicy = RestartPolicy()
     folder: Path | None = None
-    """Place of the dispatcher's journal and of socket files, on a local disk; None: the system's folder for temporary
-    files."""
+    """Local folder for the dispatcher's journal and socket files; None: the system's for temporary files."""
     gives_way: bool = False
     """Whether its workers run only when no other process on the host wants the CPU."""
     encrypted: bool = False
@@ -56,47 +51,34 @@ class Fleet:
     """The IP address at which its servers listen; "": `address`."""
 
     def __post_init__(self) -> None:
+        super().__init__(self.host)
         self.workers_registered = 0
         """Workers that the dispatcher on this host knows; 0 where there is none."""
         self.native: frozenset[str] | None = None
-        """The compiled ops that all processes of the fleet have; None before the first serves."""
+        """The compiled ops that all processes have; None before the first serves."""
         self._env = with_malloc_tunables(without_secrets(self.env))
         if self._env.get(_LOG_LEVEL, "0") not in ("0", "1"):  # warnings have to be heard
             self._env[_LOG_LEVEL] = "1"
-        self._servers: dict[str, Supervised] = {}
         self._cpus: tuple[int, ...] = ()
-        self._workers: dict[str, list[str]] = {}
-        """Arguments of each worker, by its name."""
-        self._ports: list[socket.socket] = []
-        """Claims of the ports of its processes."""
-        self._scratch: Path | None = None
-        """A folder that only this user may enter."""
+        self._workers: dict[str, list[str]] = {}  # arguments by name
+        self._scratch: Path | None = None  # only this user may enter it
         self._dispatcher_port = 0
         self._generations = 0
         self._knows_workers = False
 
-    @property
-    def restarts(self) -> int:
-        return sum(server.restarts for server in self._servers.values())
-
-    @property
-    def pids(self) -> dict[str, int]:
-        """Ids of its processes that run, by name."""
-        return {name: server.pid for name, server in self._servers.items() if server.pid is not None}
-
     async def start_dispatcher(self, port: int, deadline_s: float) -> None:
         """Starts the dispatcher and waits until it serves. Raises UsageError for a busy port, NotReady, JobFailed."""
-        self._ports.append(claim(port))
+        self.claim([port])
         self._dispatcher_port = port
         self._start("dispatcher", self._dispatcher_command())
-        await self._wait_ready(["dispatcher"], deadline_s)
+        await self.wait_ready(deadline_s)
 
     def renew_dispatcher(self) -> None:
-        """Replaces the dispatcher with one without memory: every reader's data set ends with an error, and only living
-        workers register with it. The old one would wait for ever for the tasks of a worker that is gone (TF 2.15.1)."""
+        """Replaces the dispatcher with one without memory, which ends every reader's data set with an error. The old
+        one would wait for ever for the tasks of a worker that is gone (TF 2.15.1)."""
         self.workers_registered, self._knows_workers = 0, False
-        if "dispatcher" in self._servers:
-            self._servers["dispatcher"].renew(self._dispatcher_command())
+        if "dispatcher" in self.servers:
+            self.servers["dispatcher"].renew(self._dispatcher_command())
 
     def _dispatcher_command(self) -> list[str]:
         self._generations += 1
@@ -120,24 +102,22 @@ class Fleet:
 
     async def start_workers(self, ports: Sequence[int], dispatcher: str, deadline_s: float) -> None:
         """Starts one worker for each port and waits until they serve. Raises as `start_dispatcher` does."""
-        for port in ports:
-            self._ports.append(claim(port))
+        self.claim(ports)
         names = [f"worker-{index}" for index in range(len(ports))]
         for name, port in zip(names, ports, strict=True):
             where = ["--port", str(port), "--dispatcher", dispatcher]
             self._workers[name] = [*where, *(["--gives_way"] if self.gives_way else [])]
             self._start(name, self._worker_command(name))
-        await self._wait_ready(names, deadline_s)
+        await self.wait_ready(deadline_s)
 
     def keep_off(self, reserve: int) -> tuple[int, ...]:
-        """Leaves `reserve` of the host's CPUs to others; holds for present and future workers. Returns the CPUs that
-        the workers use: all where none would be left, () where the system does not tell."""
+        """Leaves `reserve` of the host's CPUs to others. Returns the CPUs that present and future workers use."""
         every = usable()
         left = left_by(reserve, every)
         if every and left != (self._cpus or every):
             self._cpus = left
             for name in self._workers:
-                server = self._servers[name]
+                server = self.servers[name]
                 server.command = self._worker_command(name)
                 if server.pid is not None:
                     confine(server.pid, left)
@@ -147,19 +127,9 @@ class Fleet:
         cpus = ["--cpus", ",".join(map(str, self._cpus))] if self._cpus else []
         return self._command("worker", *self._workers[name], *cpus)
 
-    async def failure(self) -> JobFailed:
-        """Returns once a process of the fleet can no longer be kept alive."""
-        while not self._servers:
-            await asyncio.sleep(0.1)
-        return await first_failure(self._servers.values())
-
     async def stop(self, grace_s: float = 2.0) -> None:
-        """Ends all its processes, side by side."""
-        await asyncio.gather(*(server.stop(grace_s) for server in self._servers.values()))
-        self._servers.clear()
+        await super().stop(grace_s)
         self._workers.clear()
-        while self._ports:
-            self._ports.pop().close()
         if self._scratch is not None:
             shutil.rmtree(self._scratch, ignore_errors=True)
             self._scratch = None
@@ -183,7 +153,4 @@ class Fleet:
                 server.renew(self._worker_command(name))
 
         given = (name, self.host, command, self._env, hear, observe, self.policy)
-        server = self._servers[name] = Supervised(*given, key=self.key, before_exec=give_up_capabilities)
-
-    async def _wait_ready(self, names: Sequence[str], deadline_s: float) -> None:
-        await all_ready([self._servers[name] for name in names], self._servers.values(), deadline_s)
+        server = self.servers[name] = Supervised(*given, key=self.key)

@@ -17,7 +17,7 @@ from tfhet.clock import SYSTEM
 from tfhet.cluster import Place
 from tfhet.coroutines import in_thread
 from tfhet.events import Event
-from tfhet.messages import RestartLine, link, rank, server as messages
+from tfhet.messages import link, rank, server as messages
 from tfhet.native import SWITCH
 from tfhet.planes.cpus import Reserve, usable
 from tfhet.planes.plane import LauncherSide, Outlets
@@ -175,7 +175,7 @@ class ServiceLauncherSide(LauncherSide):
         report: Serving | messages.Registered = parse(facts, Serving | messages.Registered)
         if isinstance(report, Serving):
             self._ready.add(report.host)
-            # A graph may hold only what every process that runs it knows: the compiled ops that all of them have.
+            # A graph may hold only the compiled ops that all processes have.
             self._native = set(report.native) if self._native is None else self._native & set(report.native)
         else:
             self._registered = report.workers
@@ -203,10 +203,7 @@ class ServiceLauncherSide(LauncherSide):
             self._tell(happening)
             self._recovery.expect_workers()
         elif isinstance(happening, Died):
-            code, cause = happening.code, happening.cause
-            self._outlets.say(f"{cause}; starting it again")
-            self._outlets.say(str(RestartLine(process, code)))
-            self._outlets.report(link.Restarted(self._place.host, process, code, cause))
+            self._outlets.report_restart(self._place.host, process, happening.code, happening.cause)
 
     def _when_gone(self, hosts: Sequence[str], then: Callable[[], None]) -> None:
         self._watch = asyncio.create_task(self._see_gone(hosts, then))

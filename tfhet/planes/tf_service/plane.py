@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tfhet.cluster import DATA, DNN, Place, PortRange, Role, Roles
@@ -21,6 +21,8 @@ class TfService(DataPlane):
     settings = ServiceSettings
     goes_local = True
     kinds: Mapping[str, bool] = {"worker": False, "dispatcher": True}
+    module = SERVER
+    orders = Order
 
     def costs(self, file: CostFile | None = None) -> PlaneCosts:
         # More than 8 workers on a host were never seen to help.
@@ -46,9 +48,6 @@ class TfService(DataPlane):
     def host_facts(self, settings: ServiceSettings, role: Role) -> Mapping[str, Any]:
         return {"servers_per_host": _workers(settings, role)}
 
-    def check(self, order: Mapping[str, Any]) -> None:
-        Order.parse(order)
-
     def launcher_side(self, settings: ServiceSettings, place: Place, outlets: Outlets) -> LauncherSide:
         workers = {
             host: _workers(settings, DATA if host in place.roles.data_hosts else DNN)
@@ -60,9 +59,6 @@ class TfService(DataPlane):
         from tfhet.planes.tf_service.reader import ServiceRankSide
 
         return ServiceRankSide()
-
-    def kind_of(self, command: Sequence[str]) -> str | None:
-        return next((kind for kind in self.kinds if kind in command), None) if SERVER in command else None
 
 
 def _workers(settings: ServiceSettings, role: Role) -> int:

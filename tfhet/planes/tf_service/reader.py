@@ -22,7 +22,7 @@ from tfhet.placement import Cut, Inspection, Pipeline, Rest, inspect, local_part
 from tfhet.planes.reader import RankSide, Reader
 from tfhet.planes.tf_service.launcher_side import Order
 from tfhet.planes.tf_service.transport import Transport, is_registered
-from tfhet.planes.tf_service.wire import Wire, of_rank
+from tfhet.planes.tf_service.wire import Wire, leave_at_exit, of_rank
 from tfhet.source import error_text
 from tfhet.strategies import JobContext
 
@@ -71,8 +71,7 @@ class ServiceRankSide(RankSide):
 
 
 class ServiceReader(Reader):
-    """See `Reader`. After `go_local` it reads as a `Reader` does. channel: to the launcher, which reports the hosts
-    that serve; None: the one that this process inherited."""
+    """See `Reader`. channel: to the launcher; None: the one that this process inherited."""
 
     def __init__(
         self,
@@ -103,9 +102,8 @@ class ServiceReader(Reader):
             self._transport.publish(self._wire, self._order.dispatcher, tf.data.Dataset.range(1), self._mark)
 
     def stands(self) -> bool:
-        """Whether the dispatcher has the mark of this generation: one without memory would let a reader begin a data
-        set anew that others have read a part of. TensorFlow waits for a dispatcher that is being started, without end,
-        and the launcher that starts it ends the job when it cannot. Raises NotReady when it answers something else."""
+        """Whether the dispatcher has the mark of this generation; one without memory would repeat what others have
+        read. Waits for a dispatcher that is being started. Raises NotReady for another answer."""
         return self._order is None or is_registered(self._wire, self._order.dispatcher, self._mark)
 
     @property
@@ -113,9 +111,8 @@ class ServiceReader(Reader):
         return f"{self._job.job_id}.generation-{self.generation}"
 
     def has_servers(self, is_given_up: Callable[[], bool]) -> bool:
-        """See `Reader`. Once the dispatcher knows all workers, they have given up their work for an earlier dispatcher,
-        which numbered it alike (TF 2.15.1). A worker that was just asking for a split still takes it from the new one
-        and drops it; the audit finds it missing."""
+        """See `Reader`. Workers that the dispatcher knows have given up their work for an earlier one, which numbered
+        it alike (TF 2.15.1). A worker that just asks for a split still takes and drops it; the audit finds it."""
         if not self.is_served:
             return False
         end_s = self._clock.monotonic() + WORKERS_S
@@ -138,7 +135,6 @@ class ServiceReader(Reader):
         return self._order is None or is_registered(self._wire, self._order.dispatcher, self._dataset_id(epoch, 0))
 
     def _newest(self) -> rank.ServingHosts | None:
-        """The launcher's latest report of the hosts that serve; None before the first."""
         while (order := self._channel.receive(0.0, rank.ServingHosts)) is not None:
             self._serving = order
         return self._serving
@@ -162,16 +158,13 @@ class ServiceReader(Reader):
             return True
         if not isinstance(error, _SERVICE_ERRORS) and "Iteration id" not in str(error):  # of an earlier dispatcher
             return False
-        # A worker or the dispatcher was dying when it was asked; what this reader held is read again.
         log.warning("the data service failed, and is asked again: %s", error_text(error))
-        # Without its frames, which hold the reader.
-        self.failure = error.with_traceback(None)
+        self.failure = error.with_traceback(None)  # its frames hold the reader
         self.failure.__context__ = None
         return True
 
     @functools.cached_property
     def _spec(self) -> Any:
-        """Spec of the elements of a whole epoch as workers send them."""
         return self._remote(0, None).element_spec
 
     def _remote(self, epoch: int, rest: Rest | None) -> tf.data.Dataset:
@@ -191,7 +184,7 @@ def _served(
         transport.publish(wire, order.dispatcher, data, dataset_id)
     else:
         transport.wait_published(wire, order.dispatcher, dataset_id)
-    wire.leave_at_exit()  # also if data hosts do not answer readers that the script leaves
+    leave_at_exit(wire)  # also if data hosts do not answer readers that the script leaves
     return transport.read(wire, order.dispatcher, dataset_id, data.element_spec, sharding)
 
 

@@ -9,8 +9,8 @@ from tfhet.messages import rank
 from tfhet.planes.tf_service.fleet import Fleet
 
 RENEWALS = 3
-"""Maximum number of renewals caused by workers of one lost host; after that they are accepted and watched. As often may
-a watched one seem gone and be there again, where the leader cannot see it; after that it is not watched either."""
+"""Maximum number of renewals caused by workers of one lost host, which are then accepted and watched; and of watches
+that end although the worker is still there."""
 
 
 @dataclass
@@ -32,7 +32,6 @@ class Recovery:
     _watches: int = 0
 
     def reads(self, endlessly: bool) -> None:
-        """Notes that the script reads a data set, and whether that is endless."""
         self._reads.append(endlessly)
 
     @property
@@ -54,11 +53,10 @@ class Recovery:
             self._renew()
 
     def expect_workers(self) -> None:
-        """Called at another number of registered workers. After a loss, tells the script once all that are left are.
+        """Called at another number of registered workers. After a loss, tells the script once the remaining ones are.
 
-        A frozen worker of the lost host that returns would be given work and be lost again, so the dispatcher is
-        renewed once more. One that lives on without its launcher is accepted in the end; when that host's launcher ends
-        it, the dispatcher would keep its work for it, so it is renewed then."""
+        A returning worker of the lost host would be given work and be lost again, so the dispatcher is renewed once
+        more. One that lives on without its launcher is accepted in the end, and its end causes a renewal."""
         if not self._lost or self._reads_endlessly:
             return
         surplus = self.fleet.workers_registered - sum(self.workers.values())

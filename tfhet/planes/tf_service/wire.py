@@ -23,12 +23,11 @@ from dataclasses import dataclass
 from tfhet import native
 from tfhet.clock import SYSTEM
 from tfhet.errors import UsageError
-from tfhet.planes.key import KEY_BYTES, key_from
+from tfhet.planes.process import KEY_BYTES, key_from
 
 _AFTER_S = 0.3
 """Seconds after which the reader's destructor has begun, so that it sends no further request."""
-_STILL_S = 1.0
-"""Seconds without Python code after which the end of Python waits for a reader."""
+_STILL_S = 1.0  # without Python code, after which the end of Python waits for a reader
 _BEAT_S = 0.05
 
 
@@ -41,10 +40,10 @@ class Wire:
 
     @classmethod
     def join(cls, key: bytes, address: str, *, listen: str = "", folder: str = "", encrypted: bool = False) -> Wire:
-        """Joins with the job's key, 32 bytes. address: by which the other hosts dial this one; `listen`: the address at
-        which its servers listen, the same unless given; `folder`: of their socket files, which only this user may
-        enter. encrypted: whether batches are, too; control connections always are. Raises UsageError where the library
-        cannot be had."""
+        """Joins with the job's key, 32 bytes. Raises UsageError if the library is missing.
+
+        address: by which other hosts dial this one. listen: at which its servers listen, if another. folder: of their
+        socket files, which only this user may enter. encrypted: whether batches are, as control connections."""
         if folder:  # as a path that is short enough for a socket, for as long as this process lives
             folder = f"/proc/self/fd/{os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)}"
         protocol = ctypes.create_string_buffer(32)
@@ -55,20 +54,16 @@ class Wire:
 
     @contextlib.contextmanager
     def hang_up(self) -> Iterator[None]:
-        """`with wire.hang_up(): del reader`: ends what readers wait for. The destructor of a reader waits for the
-        answer to every pending request, and holds Python's lock. It cancels requests, but none for work that a new
-        dispatcher does not know (TF 2.15.1), and a worker that is frozen or cut off never answers."""
+        """`with wire.hang_up(): del reader`: ends pending requests. The destructor of a reader waits for their answers
+        and holds Python's lock, but a frozen worker never answers, nor a new dispatcher (TF 2.15.1)."""
         _library().tfhet_wire_hang_up(self.protocol.encode(), ctypes.c_double(_AFTER_S))
         yield
 
-    def leave_at_exit(self) -> None:
-        """From now on, no reader that is left holds this process up at its end, after the exit handlers."""
-        _leave_at_exit(self.protocol)
-
 
 @functools.cache
-def _leave_at_exit(protocol: str) -> None:
-    name, ends = protocol.encode(), threading.Event()
+def leave_at_exit(wire: Wire) -> None:
+    """From now on, no reader that is left holds this process up at its end, after the exit handlers."""
+    name, ends = wire.protocol.encode(), threading.Event()
 
     def beat() -> None:  # while Python code runs: after the exit handlers no thread does
         ends.wait()

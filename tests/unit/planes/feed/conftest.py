@@ -64,12 +64,12 @@ def serve() -> Iterator[Callable[..., list[Served]]]:
 
 @pytest.fixture
 def read() -> Iterator[Callable[..., FeedReader]]:
-    """`read(servers, source)`: a reader of them, closed after the test."""
+    """`read(servers, source)`: a reader of servers or addresses, closed after the test."""
     made: list[FeedReader] = []
 
-    def run(servers: list[Served], source: FeedSource, **options: object) -> FeedReader:
-        where = [one.address for one in servers]
-        made.append(FeedReader(where, KEY, source, **{"say": lambda line: None, **options}))  # type: ignore[arg-type]
+    def run(servers: list[Served | str], source: FeedSource, key: bytes = KEY, **options) -> FeedReader:
+        where = [one if isinstance(one, str) else one.address for one in servers]
+        made.append(FeedReader(where, key, source, **{"say": lambda line: None, **options}))
         return made[-1]
 
     yield run

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tfhet.planes.ray import RAY, node, private
+from tfhet.planes.ray import RAY, private
 from tfhet.planes.ray.start import efa_devices, efa_variables
 
 
@@ -80,15 +80,6 @@ def test_node_has_a_deadline():
 
     with pytest.raises(RuntimeError):
         private._patient(get_node, 0.0)("head", "id")
-
-
-def test_ray_is_imported_before_threads_start(monkeypatch, tmp_path):
-    done: list[str] = []
-    for module, name in ((private, "load"), (node, "_report"), (private, "run")):
-        monkeypatch.setattr(module, name, lambda *given, name=name: done.append(name))
-    place = ["--head_at", "127.0.0.1:1", "--ip", "127.0.0.1", "--port", "2", "--wait_s", "1", "--folder", str(tmp_path)]
-    node.main([*place, "--", "start", "--head"])
-    assert done[0] == "load" and "run" in done
 
 
 def device(folder, name: str, driver: str) -> None:

@@ -83,6 +83,12 @@ def homogeneous(size: int) -> list[JobContext]:
     ]
 
 
+@pytest.fixture(params=["served", "homogeneous"])
+def ranks_of(request: pytest.FixtureRequest, served) -> Callable[[int], list[JobContext]]:
+    """`ranks_of(2)`: the ranks of a job with a data service, and of one without."""
+    return served.ranks if request.param == "served" else homogeneous
+
+
 def tensors(count: int = 42, batch: int = 3) -> tf.data.Dataset:
     return tf.data.Dataset.range(count).batch(batch)
 
@@ -229,38 +235,31 @@ def test_served_pipeline_has_equal_steps(served, each_rank):
     assert counts["examples"] == 4 * 2 * 6 * 5
 
 
-@pytest.mark.parametrize("jobs", ["served", "homogeneous"])
-def test_endless_data_stay_endless(served, each_rank, jobs):
-    ranks = served.ranks(2) if jobs == "served" else homogeneous(2)
-    shares = each_rank(ranks, lambda: tensors().repeat())
+def test_endless_data_stay_endless(ranks_of, each_rank):
+    shares = each_rank(ranks_of(2), lambda: tensors().repeat())
     for share in shares:
         assert int(share.cardinality()) in (tf.data.INFINITE_CARDINALITY, tf.data.UNKNOWN_CARDINALITY)
         assert len(values(share, 40)) > 42
-    bounded = each_rank(
-        served.ranks(2) if jobs == "served" else homogeneous(2), lambda: tensors().repeat(), steps_per_epoch=3
-    )
+    bounded = each_rank(ranks_of(2), lambda: tensors().repeat(), steps_per_epoch=3)
     assert [int(share.cardinality()) for share in bounded] == [3, 3]
 
 
-@pytest.mark.parametrize("jobs", ["served", "homogeneous"])
-def test_unknown_length_repeats_for_several_ranks(served, each_rank, caplog, jobs):
-    ranks = served.ranks(2) if jobs == "served" else homogeneous(2)
-    shares = each_rank(ranks, lambda: tensors().filter(lambda batch: batch[0] >= 6))
+def test_unknown_length_repeats_for_several_ranks(ranks_of, each_rank, caplog):
+    shares = each_rank(ranks_of(2), lambda: tensors().filter(lambda batch: batch[0] >= 6))
     for share in shares:
         assert set(values(share, 40)) <= set(range(6, 42))
         assert len(values(share, 40)) > 42
     assert caplog.text.count("steps_per_epoch") == 2 * 2
 
 
-@pytest.mark.parametrize("jobs", ["served", "homogeneous"])
 @pytest.mark.parametrize("kind", ["files", "elements", "pipeline"])
-def test_validation_pass_delivers_every_example_once(served, each_rank, files, jobs, kind):
+def test_validation_pass_delivers_every_example_once(ranks_of, each_rank, files, kind):
     make: Callable[[], object] = {
         "files": lambda: from_files(files),
         "elements": lambda: tensors(39),
         "pipeline": lambda: Pipeline(SyntheticSource(39, 6, shape=(2, 2, 1)), batch_size=5, repeat=1),
     }[kind]
-    shares = each_rank(served.ranks(2) if jobs == "served" else homogeneous(2), make, training=False)
+    shares = each_rank(ranks_of(2), make, training=False)
     for _ in range(2):
         if kind == "pipeline":
             assert sum(len(images) for share in shares for images, _ in share.as_numpy_iterator()) == 39
@@ -360,9 +359,8 @@ def test_wrong_use_is_refused(served, make, options, named):
         distribute(make(), job=served.job(), **options)
 
 
-@pytest.mark.parametrize("jobs", ["served", "homogeneous"])
-def test_fewer_batches_than_ranks_are_refused(served, jobs):
-    job = served.ranks(3)[0] if jobs == "served" else homogeneous(3)[0]
+def test_fewer_batches_than_ranks_are_refused(ranks_of):
+    job = ranks_of(3)[0]
     for data in (tensors(6), Pipeline(SyntheticSource(8, 4), batch_size=4)):
         with pytest.raises(UsageError, match="2 batches"):
             distribute(data, job=job)

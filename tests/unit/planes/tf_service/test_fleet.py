@@ -18,12 +18,13 @@ from typing import Any
 import psutil
 import pytest
 import tensorflow as tf
+from event_loop import in_event_loop, until
 from own_wire import KEY, WIRE
 
 from tfhet.cluster import check_free, free_ports
 from tfhet.errors import JobFailed, NotReady, UsageError
 from tfhet.planes.cpus import left_by, usable
-from tfhet.planes.privileges import KEPT
+from tfhet.planes.process import KEPT
 from tfhet.planes.supervised import Happening, RestartPolicy
 from tfhet.planes.tf_service import Fleet
 from tfhet.planes.tf_service.transport import Transport, is_registered
@@ -60,13 +61,6 @@ class Observed:
         return {fields["process"]: fields["pid"] for fields in self.of("Started")}
 
 
-async def _until(happened: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not happened():
-            await asyncio.sleep(0.02)
-
-
-run = asyncio.run
 RIGHTS = ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs")
 
 
@@ -110,7 +104,7 @@ def life() -> Life:
         async with seen.observed.fleet({**os.environ, "TF_CPP_MIN_LOG_LEVEL": "0"}) as fleet:
             await fleet.start_dispatcher(seen.ports[0], 120)
             await fleet.start_workers(seen.ports[1:], dispatcher, 120)
-            await _until(lambda: fleet.workers_registered == 2)
+            await until(lambda: fleet.workers_registered == 2)
             seen.registered = fleet.workers_registered
             seen.read.append(await asyncio.to_thread(read, "first"))
             seen.alive_before = [psutil.pid_exists(pid) for pid in pids().values()]
@@ -119,7 +113,7 @@ def life() -> Life:
             await killed_and_read("dispatcher", "after")
             before = pids()
             fleet.renew_dispatcher()
-            await _until(lambda: fleet.workers_registered == 2)
+            await until(lambda: fleet.workers_registered == 2)
             seen.replaced = {name for name, pid in pids().items() if pid != before[name]}
             seen.knows_earlier_data = await asyncio.to_thread(is_registered, WIRE, dispatcher, "after")
             seen.read.append(await asyncio.to_thread(read, "after"))
@@ -129,7 +123,7 @@ def life() -> Life:
     async def killed_and_read(process: str, name: str) -> None:
         killed = pids()[process]
         os.kill(killed, signal.SIGKILL)
-        await _until(lambda: pids()[process] != killed)
+        await until(lambda: pids()[process] != killed)
         seen.read.append(await asyncio.to_thread(read, name))
 
     def read(name: str) -> list[int]:
@@ -137,7 +131,7 @@ def life() -> Life:
         transport.publish(WIRE, dispatcher, data, name)
         return sorted(int(one) for one in transport.read(WIRE, dispatcher, name, data.element_spec, "dynamic"))
 
-    run(scenario())
+    asyncio.run(scenario())
     return seen
 
 
@@ -206,78 +200,59 @@ SENDS = """printf '{}' >&${{TFHET_CHANNEL%%:*}}\n"""
 READY = SENDS.format('{"type": "ready", "port": 1}')
 
 
-def test_busy_port_is_refused_before_anything_starts():
+@in_event_loop
+async def test_busy_port_is_refused_before_anything_starts():
     observed = Observed()
-
-    async def scenario(start: Callable[[Fleet], Any]) -> None:
-        async with observed.fleet() as fleet:
-            await start(fleet)
-
     with socket.create_server(("0.0.0.0", 0)) as other:
         port = other.getsockname()[1]
-        for start in (
-            lambda fleet: fleet.start_dispatcher(port, 5),
-            lambda fleet: fleet.start_workers([*free_ports(1), port], "algo-1:1", 5),
-        ):
+        async with observed.fleet() as fleet:
             with pytest.raises(UsageError, match=f"port {port}"):
-                run(scenario(start))
+                await fleet.start_dispatcher(port, 5)
+            with pytest.raises(UsageError, match=f"port {port}"):
+                await fleet.start_workers([*free_ports(1), port], "algo-1:1", 5)
     assert observed.events == []
 
 
-def test_late_processes_are_named_at_the_deadline(server):
+@in_event_loop
+async def test_late_processes_are_named_at_the_deadline(server):
     server(f'case "$*" in *" --port $SLOW "*) ;; *) {READY} ;; esac\nexec sleep 60\n')
     ports = free_ports(2)
-
-    async def scenario() -> None:
-        async with Observed().fleet({**os.environ, "SLOW": str(ports[1])}) as fleet:
+    async with Observed().fleet({**os.environ, "SLOW": str(ports[1])}) as fleet:
+        with pytest.raises(NotReady, match="^algo-1: worker-1 did"):
             await fleet.start_workers(ports, "algo-1:1", 1)
 
-    with pytest.raises(NotReady, match="^algo-1: worker-1 did"):
-        run(scenario())
 
-
-def test_cancelled_start_prints_nothing(server, caplog):
+@in_event_loop
+async def test_cancelled_start_prints_nothing(server, caplog):
     server("exec sleep 60\n")
-
-    async def scenario() -> None:
-        async with Observed().fleet() as fleet:
-            starting = asyncio.create_task(fleet.start_workers(free_ports(2), "algo-1:1", 60))
-            await asyncio.sleep(0.2)
-            starting.cancel()
-            await asyncio.gather(starting, return_exceptions=True)
-
-    run(scenario())
+    async with Observed().fleet() as fleet:
+        starting = asyncio.create_task(fleet.start_workers(free_ports(2), "algo-1:1", 60))
+        await asyncio.sleep(0.2)
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
     gc.collect()  # asyncio logs unread results when they are collected
     assert caplog.messages == []
 
 
-def test_failure_at_start_has_code_and_last_lines(server):
+@in_event_loop
+async def test_failure_at_start_has_code_and_last_lines(server):
     server("echo no such device\nexit 3\n")
     observed = Observed()
-
-    async def scenario() -> None:
-        async with observed.fleet() as fleet:
+    async with observed.fleet() as fleet:
+        with pytest.raises(JobFailed, match="dispatcher on algo-1") as failed:
             await fleet.start_dispatcher(free_ports(1)[0], 30)
-
-    with pytest.raises(JobFailed, match="dispatcher on algo-1") as failed:
-        run(scenario())
-    assert failed.value.code == 3
-    assert failed.value.log_tail == ("no such device",)
+    assert (failed.value.code, failed.value.log_tail) == (3, ("no such device",))
     assert observed.lines == ["[dispatcher] no such device"]
 
 
 @pytest.mark.parametrize(("end", "words"), [("exit 0", "exit code 0"), ("kill -9 $$", "SIGKILL")])
-def test_process_that_keeps_dying_fails_the_job(server, end, words):
+@in_event_loop
+async def test_process_that_keeps_dying_fails_the_job(server, end, words):
     server(READY + f"sleep 0.05\necho last words\n{end}\n")
     observed = Observed()
-
-    async def scenario() -> JobFailed:
-        async with observed.fleet(policy=RestartPolicy(limit=2, backoff_s=0.01)) as fleet:
-            await fleet.start_dispatcher(free_ports(1)[0], 30)
-            async with asyncio.timeout(30):
-                return await fleet.failure()
-
-    failed = run(scenario())
+    async with observed.fleet(policy=RestartPolicy(limit=2, backoff_s=0.01)) as fleet:
+        await fleet.start_dispatcher(free_ports(1)[0], 30)
+        failed = await fleet.failure()
     assert words in str(failed) and "3 times" in str(failed)
     assert failed.log_tail[-1] == "last words"
     assert len(observed.of("Died")) == 2
@@ -292,60 +267,48 @@ def test_process_that_keeps_dying_fails_the_job(server, end, words):
     ],
     ids=["silent", "stopped", "silent after a restart"],
 )
-def test_silent_process_is_killed_and_restarted(server, tmp_path, script, policy, died):
+@in_event_loop
+async def test_silent_process_is_killed_and_restarted(server, tmp_path, script, policy, died):
     served = tmp_path / "served"
     server(f"[ -e {served} ] && exec sleep 60\n{READY}{script.format(served=served)}")
     observed = Observed()
-
-    async def scenario() -> None:
-        async with observed.fleet(policy=RestartPolicy(backoff_s=0.01, **policy)) as fleet:
-            await fleet.start_dispatcher(free_ports(1)[0], 30)
-            if died == 2:
-                served.touch()  # from now on it may end, and never becomes ready again
-            await _until(lambda: len(observed.of("Died")) >= died)
-
-    run(scenario())
+    async with observed.fleet(policy=RestartPolicy(backoff_s=0.01, **policy)) as fleet:
+        await fleet.start_dispatcher(free_ports(1)[0], 30)
+        if died == 2:
+            served.touch()  # from now on it may end, and never becomes ready again
+        await until(lambda: len(observed.of("Died")) >= died)
     assert "0.3 s" in observed.of("Died")[died - 1]["cause"]
 
 
-def test_unreadable_reports_are_ignored(server):
+@in_event_loop
+async def test_unreadable_reports_are_ignored(server):
     odd = "".join(map(SENDS.format, ("rubbish", "[1]", '{"type": "odd"}', '{"type": "ready", "port": 0}')))
     server(f"{odd}{READY}exec sleep 60\n")
-
-    async def scenario() -> None:
-        async with Observed().fleet() as fleet:
-            await fleet.start_dispatcher(free_ports(1)[0], 30)
-
-    run(scenario())
+    async with Observed().fleet() as fleet:
+        await fleet.start_dispatcher(free_ports(1)[0], 30)
 
 
-def test_process_that_ignores_sigterm_is_killed(server):
+@in_event_loop
+async def test_process_that_ignores_sigterm_is_killed(server):
     server(f"trap '' TERM\n{READY}while true; do sleep 1; done\n")
     observed = Observed()
-
-    async def scenario() -> None:
-        async with observed.fleet() as fleet:
-            await fleet.start_dispatcher(free_ports(1)[0], 30)
-            await fleet.stop(grace_s=0.1)
-
-    run(scenario())
+    async with observed.fleet() as fleet:
+        await fleet.start_dispatcher(free_ports(1)[0], 30)
+        await fleet.stop(grace_s=0.1)
     assert not psutil.pid_exists(observed.pids()["dispatcher"])
 
 
-def test_renewed_dispatcher_keeps_port_and_changes_journal(server):
+@in_event_loop
+async def test_renewed_dispatcher_keeps_port_and_changes_journal(server):
     server(f'echo "$@"\n{READY}exec sleep 60\n')
     observed, (port,) = Observed(), free_ports(1)
-
-    async def scenario() -> None:
-        async with observed.fleet() as fleet:
-            await fleet.start_dispatcher(port, 30)
-            for times in (2, 3):
-                fleet.renew_dispatcher()
-                assert fleet.workers_registered == 0
-                await _until(lambda times=times: len(observed.lines) == times)
-            assert fleet.restarts == 0
-
-    run(scenario())
+    async with observed.fleet() as fleet:
+        await fleet.start_dispatcher(port, 30)
+        for times in (2, 3):
+            fleet.renew_dispatcher()
+            assert fleet.workers_registered == 0
+            await until(lambda times=times: len(observed.lines) == times)
+        assert fleet.restarts == 0
     journals = [Path(line.split("--work_dir ")[1].split()[0]) for line in observed.lines]
     assert len(set(journals)) == 3 and len({journal.parent for journal in journals}) == 1
     assert all(f"--port {port} " in line for line in observed.lines)
@@ -353,33 +316,31 @@ def test_renewed_dispatcher_keeps_port_and_changes_journal(server):
     assert not observed.of("Died")
 
 
-def test_reports_of_a_replaced_dispatcher_do_not_count(server, tmp_path):
+@in_event_loop
+async def test_reports_of_a_replaced_dispatcher_do_not_count(server, tmp_path):
     """Two hosts lost within a second: the first renewed dispatcher is replaced before its reports are read."""
     reports = READY + SENDS.format('{"type": "registered", "workers": 7}')
     server(f"sleep 0.3\n{reports}touch {tmp_path}/sent-$$\nexec sleep 60\n")
     observed = Observed()
-
-    async def scenario() -> None:
-        async with observed.fleet() as fleet:
-            await fleet.start_dispatcher(free_ports(1)[0], 30)
-            await _until(lambda: fleet.workers_registered == 7)
-            before = observed.pids()["dispatcher"]
-            fleet.renew_dispatcher()
-            await _until(lambda: observed.pids()["dispatcher"] != before)
-            until_s, sent = time.monotonic() + 30, tmp_path / f"sent-{observed.pids()['dispatcher']}"
-            while not sent.exists() and time.monotonic() < until_s:
-                time.sleep(0.01)  # blocks the event loop: the reports stay in the channel
-            assert sent.exists()
-            count = len(observed.events)
-            fleet.renew_dispatcher()
-            assert fleet.workers_registered == 0
-            await _until(lambda: len(observed.of("Started")) == 3)
-            assert observed.events[count][0] == "Started"
-
-    run(scenario())
+    async with observed.fleet() as fleet:
+        await fleet.start_dispatcher(free_ports(1)[0], 30)
+        await until(lambda: fleet.workers_registered == 7)
+        before = observed.pids()["dispatcher"]
+        fleet.renew_dispatcher()
+        await until(lambda: observed.pids()["dispatcher"] != before)
+        until_s, sent = time.monotonic() + 30, tmp_path / f"sent-{observed.pids()['dispatcher']}"
+        while not sent.exists() and time.monotonic() < until_s:
+            time.sleep(0.01)  # blocks the event loop: the reports stay in the channel
+        assert sent.exists()
+        count = len(observed.events)
+        fleet.renew_dispatcher()
+        assert fleet.workers_registered == 0
+        await until(lambda: len(observed.of("Started")) == 3)
+        assert observed.events[count][0] == "Started"
 
 
-def test_worker_with_unreportable_work_is_replaced_once(server, tmp_path):
+@in_event_loop
+async def test_worker_with_unreportable_work_is_replaced_once(server, tmp_path):
     words = (
         "2026-11-23 07:09:04.73: W tensorflow/core/data/service/worker_impl.cc:518] Failed to send task updates to "
         "dispatcher: NOT_FOUND: Failed to send worker update: Task 4001 not found"
@@ -387,41 +348,35 @@ def test_worker_with_unreportable_work_is_replaced_once(server, tmp_path):
     prints = f"if mkdir {tmp_path}/was-here; then for n in 1 2 3; do echo '{words}'; done; fi\n"
     server(f"{READY}{prints}echo level $TF_CPP_MIN_LOG_LEVEL\nexec sleep 60\n")
     observed = Observed()
-
-    async def scenario() -> None:
-        async with observed.fleet({**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}) as fleet:
-            await fleet.start_workers(free_ports(1), "algo-1:1", 30)
-            await _until(lambda: len(observed.of("Ready")) >= 2)
-            await asyncio.sleep(0.3)
-            assert fleet.restarts == 0
-
-    run(scenario())
+    async with observed.fleet({**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}) as fleet:
+        await fleet.start_workers(free_ports(1), "algo-1:1", 30)
+        await until(lambda: len(observed.of("Ready")) >= 2)
+        await asyncio.sleep(0.3)
+        assert fleet.restarts == 0
     assert len(observed.of("Started")) == 2 and not observed.of("Died")
     assert "[worker-0] level 1" in observed.lines  # warnings are printed whatever the user's level is
 
 
-def test_death_after_a_renewal_counts(server):
+@in_event_loop
+async def test_death_after_a_renewal_counts(server):
     server(READY + "exec sleep 60\n")
     observed = Observed()
 
     async def changed(before: int) -> None:
-        await _until(lambda: observed.pids()["dispatcher"] != before)
+        await until(lambda: observed.pids()["dispatcher"] != before)
 
-    async def scenario() -> int:
-        async with observed.fleet() as fleet:
-            await fleet.start_dispatcher(free_ports(1)[0], 30)
-            for _ in range(2):
-                before = observed.pids()["dispatcher"]
-                fleet.renew_dispatcher()
-                fleet.renew_dispatcher()  # while the first one's process starts
-                await changed(before)
-            await _until(lambda: len(observed.of("Ready")) >= 3)
+    async with observed.fleet() as fleet:
+        await fleet.start_dispatcher(free_ports(1)[0], 30)
+        for _ in range(2):
             before = observed.pids()["dispatcher"]
-            os.kill(before, signal.SIGKILL)
+            fleet.renew_dispatcher()
+            fleet.renew_dispatcher()  # while the first one's process starts
             await changed(before)
-            return fleet.restarts
-
-    assert run(scenario()) == 1
+        await until(lambda: len(observed.of("Ready")) >= 3)
+        before = observed.pids()["dispatcher"]
+        os.kill(before, signal.SIGKILL)
+        await changed(before)
+        assert fleet.restarts == 1
 
 
 def test_fleet_needs_no_tensorflow(repository: Path):
@@ -434,34 +389,32 @@ def test_fleet_needs_no_tensorflow(repository: Path):
 
 
 @pytest.mark.skipif(len(usable()) < 2, reason="this process has one CPU only")
-def test_workers_stay_off_reserved_cpus_after_restarts():
+@in_event_loop
+async def test_workers_stay_off_reserved_cpus_after_restarts():
     observed, ports, others = Observed(), free_ports(2), tuple(left_by(1, usable()))
+    async with observed.fleet(gives_way=True) as fleet:
+        await fleet.start_dispatcher(ports[0], 120)
+        await fleet.start_workers(ports[1:], f"127.0.0.1:{ports[0]}", 120)
+        first, dispatcher = observed.pids()["worker-0"], observed.pids()["dispatcher"]
+        assert os.sched_getaffinity(first) == set(usable())
+        assert fleet.keep_off(1) == others
+        assert os.sched_getaffinity(first) == set(others)
+        os.kill(first, signal.SIGKILL)
+        await until(lambda: len(observed.of("Ready")) == 3)
+        second = observed.pids()["worker-0"]
+        assert second != first
+        assert policies(second) == {os.SCHED_IDLE}
+        assert os.sched_getaffinity(second) == set(others)
+        assert fleet.keep_off(0) == usable()
+        assert os.sched_getaffinity(second) == set(usable())
+        assert os.sched_getaffinity(dispatcher) == set(usable())
+        assert policies(dispatcher) == {os.sched_getscheduler(0)}
 
-    async def scenario() -> None:
-        async with observed.fleet(gives_way=True) as fleet:
-            await fleet.start_dispatcher(ports[0], 120)
-            await fleet.start_workers(ports[1:], f"127.0.0.1:{ports[0]}", 120)
-            first, dispatcher = observed.pids()["worker-0"], observed.pids()["dispatcher"]
-            assert os.sched_getaffinity(first) == set(usable())
-            assert fleet.keep_off(1) == others
-            assert os.sched_getaffinity(first) == set(others)
-            os.kill(first, signal.SIGKILL)
-            await _until(lambda: len(observed.of("Ready")) == 3)
-            second = observed.pids()["worker-0"]
-            assert second != first
-            assert policies(second) == {os.SCHED_IDLE}
-            assert os.sched_getaffinity(second) == set(others)
-            assert fleet.keep_off(0) == usable()
-            assert os.sched_getaffinity(second) == set(usable())
-            assert os.sched_getaffinity(dispatcher) == set(usable())
-            assert policies(dispatcher) == {os.sched_getscheduler(0)}
 
-    def policies(pid: int) -> set[int]:
-        """Scheduling policies of its threads, except the main one, which reports."""
-        found = set()
-        for thread in {int(name) for name in os.listdir(f"/proc/{pid}/task")} - {pid}:
-            with contextlib.suppress(ProcessLookupError):
-                found.add(os.sched_getscheduler(thread))
-        return found
-
-    run(scenario())
+def policies(pid: int) -> set[int]:
+    """Scheduling policies of its threads, except the main one, which reports."""
+    found = set()
+    for thread in {int(name) for name in os.listdir(f"/proc/{pid}/task")} - {pid}:
+        with contextlib.suppress(ProcessLookupError):
+            found.add(os.sched_getscheduler(thread))
+    return found

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import contextlib
 import gc
 import socket
 import threading
@@ -31,31 +30,17 @@ from tfhet.trainer.loop import Loop
 ENGINE = whole_engine()
 
 
-@contextlib.contextmanager
-def service() -> Iterator[str]:
-    ports = free_ports(2)
-    dispatcher = ENGINE.dispatcher(WIRE, ports[0])
-    worker = ENGINE.worker(WIRE, ports[1], "127.0.0.1", f"127.0.0.1:{ports[0]}")
-    try:
-        yield f"127.0.0.1:{ports[0]}"
-    finally:
-        worker.stop()
-        dispatcher.stop()
-
-
 def pipeline(stages: str = "rescale()", examples: int = 10, splits: int = 2) -> Pipeline:
     return Pipeline(SyntheticSource(examples, splits, (4, 4, 1)), stages, batch_size=4)
 
 
-def test_corrupt_record_is_named(corrupted):
+def test_corrupt_record_is_named(corrupted, served):
     source, file, offset = corrupted
-    with service() as dispatcher:
-        job = JobContext("job", "heterogeneous", plane="tf_service", order={"dispatcher": dispatcher, "workers": 1})
-        with pytest.raises(DataError) as found:
-            reader = ServiceReader(Pipeline(source, batch_size=4), job)
-            reader.agree()
-            reader.offer(0)
-            list(reader.epoch(0))
+    reader = ServiceReader(Pipeline(source, batch_size=4), served.job())
+    reader.agree()
+    reader.offer(0)
+    with pytest.raises(DataError) as found:
+        list(reader.epoch(0))
     assert (found.value.path, found.value.offset) == (file, offset)
 
 
@@ -135,17 +120,9 @@ class Renewed:
             assert SYSTEM.monotonic() < deadline
             SYSTEM.sleep(0.02)
 
-    def job(self, rank: int = 0, size: int = 1) -> JobContext:
-        return JobContext(
-            "job",
-            "heterogeneous",
-            rank,
-            size,
-            rank,
-            size,
-            plane="tf_service",
-            order={"dispatcher": self.address, "workers": 2},
-        )
+    def reader(self, *declared: Any) -> ServiceReader:
+        order = {"dispatcher": self.address, "workers": 2}
+        return ServiceReader(pipeline(*declared), JobContext("job", "heterogeneous", plane="tf_service", order=order))
 
     def stop(self) -> None:
         gc.collect()
@@ -162,7 +139,7 @@ def renewed() -> Iterator[Renewed]:
 
 
 def test_renewed_dispatchers_lose_and_repeat_nothing(renewed):
-    reader, cut_off, given = ServiceReader(pipeline("rescale()", 400, 40), renewed.job()), [], []
+    reader, cut_off, given = renewed.reader("rescale()", 400, 40), [], []
     whole = reader.epoch
 
     def epoch(*part: Any) -> Iterator[Delivery]:
@@ -189,7 +166,7 @@ def test_renewed_dispatchers_lose_and_repeat_nothing(renewed):
 
 
 def test_dispatcher_without_the_mark_is_not_read(renewed):
-    reader = ServiceReader(pipeline(), renewed.job())
+    reader = renewed.reader()
     reader.agree()
     renewed.renew()
     reader.offer(0)
@@ -203,7 +180,7 @@ def test_dispatcher_without_the_mark_is_not_read(renewed):
 
 @pytest.mark.parametrize("is_renewed_before", [False, True])
 def test_prefetch_without_the_mark_is_not_read(renewed, is_renewed_before: bool):
-    reader = ServiceReader(pipeline(), renewed.job())
+    reader = renewed.reader()
     reader.agree()
     if is_renewed_before:
         renewed.renew()
@@ -224,7 +201,7 @@ def test_nothing_is_prefetched_without_the_mark(renewed, monkeypatch):
     opened: list[str] = []
     read = Transport.read
     monkeypatch.setattr(Transport, "read", lambda self, *how: opened.append(how[1]) or read(self, *how))
-    reader = ServiceReader(pipeline(), renewed.job())
+    reader = renewed.reader()
     reader.agree()
     renewed.renew()
     reader.ahead(1, offers=True)
@@ -238,7 +215,7 @@ def test_nothing_is_prefetched_without_the_mark(renewed, monkeypatch):
 
 
 def test_agreement_drops_the_prefetched_epoch(renewed):
-    reader = ServiceReader(pipeline(), renewed.job())
+    reader = renewed.reader()
     reader.agree()
     reader.ahead(1, offers=True)
     reader.agree()
@@ -261,6 +238,6 @@ def _threads() -> list[str]:
     ],
 )
 def test_service_errors_cut_off_and_bad_data_do_not(renewed, error, is_cut_off):
-    reader = ServiceReader(pipeline(), renewed.job())
+    reader = renewed.reader()
     reader.agree()
     assert reader.cut_off_by(error) == is_cut_off

@@ -20,10 +20,12 @@ import tensorflow as tf
 from tfhet.cluster import free_ports
 from tfhet.errors import UsageError
 from tfhet.planes import private
+from tfhet.planes.tf_service.engine import whole_engine
+from tfhet.planes.tf_service.transport import Transport
 from tfhet.planes.tf_service.wire import Wire
 
 KEY = bytes(range(1, 33))
-SHARDING = tf.data.experimental.service.ShardingPolicy.DYNAMIC
+ENGINE = whole_engine()
 
 
 @dataclass
@@ -35,39 +37,18 @@ class Served:
     ports: tuple[int, ...]
     made: int = 0
 
-    def read(self, data: tf.data.Dataset, wire: Wire | None = None, compression: str | None = None) -> tf.data.Dataset:
-        wire = wire or self.wire
+    def read(self, data: tf.data.Dataset, compression: str | None = None) -> tf.data.Dataset:
         self.made += 1
-        name, target = f"data-{self.made}", f"{wire.protocol}://{self.dispatcher}"
-        tf.data.experimental.service.register_dataset(target, data, compression=compression, dataset_id=name)
-        further = {"task_refresh_interval_hint_ms": 100, "data_transfer_protocol": wire.protocol}
-        return private.read_registered(SHARDING, target, name, data.element_spec, job_name=name, **further)
+        transport, name = Transport(compression), f"data-{self.made}"
+        transport.publish(self.wire, self.dispatcher, data, name)
+        return transport.read(self.wire, self.dispatcher, name, data.element_spec, "dynamic")
 
 
 def serving(wire: Wire) -> Iterator[Served]:
-    library, configs = private.servers()
     ports = free_ports(2)
     address = f"127.0.0.1:{ports[0]}"
-    common = {"protocol": wire.protocol}
-    dispatcher = library.TF_DATA_NewDispatchServer(
-        configs.DispatcherConfig(
-            port=ports[0], job_gc_check_interval_ms=10_000, worker_timeout_ms=30_000, **common
-        ).SerializeToString()
-    )
-    dispatcher.start()
-    worker = library.TF_DATA_NewWorkerServer(
-        configs.WorkerConfig(
-            dispatcher_address=address,
-            worker_address=f"127.0.0.1:{ports[1]}",
-            data_transfer_address=f"127.0.0.1:{ports[1]}",
-            data_transfer_protocol=wire.protocol,
-            port=ports[1],
-            heartbeat_interval_ms=100,
-            dispatcher_timeout_ms=60_000,
-            **common,
-        ).SerializeToString()
-    )
-    worker.start()
+    dispatcher = ENGINE.dispatcher(wire, ports[0])
+    worker = ENGINE.worker(wire, ports[1], "127.0.0.1", address)
     yield Served(wire, address, ports)
     gc.collect()
     worker.stop()

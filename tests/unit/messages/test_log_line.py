@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tfhet.messages import (
+    UNITS,
     ContainerFailureLine,
     EpochLine,
     FirstBatchLine,
@@ -56,7 +58,7 @@ def test_every_kind_of_line_is_tried_above() -> None:
     assert set(KINDS.values()) == set(LINES)
 
 
-def test_lines_look_as_the_guides_show_them() -> None:
+def test_lines_are_as_documented() -> None:
     plane = {"workers": "4"}
     host = HostLine("heterogeneous", "data", "my group", 0, plane)
     assert str(host) == '[tfhet] host mode=heterogeneous role=data group="my group" ranks=0 plane.workers=4'
@@ -65,7 +67,29 @@ def test_lines_look_as_the_guides_show_them() -> None:
     assert str(EpochLine({"epoch": 0, "steps": 3, "loss": 2.0})) == "[tfhet] end of epoch=0 steps=3 loss=2.0000"
 
 
-def test_the_pattern_of_a_number_of_an_epoch_finds_it() -> None:
+DOCUMENTED = "[tfhet] step=500 epoch=2 step_ms=86.1 examples_per_s=95143 loss=2.3000 wait_pct=3.1"
+METRICS = MetricLine(500, 2, 86.1, 95143.0, 3.1, 2.3)
+
+
+def test_metric_line_is_as_documented() -> None:
+    assert str(METRICS) == DOCUMENTED
+    assert MetricLine.parse(f"12:00 [algo-1/0] {DOCUMENTED} \r\n") == METRICS
+    quiet = MetricLine(500, 2, 86.1, 95143.0, 3.1)
+    assert "loss" not in str(quiet) and set(quiet.numbers()) | {"loss"} == set(UNITS)
+
+
+@pytest.mark.parametrize("loss", [None, math.nan, math.inf, -math.inf])
+def test_any_loss_is_read_back(loss: float | None) -> None:
+    read = MetricLine.parse(str(MetricLine(1, 0, 1.0, 1.0, 1.0, loss)))
+    assert read is not None and str(read.loss) == str(loss)
+
+
+@given(st.builds(MetricLine, *[st.integers(0, 2**53)] * 2, *[st.floats(0, 1e15)] * 3, st.none() | st.floats()))
+def test_rounded_metrics_are_written_the_same(line: MetricLine) -> None:
+    assert str(MetricLine.parse(str(line))) == str(line)
+
+
+def test_epoch_pattern_finds_its_number() -> None:
     found = re.search(epoch_pattern("loss", "-?[0-9.]+"), str(EpochLine({"epoch": 0, "steps": 3, "loss": 2.0})))
     assert found is not None and found[1] == "2.0000"
 
@@ -90,6 +114,11 @@ def test_the_pattern_of_a_number_of_an_epoch_finds_it() -> None:
         "[tfhet] first_batch after_s=-1",
         "[tfhet] training small_cnn: 3 epochs of 4 examples",
         "[tfhet] rank=0 batches=34 weights=c6eabc67",
+        DOCUMENTED.replace("86.1", "8.6.1"),
+        DOCUMENTED.replace("2.3000", "two"),
+        DOCUMENTED.replace("500", "9" * 5000),
+        DOCUMENTED.replace("epoch=2 ", ""),
+        DOCUMENTED[:60],
     ],
 )
 def test_any_other_line_is_for_people(text: str) -> None:
@@ -111,6 +140,6 @@ def test_any_fields_are_read_as_they_were_written(fields: dict[str, str], kind: 
 @pytest.mark.parametrize(
     "text", ["a " * 100_000, "[tfhet] " * 20_000, "[tfhet] " + "a" * 100_000 + " b", "a=" * 50_000]
 )
-def test_a_long_line_takes_no_long_time(text: str) -> None:
+def test_long_line_is_quick(text: str) -> None:
     parse_line(text)
     parse_line("[tfhet] " + text)
