@@ -1,7 +1,8 @@
 // Windows of JPEG images: only they are decoded, resized row by row, and mirrored where a flip is set.
 //
 // libjpeg-turbo transforms and colours only what lies in the window (jpeg_skip_scanlines, jpeg_crop_scanline), and
-// nothing is read after its last row. The pixels are those of the whole image decoded by TensorFlow.
+// nothing is read after its last row. The pixels equal the whole image decoded by TensorFlow. TensorFlow decodes files
+// of other formats, and those whose Exif orientation is not upright.
 
 #include <dlfcn.h>
 
@@ -75,6 +76,48 @@ Size jpeg_size(std::string_view data) {
   return {};
 }
 
+// Exif orientation, 1 to 8, of a TIFF header; 1 without a valid one.
+int orientation_of_tiff(std::string_view data) {
+  const auto number = [&](size_t p, int width) {
+    uint32_t found = 0;
+    for (int i = 0; i < width; ++i) found |= at(data, p + i) << 8 * (data[0] == 'I' ? i : width - 1 - i);
+    return found;
+  };
+  if (data.size() < 10) return 1;
+  const size_t first = number(4, 4);
+  if (first < 8 || first + 2 > data.size()) return 1;
+  for (size_t entry = first + 2, end = entry + 12 * number(first, 2); entry < end && entry + 12 <= data.size(); entry += 12) {
+    if (number(entry, 2) != 0x0112) continue;
+    const uint32_t value = number(entry + 2, 2) == 3 ? number(entry + 8, 2) : number(entry + 8, 4);
+    return value >= 1 && value <= 8 ? static_cast<int>(value) : 1;
+  }
+  return 1;
+}
+
+// Of the block Exif of a JPEG file, or of the chunk eXIf of a PNG file.
+int orientation_of(std::string_view data) {
+  const auto big = [&](size_t p, int width) {
+    uint32_t found = 0;
+    for (int i = 0; i < width; ++i) found = found << 8 | at(data, p + i);
+    return found;
+  };
+  if (is_jpeg(data)) {
+    for (size_t place = 2; place + 10 < data.size() && at(data, place) == 0xff;) {
+      const unsigned marker = at(data, place + 1);
+      if (marker == 0xd9 || marker == 0xda) break;
+      const bool bare = marker == 0xff || marker == 0x01 || (marker >= 0xd0 && marker <= 0xd8);
+      const size_t length = bare ? 0 : big(place + 2, 2);
+      if (marker == 0xe1 && length >= 8 && data.substr(place + 4, 6) == std::string_view("Exif\0\0", 6))
+        return orientation_of_tiff(data.substr(place + 10, length - 8));
+      place += marker == 0xff ? 1 : 2 + length;
+    }
+  } else if (data.substr(0, 4) == "\x89PNG") {
+    for (size_t place = 8; place + 12 <= data.size(); place += size_t{12} + big(place, 4))
+      if (data.substr(place + 4, 4) == "eXIf") return orientation_of_tiff(data.substr(place + 8, big(place, 4)));
+  }
+  return 1;
+}
+
 Size size_of(std::string_view data) {
   const auto big = [&](size_t p) {
     return int64_t{at(data, p)} << 24 | at(data, p + 1) << 16 | at(data, p + 2) << 8 | at(data, p + 3);
@@ -95,7 +138,7 @@ Size size_of(std::string_view data) {
 
 class Sizes {
  public:
-  explicit Sizes(const Attributes&) {}
+  explicit Sizes(const Attributes& attributes) : upright_(attributes.flag("upright")) {}
 
   void compute(Context& context) const {
     const Input contents = context.input(0);
@@ -106,10 +149,14 @@ class Sizes {
       if (!size.known())
         tfhet::invalid("contents[" + std::to_string(i) +
                        "] states no size: not a JPEG, PNG, BMP or GIF image, or cut off");
-      to[2 * i] = static_cast<int32_t>(size.height);
-      to[2 * i + 1] = static_cast<int32_t>(size.width);
+      const bool turned = upright_ && orientation_of(contents.bytes(i)) >= 5;
+      to[2 * i + turned] = static_cast<int32_t>(size.height);
+      to[2 * i + !turned] = static_cast<int32_t>(size.width);
     }
   }
+
+ private:
+  bool upright_;
 };
 
 // One for each thread. An error of libjpeg jumps to `back`, past frames that hold nothing to be destroyed.
@@ -231,6 +278,7 @@ class DecodeWindows {
       : height_(attributes.integer("height")),
         width_(attributes.integer("width")),
         channels_(attributes.integer("channels")),
+        upright_(attributes.flag("upright")),
         sampling_{attributes.flag("antialias"), attributes.flag("confined")} {
     if (height_ < 1 || width_ < 1) tfhet::invalid("height and width are at least 1");
     if (channels_ != 1 && channels_ != 3) tfhet::invalid("channels are 1 or 3, not " + std::to_string(channels_));
@@ -243,10 +291,11 @@ class DecodeWindows {
     if (windows.shape != tfhet::Shape{batch, 4}) tfhet::invalid("windows are [batch, 4]");
     if (flips.shape != tfhet::Shape{batch}) tfhet::invalid("flips are [batch]");
     uint8_t* to = context.output<uint8_t>(0, {batch, height_, width_, channels_});
-    std::vector<int32_t> others;
+    std::vector<int32_t> others, turns;
     for (int64_t i = 0; i < batch; ++i) {
       const std::string_view data = contents.bytes(i);
-      if (is_jpeg(data)) {
+      const int turn = upright_ ? orientation_of(data) : 1;
+      if (is_jpeg(data) && turn == 1) {
         try {
           image(data, windows.data<float>() + 4 * i, flips.data<bool>()[i], i, to + i * step);
         } catch (const std::bad_alloc&) {
@@ -254,11 +303,13 @@ class DecodeWindows {
         }
       } else {
         others.push_back(static_cast<int32_t>(i));
+        turns.push_back(turn);
         std::memset(to + i * step, 0, step);
       }
     }
-    int32_t* indices = context.output<int32_t>(1, {static_cast<int64_t>(others.size())});
-    std::copy(others.begin(), others.end(), indices);
+    const tfhet::Shape rest{static_cast<int64_t>(others.size())};
+    std::copy(others.begin(), others.end(), context.output<int32_t>(1, rest));
+    std::copy(turns.begin(), turns.end(), context.output<int32_t>(2, rest));
   }
 
  private:
@@ -329,14 +380,15 @@ class DecodeWindows {
   static constexpr uintptr_t UNALIGNED = 8;
 
   int64_t height_, width_, channels_;
+  bool upright_;
   Sampling sampling_;
 };
 
-const tfhet::Op<Sizes> sizes{"TfhetImageSizes", {"contents: string"}, {"sizes: int32"}};
+const tfhet::Op<Sizes> sizes{"TfhetImageSizes", {"contents: string"}, {"sizes: int32"}, {"upright: bool"}};
 const tfhet::Op<DecodeWindows> decode_windows{
     "TfhetDecodeWindows",
     {"contents: string", "windows: float", "flips: bool"},
-    {"images: uint8", "others: int32"},
-    {"height: int", "width: int", "channels: int", "antialias: bool", "confined: bool"}};
+    {"images: uint8", "others: int32", "turns: int32"},
+    {"height: int", "width: int", "channels: int", "upright: bool", "antialias: bool", "confined: bool"}};
 
 }  // namespace

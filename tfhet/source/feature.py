@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfhet.errors import UsageError
+from tfhet.source import orientation
 
 
 @dataclass(frozen=True)
@@ -58,12 +59,26 @@ class _Shaped(Feature):
         return tf.TensorSpec([None, *self.shape], tf.as_dtype(self.dtype))
 
     def _fitting(self, value: Any) -> np.ndarray:
-        array, wanted = np.asarray(value), tf.as_dtype(self.dtype).as_numpy_dtype
+        array = np.asarray(value)
         if array.shape != self.shape:
             raise UsageError(f"a value of shape {array.shape} does not fit a feature of shape {self.shape}")
-        if not np.can_cast(array.dtype, wanted, "same_kind") and not (array.astype(wanted) == array).all():
-            raise UsageError(f"values of {array.dtype} do not fit a feature of {self.dtype}")
-        return array.astype(wanted)
+        return _cast(array, tf.as_dtype(self.dtype), f"a feature of {self.dtype}")
+
+
+def _cast(array: np.ndarray, dtype: tf.DType, what: str) -> np.ndarray:
+    """Casts numbers. Raises UsageError for values that change, except by rounding of one float type to another."""
+    refusal = f"values of {array.dtype} do not fit {what}"
+    if array.dtype.kind not in "biuf" and not tf.as_dtype(array.dtype).is_floating:
+        raise UsageError(refusal)
+    with np.errstate(all="ignore"):
+        cast = array.astype(dtype.as_numpy_dtype)
+        if dtype.is_floating and tf.as_dtype(array.dtype).is_floating:
+            fits = np.isfinite(cast) == np.isfinite(array)
+        else:  # the way back alone would accept a sign that wraps around twice
+            fits = (cast == array) & (cast.astype(array.dtype) == array)
+    if not fits.all():
+        raise UsageError(f"{refusal}, for example {array[~fits].flat[0]}")
+    return cast
 
 
 @dataclass(frozen=True)
@@ -102,7 +117,17 @@ class Fixed(_Shaped):
         return tf.io.FixedLenFeature(self.shape, kind)
 
     def decode(self, values: tf.Tensor) -> tf.Tensor:
-        return tf.cast(values, self.dtype) if values.dtype.name != self.dtype else values
+        """Raises InvalidArgumentError, when it runs, for values that the dtype cannot hold."""
+        dtype = tf.as_dtype(self.dtype)
+        if values.dtype == dtype:
+            return values
+        cast = tf.cast(values, dtype)
+        if dtype.is_floating:
+            fits = tf.reduce_all(tf.math.is_finite(cast) == tf.math.is_finite(values))
+        else:
+            fits = tf.reduce_all(tf.cast(cast, values.dtype) == values)
+        with tf.control_dependencies([tf.debugging.Assert(fits, [f"values do not fit {self.dtype}:", values])]):
+            return tf.identity(cast)
 
     def encode(self, value: Any) -> tf.train.Feature:
         if self.dtype == "string":
@@ -111,7 +136,10 @@ class Fixed(_Shaped):
         flat = self._fitting(value).ravel()
         if self.stored().dtype == tf.int64:
             return tf.train.Feature(int64_list=tf.train.Int64List(value=flat.astype(np.int64)))
-        return tf.train.Feature(float_list=tf.train.FloatList(value=flat.astype(np.float32)))
+        stored = flat.astype(np.float32)
+        if self.dtype == "float64" and not np.array_equal(stored, flat, equal_nan=True):
+            raise UsageError("an Example stores float32, which rounds these float64 values: use Raw, or dtype float32")
+        return tf.train.Feature(float_list=tf.train.FloatList(value=stored))
 
 
 @dataclass(frozen=True)
@@ -135,6 +163,8 @@ class Encoded(Feature):
     """Columns of the decoded image; stated together with `height`."""
     channels: int = 3
     """Channels of the decoded image: 1 (grey) or 3 (RGB)."""
+    upright: bool = True
+    """Whether the decoded image is turned by the Exif orientation of its file, as photos of phones need."""
 
     kind: ClassVar[str] = "encoded"
 
@@ -156,6 +186,7 @@ class Encoded(Feature):
         def one(content: tf.Tensor) -> tf.Tensor:
             image = tf.io.decode_image(content, channels=self.channels, expand_animations=False)
             image = tf.ensure_shape(image, [None, None, self.channels])
+            image = orientation.upright(image, orientation.orientation(content)) if self.upright else image
             fits = tf.reduce_all(tf.shape(image)[:2] == tf.constant(size.as_list()))
             image = tf.cond(fits, lambda: image, lambda: resized(image))
             return tf.ensure_shape(image, [*size, self.channels])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import hashlib
 import itertools
 import os
@@ -18,20 +19,27 @@ _READ_BYTES, _BUFFER_BYTES = 64 << 10, 256 << 10
 
 
 def files_of(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
-    """Returns the paths, sorted, of a list of paths, a directory (its `*.tfrecord*` files), or a glob pattern. Raises
-    UsageError when there is no file, or one is named twice."""
+    """Returns the paths, sorted, of a list of paths, a directory (its `*.tfrecord*` files), or a glob pattern.
+
+    A path that exists is no pattern, whatever characters it has. Hidden files are no data.
+
+    Raises:
+        UsageError: There is no file, or one is named twice.
+    """
     if not isinstance(files, (str, os.PathLike)):
         paths, wanted = [os.fspath(file) for file in files], "the list of files is empty"
     else:
         place = os.fspath(files)
         wanted = f"{place} does not exist; check the path or the channel's name"
         if tf.io.gfile.isdir(place):
-            paths = tf.io.gfile.glob(os.path.join(place, PATTERN))
-            wanted = f"{PATTERN} in {wanted}"
-        elif any(mark in place for mark in "*?["):
-            paths = tf.io.gfile.glob(place)
+            names = fnmatch.filter(tf.io.gfile.listdir(place), PATTERN)
+            paths = [os.path.join(place, name) for name in names if not name.startswith(".")]
+            wanted = f"no file of the directory {place} is called {PATTERN}"
+        elif tf.io.gfile.exists(place):
+            paths = [place]
         else:
-            paths = [place] if tf.io.gfile.exists(place) else []
+            paths = tf.io.gfile.glob(place) if any(mark in place for mark in "*?[") else []
+            paths = [path for path in paths if not os.path.basename(path).startswith(".")]
     if not paths:
         raise UsageError(f"no TFRecord files: {wanted}")
     ordered = tuple(sorted(paths))

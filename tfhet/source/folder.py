@@ -19,13 +19,15 @@ from tfhet.errors import UsageError, some
 from tfhet.source.feature import Encoded, Raw, Scalar
 from tfhet.source.writing import class_numbers, write_tfrecords
 
-SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif")
+SUFFIXES = (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".gif")
 SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"BM", b"GIF8")
 """First bytes of the image files that TensorFlow can decode."""
 PROGRESS_EXAMPLES = 500
 """Number of images between two calls of `progressed`."""
 HIDDEN, NO_CLASS = "hidden", "in no folder of a class"
+NO_FILE, LOOP = "a pipe, socket or device", "a link to a folder above it, or to one that was read before"
 NO_IMAGE, UNREADABLE = "not JPEG, PNG, BMP or GIF", "cannot be read or decoded"
+NARROWED = "written, but decoding keeps the upper 8 of 16 bits of each channel"
 _AT_ONCE = 64
 """Number of files that are read at the same time."""
 log = logging.getLogger("tfhet")
@@ -51,45 +53,61 @@ def from_image_folder(
     all, now and then. split: share of each class, from 0 to below 1, that goes into `directory`/validation, while the
     rest goes into `directory`/training; a hash of the seed and of an image's path decides, so that it keeps its side
     when others are added. report: called at the end with lines that say how many images of which classes were written,
-    and what was omitted: hidden files, files that are not images, and images that cannot be decoded. Raises
-    UsageError when there are no classes or no images, for a class that is not among `classes`, or when the directory
-    is not empty.
+    what was omitted (hidden files, files that are not images, images that cannot be decoded), and which images lose
+    bits. Linked folders are read like others. Raises UsageError when there are no classes or no images, for a class
+    that is not among `classes` or whose name is not UTF-8, or when the directory is not empty.
     """
     if not 0.0 <= split < 1.0:
         raise UsageError(f"the share of images for validation is from 0 to below 1, not {split:g}")
     target, (found, files, passed_over) = Path(directory), _listed(Path(folder))
+    found = tuple(map(_utf8, found))
     names, done = tuple(classes) or found, itertools.count()
     labels = dict(zip(found, class_numbers(found, names, folder), strict=True))
     features = {"image": Encoded() if size is None else Raw((*size, 3), "uint8"), "label": Scalar("int64")}
     parts: dict[Path, list[Path]] = defaultdict(list)
     for file in files:
-        parts[target / _side(f"{seed}/{file.as_posix()}", split) if split else target].append(file)
+        parts[target / _side(f"{seed}/".encode() + os.fsencode(file), split) if split else target].append(file)
     if split and len(parts) < 2:
         raise UsageError(f"a split of {split:g} gives all images to {[*parts][0]}: give another share, or more images")
     counts: dict[Path, Counter[str]] = defaultdict(Counter)
+    narrowed: list[Path] = []
 
     def examples(part: Path) -> Iterator[Mapping[str, Any]]:
         order = np.random.default_rng(seed).permutation(len(parts[part]))
-        for file, content in _read(Path(folder), [parts[part][index] for index in order], size):
+        for file, (content, is_narrowed) in _read(Path(folder), [parts[part][index] for index in order], size):
             if (number := next(done)) % PROGRESS_EXAMPLES == 0:
                 progressed(number, len(files))
             if isinstance(content, str):
                 passed_over[content].append(file)
-            else:
-                counts[part][file.parts[0]] += 1
-                yield {"image": content, "label": labels[file.parts[0]]}
+                continue
+            narrowed.extend([file] if is_narrowed else [])
+            name = _utf8(file.parts[0])
+            counts[part][name] += 1
+            yield {"image": content, "label": labels[name]}
 
-    for part in sorted(parts):
-        most = min(shards, len(parts[part])) if split else shards
-        write_tfrecords(part, examples(part), most, features, seed, names, {"origin": Path(folder).name})
-    progressed(len(files), len(files))
+    origin = {"origin": _utf8(Path(folder).name)}
+    try:
+        for part in sorted(parts):
+            write_tfrecords(part, examples(part), min(shards, len(parts[part])), features, seed, names, origin)
+        progressed(len(files), len(files))
+    finally:  # also if nothing could be written
+        _report(counts, names, {**passed_over, NARROWED: narrowed}, report)
+    return target
+
+
+def _report(
+    counts: Mapping[Path, Counter[str]],
+    names: Sequence[str],
+    noted: Mapping[str, Sequence[Path]],
+    report: Callable[[str], object],
+) -> None:
     for part, count in counts.items():
         report(f"{part}: {count.total():,} images: {some([f'{name} {count[name]:,}' for name in names], 20)}")
         if lacking := [name for name in names if not count[name]]:
             report(f"{part} has no image of {some(lacking)}")
-    for reason, passed in passed_over.items():
-        report(f"passed over, {reason}: {len(passed):,} ({some(sorted(file.as_posix() for file in passed), 5)})")
-    return target
+    for reason, files in ((reason, files) for reason, files in noted.items() if files):
+        what = reason if reason == NARROWED else f"passed over, {reason}"
+        report(f"{what}: {len(files):,} ({some(sorted(file.as_posix() for file in files), 5)})")
 
 
 def _listed(folder: Path) -> tuple[tuple[str, ...], list[Path], dict[str, list[Path]]]:
@@ -102,43 +120,71 @@ def _listed(folder: Path) -> tuple[tuple[str, ...], list[Path], dict[str, list[P
         raise UsageError(f"{folder} has no sub-folders: put the images of each class into a sub-folder of their own")
     files: list[Path] = []
     passed_over: dict[str, list[Path]] = defaultdict(list)
+    loops: list[Path] = []
     for entry in entries:
         is_class = entry.is_dir() and not entry.name.startswith(".")
-        below = sorted(file for file in entry.rglob("*") if not file.is_dir()) if is_class else [entry]
-        for file in (file.relative_to(folder) for file in below):
+        below = sorted(_below(entry, loops)) if is_class else [entry]
+        for path, file in ((path, path.relative_to(folder)) for path in below):
             if any(part.startswith(".") for part in file.parts):
                 passed_over[HIDDEN].append(file)
+            elif is_class and path.exists() and not path.is_file():
+                passed_over[NO_FILE].append(file)
             elif not is_class or file.suffix.lower() not in SUFFIXES:
                 passed_over[NO_IMAGE if is_class else NO_CLASS].append(file)
             else:
                 files.append(file)
         if is_class and (not files or files[-1].parts[0] != entry.name):
             raise UsageError(f"class {entry.name} has no images in {entry}; images end in {', '.join(SUFFIXES)}")
+    passed_over[LOOP] += [path.relative_to(folder) for path in loops]
     return classes, files, passed_over
 
 
-def _side(name: str, split: float) -> str:
+def _below(folder: Path, loops: list[Path]) -> Iterator[Path]:
+    """Yields the files below a folder, also in linked folders; folders that were read before join `loops`."""
+    read = {folder.resolve()}
+    for place, folders, files in os.walk(folder, followlinks=True):
+        for name in list(folders):
+            path = Path(place, name)
+            if path.resolve() in read:
+                folders.remove(name)
+                loops.append(path)
+            read.add(path.resolve())
+        yield from (Path(place, name) for name in files)
+
+
+def _utf8(name: str) -> str:
+    """Returns a file's name as text, in any locale."""
+    try:
+        return os.fsencode(name).decode("utf-8")
+    except UnicodeDecodeError:
+        raise UsageError(f"the name {name!r} is not UTF-8: rename the folder") from None
+
+
+def _side(name: bytes, split: float) -> str:
     """Returns the side of an image, which only its name decides; also called the trainer's channel."""
-    digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
+    digest = hashlib.blake2b(name, digest_size=8).digest()
     return "validation" if int.from_bytes(digest, "big") < split * 2**64 else "training"
 
 
-def _read(folder: Path, files: Sequence[Path], size: tuple[int, int] | None) -> Iterator[tuple[Path, Any]]:
-    """Yields each file with its image as it is stored, or with a text: the reason why it is passed over."""
+def _read(
+    folder: Path, files: Sequence[Path], size: tuple[int, int] | None
+) -> Iterator[tuple[Path, tuple[bytes | np.ndarray | str, bool]]]:
+    """Yields each file with its image as it is stored, or why it is passed over, and whether bits are lost."""
     with ThreadPoolExecutor() as pool:
         for first in range(0, len(files), _AT_ONCE):
             group = files[first : first + _AT_ONCE]
             yield from zip(group, pool.map(lambda file: _content(folder / file, size), group), strict=True)
 
 
-def _content(file: Path, size: tuple[int, int] | None) -> bytes | np.ndarray | str:
+def _content(file: Path, size: tuple[int, int] | None) -> tuple[bytes | np.ndarray | str, bool]:
     try:
         content = file.read_bytes()
         if not content.startswith(SIGNATURES):
-            return NO_IMAGE
+            return NO_IMAGE, False
+        is_narrowed = content.startswith(b"\x89PNG") and content[24:25] == b"\x10"
         if size is not None:
-            return Encoded(*size).decode(tf.constant([content]))[0].numpy()
+            return Encoded(*size).decode(tf.constant([content]))[0].numpy(), is_narrowed
         tf.io.decode_image(content, channels=3, expand_animations=False)
-        return content
+        return content, is_narrowed
     except (OSError, tf.errors.OpError):
-        return UNREADABLE
+        return UNREADABLE, False

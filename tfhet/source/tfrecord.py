@@ -15,6 +15,7 @@ import functools
 import hashlib
 import itertools
 import json
+import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +25,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfhet.errors import DataError, UsageError, check_known
+from tfhet.errors import DataError, UsageError, check_known, some
 from tfhet.source import examples
 from tfhet.source.damage import SOUND, examine
 from tfhet.source.feature import Encoded, Feature, Native
@@ -32,6 +33,8 @@ from tfhet.source.files import all_records, files_of, identities, record_at, rec
 from tfhet.source.framing import compression, fault, offsets, reach
 from tfhet.source.source import BadRecord, checked_ids, example_id, position_of, split_of
 from tfhet.source.writing import Sidecar, class_numbers
+
+log = logging.getLogger("tfhet")
 
 ON_BAD_RECORD = ("fail", "skip")
 _GROUP = 64
@@ -86,7 +89,10 @@ class TFRecordSource:
         on_bad_record: str = "fail",
         classes: Sequence[str] = (),
     ) -> TFRecordSource:
-        """Returns the source of a directory's `*.tfrecord*` files; `tfhet.json` gives counts, and features by default.
+        """Returns the source of a directory's TFRecord files.
+
+        `tfhet.json` lists the files, with their counts, and the features by default; other files are no data, and the
+        log counts them. Without it the files are `*.tfrecord*`, except hidden ones.
 
         size: height and width to which encoded images are resized. classes: the training data's, for a validation set:
         a label gets the number that its class has there, if `tfhet.json` names the classes. Raises UsageError when the
@@ -106,6 +112,9 @@ class TFRecordSource:
         listed = sidecar.files if sidecar is not None else {}
         if lost := sorted(set(listed) - {os.path.basename(file) for file in files}):
             raise UsageError(f"{directory} lacks {len(lost)} files that its {Sidecar.NAME} lists, the first {lost[0]}")
+        if listed and (others := [file for file in files if os.path.basename(file) not in listed]):
+            log.warning("%s lists no %s, so they are no data", Sidecar.NAME, some(others, 5))
+            files = tuple(file for file in files if file not in others)
         counts = {file: listed[name] for file in files if (name := os.path.basename(file)) in listed}
         numbers = class_numbers(sidecar.classes, classes, directory) if sidecar is not None and classes else ()
         is_same = "label" not in features or numbers == tuple(range(len(numbers)))

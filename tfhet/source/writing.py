@@ -162,6 +162,10 @@ def write_tfrecords(
     UsageError when the directory is not empty, or a value does not fit its feature.
     """
     target = Path(directory)
+    try:
+        os.fspath(target).encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"TensorFlow writes to no path that is not UTF-8: {str(target)!r}") from None
     if shards < 1:
         raise UsageError(f"give at least 1 shard, not {shards}")
     taken = f"{target} exists and is not empty: choose another directory, or remove it"

@@ -89,13 +89,14 @@ class Decoding(Step):
         return _is_window(run[1]) if len(run) == 2 else _flipped_window(run[1:])
 
     def run(self, images: tf.Tensor, drawn: Sequence[Drawn]) -> tf.Tensor:
-        window = _window(self)
+        window, upright = _window(self), self.stages[0].stage.upright
         return decoding.decode_windows(
             images,
-            window.windows(drawn[1], decoding.sizes(images)),
+            window.windows(drawn[1], decoding.sizes(images, upright)),
             drawn[-1].get("flip_horizontal"),
             window.scaling,
             self.stages[-1].output.channels,
+            upright,
         )
 
 

@@ -114,13 +114,29 @@ def test_raw_bytes_of_another_length_fail():
         (Raw((4, 4, 3)), np.zeros((4, 4), np.uint8), r"\(4, 4\) .* \(4, 4, 3\)"),
         (Raw((2,)), np.array([0.5, 1.0]), "float64 .* uint8"),
         (Raw((2,)), np.array([0, 256]), "int64 .* uint8"),
+        (Raw((1,)), np.array([256], np.uint16), "uint16 .* uint8"),
+        (Raw((1,), "int8"), np.array([200]), "int64 .* int8"),
+        (Raw((1,), "float32"), np.array([2**24 + 1]), "float32"),
+        (Scalar("int32"), 2**40, "int32"),
+        (Scalar(), np.uint64(2**63), "uint64"),
+        (Fixed((1,), "float16"), np.array([7e4]), "float16"),
+        (Fixed((1,), "bool"), np.array([2]), "bool"),
+        (Scalar("float64"), 0.1, "float32"),
         (Scalar(), 1.5, "int64"),
+        (Scalar(), "7", "int64"),
+        (Scalar(), b"7", "int64"),
         (Encoded(), np.zeros(3), "ndarray"),
     ],
 )
 def test_value_that_does_not_fit_is_refused(feature, value, complaint):
     with pytest.raises(UsageError, match=complaint):
         feature.encode(value)
+
+
+@pytest.mark.parametrize(("dtype", "value"), [("uint8", 256), ("int32", -(2**40)), ("bool", 2), ("float16", 7e4)])
+def test_stored_value_outside_the_dtype_is_an_error(dtype, value):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=dtype):
+        Scalar(dtype).decode(tf.constant([0, value], tf.float32 if dtype == "float16" else tf.int64))
 
 
 @pytest.mark.parametrize("document", [{}, {"kind": "video"}, {"kind": "raw", "size": 3}])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import shutil
 
 import numpy as np
@@ -116,6 +117,54 @@ def test_omitted_files_are_logged_and_long_lists_cut(folder, tmp_path, caplog):
     (line,) = (line for line in caplog.messages if "GIF" in line)
     notes = ", ".join(f"red/note-{number}.txt" for number in range(4))
     assert line.endswith(f"8 (green/notes.txt, {notes} and 3 more)")
+
+
+def test_linked_folders_are_read_once(folder, tmp_path):
+    (folder / "blue").rename(tmp_path / "elsewhere")
+    (folder / "blue").symlink_to(tmp_path / "elsewhere")
+    (folder / "red" / "linked").symlink_to(folder / "green" / "more")
+    (folder / "red" / "loop").symlink_to(folder / "red")
+    (folder / "red" / "dangling.png").symlink_to(folder / "absent.png")
+    lines = converted(folder, tmp_path / "set", 2)
+    assert lines[0].endswith("10 images: blue 3, green 3, red 4")
+    assert any("(red/loop)" in line for line in lines)
+    assert any("(red/dangling.png)" in line for line in lines)
+
+
+def test_pipes_are_not_waited_for(folder, tmp_path):
+    os.mkfifo(folder / "red" / "pipe.png")
+    assert any("(red/pipe.png)" in line for line in converted(folder, tmp_path / "set", 2))
+
+
+def test_lost_bits_are_counted(folder, tmp_path):
+    wide = tf.io.encode_png(np.full((8, 8, 3), 300, np.uint16)).numpy()
+    (folder / "red" / "wide.png").write_bytes(wide)
+    for size in (None, (8, 8)):
+        assert converted(folder, tmp_path / str(size), 2, size)[-1].endswith("1 (red/wide.png)")
+
+
+def test_bad_images_are_counted_if_all_are_bad(tmp_path):
+    (tmp_path / "images" / "red").mkdir(parents=True)
+    (tmp_path / "images" / "red" / "a.jfif").write_bytes(b"hello")
+    lines: list[str] = []
+    with pytest.raises(UsageError, match="no examples"):
+        from_image_folder(tmp_path / "images", tmp_path / "set", 1, report=lines.append)
+    assert any("(red/a.jfif)" in line for line in lines)
+
+
+def test_shards_are_at_most_as_many_as_images(folder, tmp_path):
+    assert len(list(from_image_folder(folder, tmp_path / "set", 64).glob("*.tfrecord"))) == 9
+
+
+def test_names_that_are_not_utf8(folder, tmp_path):
+    odd = os.fsdecode(b"\xff")
+    (folder / "red" / f"{odd}.png").write_bytes((folder / "red" / "1.png").read_bytes())
+    assert from_image_folder(folder, tmp_path / "set", 2, split=0.5).is_dir()
+    with pytest.raises(UsageError, match="UTF-8"):
+        from_image_folder(folder, tmp_path / odd, 2)
+    (folder / "red").rename(folder / odd)
+    with pytest.raises(UsageError, match="UTF-8"):
+        from_image_folder(folder, tmp_path / "other", 2)
 
 
 # A part for validation

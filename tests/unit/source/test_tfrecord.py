@@ -84,6 +84,23 @@ def test_missing_files_are_refused(tmp_path):
         TFRecordSource([tmp_path / "a"], {})
 
 
+def test_existing_path_is_no_pattern(tmp_path):
+    for name, value in (("run[1]", 1), ("run1", 2), ("x?", 3), ("xy", 4)):
+        (tmp_path / name).mkdir()
+        write_plain(tmp_path / name / "a[0].tfrecord", [value])
+        write_plain(tmp_path / name / ".b.tfrecord", [9])
+        for place in (tmp_path / name, tmp_path / name / "a[0].tfrecord"):
+            assert TFRecordSource(place, FEATURES).files == (str(tmp_path / name / "a[0].tfrecord"),)
+    assert len(TFRecordSource(str(tmp_path / "*" / "*.tfrecord"), FEATURES).files) == 4
+
+
+def test_files_that_the_sidecar_does_not_list_are_no_data(directory, caplog):
+    write_plain(directory / "part-00001-of-00003.tfrecord.bak", [1])
+    source = TFRecordSource.from_directory(directory)
+    assert source.split_count() == 3 and source.example_count() == 10
+    assert "tfrecord.bak" in caplog.text
+
+
 def test_directory_without_features_is_refused(tmp_path):
     write_plain(tmp_path / "a.tfrecord", [1])
     with pytest.raises(UsageError, match=r"tfhet\.json.*features="):
