@@ -13,8 +13,7 @@ from typing import Any
 import yaml
 
 from tfhet.aws import Patient, client
-from tfhet.catalogue.catalogue import refreshed_path
-from tfhet.catalogue.catalogue_file import CatalogueFile
+from tfhet.catalogue.catalogue import CatalogueFile, refreshed_path
 from tfhet.catalogue.instance_type import TRAINING
 from tfhet.clock import SYSTEM, Clock
 from tfhet.cluster import code_dir, environment

@@ -132,8 +132,7 @@ def make_plan(
     notes: Sequence[str] = (),
 ) -> Plan:
     """Returns the choice among today's cluster and every one of the space. plane: the data plane whose costs `workload`
-    has. saves_us: CPU microseconds per example that cheaper stages may save, at most. notes: assumptions of the inputs.
-    Raises UsageError for inputs that do not fit."""
+    has. saves_us: as `plan_of`. notes: assumptions of the inputs. Raises UsageError for inputs that do not fit."""
     found = ranking(candidates(workload, dict.fromkeys([today, *space.clusters()]), price_of))
     edge = {one.cluster for one in frontier(found)}
     found = [replace(one, missed=limits.missed(one), on_frontier=one.cluster in edge) for one in found]

@@ -127,13 +127,8 @@ def measure(
     observer: Observer = ignore,
     clock: Clock = SYSTEM,
 ) -> Profile:
-    """Measures consecutive parts and returns their profile, called `name`.
-
-    The observer gets the events `profile.started` (parts, examples) and `profile.round` (done, total).
-
-    Raises:
-        UsageError: The data set has no elements, or the effort is out of range.
-    """
+    """Measures consecutive parts. The observer gets the events `profile.started` (parts, examples) and `profile.round`
+    (done, total). Raises UsageError if the data set has no elements, or the effort is out of range."""
     if effort.repeats < 1 or effort.budget_s <= 0:
         given = f"{effort.repeats} and {effort.budget_s} s"
         raise UsageError(f"a profile needs at least 1 round and some time, not {given}")

@@ -40,9 +40,8 @@ class Figure:
     def ratio(
         cls, numerator: Sequence[float], denominator: Sequence[float], *, unit: str = "x", against: str | None = None
     ) -> Figure:
-        """The ratio of two series whose i-th samples were measured next to each other: the median of the ratios of the
-        pairs. How many times cheaper b is than a is `Figure.ratio(a, b)`. Raises UsageError for unequal lengths, no
-        samples, or a denominator that is not positive."""
+        """The median of the ratios of two series whose i-th samples were measured next to each other; `Figure.ratio(a,
+        b)` is how many times cheaper b is. Raises UsageError as `ratios`."""
         return cls.of(ratios(numerator, denominator), unit=unit, against=against)
 
     @classmethod

@@ -48,7 +48,7 @@ class Record:
     code: Mapping[str, Any] = field(default_factory=dict)
     """The code that was measured (`tfhet.bench.code`); empty in records of before 26 November 2026."""
     conditions: Mapping[str, Any] = field(default_factory=dict)
-    """Load of the machine, stolen time and settings of memory during the run (`tfhet.bench.conditions`)."""
+    """Load of the machine, stolen time and settings of memory during the run (`tfhet.bench.Conditions`)."""
     created: str = ""
     """Time at which the record was made: UTC, ISO 8601."""
 
@@ -82,10 +82,8 @@ class Record:
         return replace(made, figures={name: figure.with_level() for name, figure in made.figures.items()})
 
     def write(self, path: Path | str) -> Path:
-        """Writes the record as JSON, whole or not at all, and makes the folder.
-
-        Floats are rounded to 5 significant digits. Each figure and each detail is one line.
-        """
+        """Writes the record as JSON, whole or not at all, and makes the folder. Floats are rounded to 5 significant
+        digits; each figure and each detail is one line."""
         return write_text(Path(path), _compact_json(_rounded(self.to_json())))
 
     @classmethod

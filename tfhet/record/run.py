@@ -1,4 +1,4 @@
-"""The summary of one run of a job: the content of `summary.json`.
+"""The summary of one run of a job, which is the content of `summary.json`, and the examples of its epochs.
 
 The JSON has a schema version. Adding a field does not raise it, because readers ignore fields that they do not know.
 Renaming, removing or redefining a field raises it, and readers refuse versions that they do not know.
@@ -163,3 +163,32 @@ def _numbers(values: Mapping[str, Any]) -> dict[str, Any]:
     """Values without the words that stand for NaN and infinity in JSON."""
     words = ("NaN", "Infinity", "-Infinity")
     return {name: float(value) if value in words else value for name, value in values.items()}
+
+
+@dataclass(frozen=True)
+class Visits:
+    """Numbers of the examples of one epoch: `before` + `once` + `repeated` + `bad` + `missing` is `expected`."""
+
+    expected: int | None
+    """Examples in the source; None where that is not known."""
+    before: int
+    """Ids that earlier runs of this training had seen of the epoch."""
+    seen: int
+    """Examples delivered in this run, repetitions included."""
+    once: int
+    """Ids delivered exactly once, in this run, and not before."""
+    repeated: int
+    """Ids delivered more than once, or again."""
+    bad: int
+    """Ids never delivered because their records cannot be read."""
+    missing: int | None
+    """Ids never delivered for an unknown reason; None where the number of examples is not known."""
+    rereads: int
+    """Number of times that the rest of the epoch was read: 0 when nothing was lost on the way."""
+
+    @classmethod
+    def total(cls, visits: Sequence[Visits]) -> Visits:
+        """The sums over several passes, at least one."""
+        columns = {item.name: [getattr(one, item.name) for one in visits] for item in fields(cls)}
+        sums: dict[str, Any] = {name: None if None in values else sum(values) for name, values in columns.items()}
+        return cls(**sums)

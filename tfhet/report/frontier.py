@@ -51,12 +51,7 @@ class PlanView:
 
 
 def read_plan(content: Mapping[str, Any], where: str = "") -> PlanView:
-    """Reads a plan from JSON; `where` names it in messages.
-
-    Raises:
-        UsageError: The schema has another version.
-        DataError: The object is no plan.
-    """
+    """Reads a plan from JSON; `where` names it in messages. Raises UsageError for another schema, and DataError."""
     check_schema(content, KIND, SCHEMA, where)
     try:
         candidates = tuple(_planned(one) for one in content["candidates"])

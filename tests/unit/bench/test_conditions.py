@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfhet.bench.conditions import Conditions
+from tfhet.bench import Conditions
 
 
 def test_the_load_before_and_what_others_took_are_noted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""bench/harness.py and meter.py: rounds, warm-up, and what is counted, on a clock that only the cases move."""
+"""bench/harness.py and case.py: rounds, warm-up, and what is counted, on a clock that only the cases move."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from fake_clock import FakeClock
 
 from tfhet.bench import Case, ProcessMeter, Sample, harness, measure
-from tfhet.bench.meter import children_cpu_s
+from tfhet.bench.case import children_cpu_s
 from tfhet.clock import cpu_of
 from tfhet.errors import UsageError
 from tfhet.events import Event

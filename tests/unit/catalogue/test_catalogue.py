@@ -9,8 +9,7 @@ from hypothesis import given, settings, strategies as st
 
 from tfhet import catalogue
 from tfhet.catalogue import AWS_POST, EC2, MARKETS, TRAINING, Catalogue, Instance, shipped
-from tfhet.catalogue.catalogue import own_path, refreshed_path
-from tfhet.catalogue.catalogue_file import CatalogueFile
+from tfhet.catalogue.catalogue import CatalogueFile, own_path, refreshed_path
 from tfhet.errors import UsageError
 
 OWN = """\

@@ -1,4 +1,4 @@
-"""catalogue/catalogue_file.py: the content of a file, and its mistakes."""
+"""catalogue/catalogue.py: the content of a file, and its mistakes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import yaml
 from hypothesis import given, settings, strategies as st
 
-from tfhet.catalogue.catalogue_file import CatalogueFile
+from tfhet.catalogue.catalogue import CatalogueFile
 from tfhet.catalogue.instance_type import MARKETS, Instance, Price
 from tfhet.errors import UsageError
 

@@ -1,4 +1,4 @@
-"""report/picture.py, live.py, progress.py, log_lines.py: a run on the screen while it continues."""
+"""report/picture.py, live.py, tables.py, log_lines.py: a run on the screen while it continues."""
 
 from __future__ import annotations
 
