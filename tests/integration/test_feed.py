@@ -71,14 +71,6 @@ def test_exception_on_a_data_host_is_the_cause(simulated, script):
     assert any("in __getitem__" in line for line in run.lines), "the traceback of the data host"
 
 
-@pytest.mark.slow
-def test_loss_of_the_only_data_host_ends_all(simulated, script):
-    words = ("--train_script", script("feed_reads"), "--epochs", 40)
-    run = simulated(*FEED, *words, data=1, ranks=1, channels={}, faults=("kill:host@data-1:from=scripts:after=1",))
-    assert run.summary.exit_code == 1
-    assert "was lost" in (run.summary.cause or "")
-
-
 def test_python_in_tf_data_runs_on_data_hosts(simulated, script):
     words = ("--data_plane", "feed", "--lease_s", 4, "--data_host_processes", 1)
     run = simulated(*words, "--train_script", script("feed_tf_reads"), data=2, ranks=1, channels={})

@@ -52,7 +52,6 @@ class Diagnosis:
 
 
 def paragraph(found: Diagnosis) -> str:
-    """Returns verdict and changes as sentences."""
     return " ".join(sentences([found.verdict, *found.levers]))
 
 

@@ -24,7 +24,6 @@ class Case:
     """Does all `units` of the work once; its result is ignored. Raises when the work was not done."""
     units: int = 1
     unit: str = "run"
-    """Name of a unit: `image`, `batch`, `run`."""
     prepare: Callable[[], Any] = lambda: None
     """Makes the state, untimed, before the first round: opens files, traces graphs."""
     close: Callable[[Any], object] = lambda state: None
@@ -39,8 +38,6 @@ class Case:
 
 @dataclass(frozen=True)
 class Sample:
-    """Time that one run took, in seconds."""
-
     wall_s: float
     cpu_s: float
     """User and system time of all threads, child processes included."""
@@ -62,16 +59,13 @@ class Measurement:
 
     @property
     def cpu_us(self) -> tuple[float, ...]:
-        """CPU microseconds per unit of each run."""
         return tuple(sample.cpu_s / MICROSECOND_S / self.units for sample in self.samples)
 
     @property
     def wall_us(self) -> tuple[float, ...]:
-        """Wall microseconds per unit of each run."""
         return tuple(sample.wall_s / MICROSECOND_S / self.units for sample in self.samples)
 
     def figure(self) -> Figure:
-        """Returns the median CPU microseconds per unit."""
         return Figure.of(self.cpu_us, unit="us")
 
     def cheaper_than(self, reference: Measurement, against: str) -> Figure:
@@ -108,7 +102,6 @@ class ProcessMeter:
         self._children = children
 
     def start(self) -> Sample:
-        """Returns a reading of both clocks, for `stop`."""
         cpu_s = self._children() + self._clock.cpu()
         return Sample(self._clock.monotonic(), cpu_s)
 

@@ -26,8 +26,6 @@ AWS_POST = _HERE / "aws-post.yaml"
 
 @dataclass(frozen=True)
 class _Prices(Price):
-    """Prices of several types."""
-
     usd_per_hour: Mapping[Name, Positive]  # type: ignore[assignment]
 
 
@@ -75,8 +73,6 @@ class CatalogueFile:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """Instance types with their prices."""
-
     instances: Mapping[str, Instance] = field(default_factory=dict)
     _prices: Mapping[str, tuple[Price, ...]] = field(default_factory=dict)
     """Prices by full name of the type; the first match counts."""
@@ -118,7 +114,6 @@ class Catalogue:
         return next(fitting, None)
 
     def prices(self, region: str = REGION, market: str | None = None) -> dict[str, Price]:
-        """Returns the known prices of a region by full name."""
         return {name: price for name in self.instances if (price := self.price(name, region, market))}
 
     def common_market(self, names: Iterable[str], region: str = REGION) -> str | None:
@@ -137,7 +132,6 @@ class Catalogue:
 
 @functools.cache
 def shipped() -> Catalogue:
-    """Returns the types and prices of the package."""
     files = [CatalogueFile.read(_HERE / name) for name in ("instances.yaml", "prices.yaml")]
     return functools.reduce(Catalogue.over, files, Catalogue())
 
@@ -156,7 +150,6 @@ def default(file: Path | None = None) -> Catalogue:
 
 
 def refreshed_path(region: str) -> Path:
-    """Returns the path of a region's prices from `tfhet prices refresh`."""
     return cache_dir(environment()) / "prices" / f"{region}.yaml"
 
 

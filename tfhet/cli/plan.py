@@ -7,7 +7,7 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfhet.cli.parser import add_examples, add_output, number
+from tfhet.cli.parser import add_examples, add_output, number, write_output
 from tfhet.errors import UsageError
 from tfhet.record import RUNS, latest_in
 
@@ -100,7 +100,7 @@ def show(args: argparse.Namespace) -> Plan:
     from tfhet import advice, planes, report
     from tfhet.plan import MeasuredRun, plan_of
     from tfhet.profile import Profile
-    from tfhet.record import Record, write_json
+    from tfhet.record import Record
 
     measured = MeasuredRun.read(latest_in(args.run_dir)) if args.run_dir else None
     path = args.profile or (measured.folder.profile_path if measured else None)
@@ -116,7 +116,6 @@ def show(args: argparse.Namespace) -> Plan:
     columns, rows = plan.table()
     report.show(report.table(rows, columns=columns, extras=6), wide=args.wide)
     print(*decision, *(f"- {note}" for note in plan.notes), sep="\n")
-    if args.json:
-        written = plan.to_json() | {"decision": decision, "findings": [finding.to_json() for finding in findings]}
-        write_json(args.json, written)
+    findings_json = [finding.to_json() for finding in findings]
+    write_output(args, plan.to_json() | {"decision": decision, "findings": findings_json})
     return plan

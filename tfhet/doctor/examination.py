@@ -33,18 +33,14 @@ _OPTIONAL = {
 
 @dataclass(frozen=True)
 class Examination:
-    """All checks, in order."""
-
     checks: tuple[Check, ...]
 
     @property
     def is_sound(self) -> bool:
-        """Whether no check is fatal."""
         return not any(check.is_fatal for check in self.checks)
 
     @property
     def verdict(self) -> str:
-        """The result in one line."""
         if not self.is_sound:
             fatal = (f"{check.name} ({check.found}; {check.what_to_do})" for check in self.checks if check.is_fatal)
             return f"will fail: {'; '.join(fatal)}"

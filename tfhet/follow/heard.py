@@ -14,8 +14,6 @@ from tfhet.record import natural
 
 @dataclass
 class Heard:
-    """Parses lines and keeps their content."""
-
     hosts: dict[str, messages.HostLine | None] = field(default_factory=dict)
     """Hosts that printed a line, each with the introduction of its launcher."""
     metrics: dict[int, messages.MetricLine] = field(default_factory=dict)
@@ -36,7 +34,6 @@ class Heard:
 
     @property
     def groups(self) -> dict[str, str]:
-        """Groups by host, as launchers named them."""
         return {host: line.group for host, line in self.introduced.items()}
 
     @property

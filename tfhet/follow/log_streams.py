@@ -35,7 +35,6 @@ _Event = tuple[int, int, str]
 class LogLine:
     host: str
     at_ms: int
-    """Time in milliseconds since 1970."""
     text: str
 
 

@@ -117,7 +117,6 @@ def _speeds(text: str) -> Callable[[str], Interval]:
 
 
 def _types(text: str, known: catalogue.Catalogue, type_of: Callable[[str], HostType]) -> list[HostType]:
-    """Returns the types of a list of types and families."""
     names: list[str] = []
     for word in (word.strip() for word in text.split(",")):
         family = [name for name in known.instances if name.rpartition(".")[0] in (word, f"ml.{word}")]

@@ -39,8 +39,6 @@ def names_ray(function: Callable[..., Any]) -> bool:
 
 @dataclass
 class _Prefix:
-    """The beginning of a chain, and its runs."""
-
     name: str
     data: Any
     runs: list[Execution] = field(default_factory=list)

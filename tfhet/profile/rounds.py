@@ -42,8 +42,6 @@ REST_POLLS = 2000
 
 @dataclass(frozen=True)
 class Effort:
-    """Time to spend on a profile."""
-
     budget_s: float = 30.0
     """Approximate CPU seconds of all rounds, above 0."""
     repeats: int = 5
@@ -78,11 +76,8 @@ class _Case:
 
 @dataclass
 class _Row:
-    """A part with its cases and samples."""
-
     part: PipelinePart
     cost: Cost
-    """The cost without samples."""
     upto: _Case
     alone: _Case | None = None
     idle: _Case | None = None

@@ -24,7 +24,6 @@ from tfhet.record.run import KIND, RunSummary
 from tfhet.record.timeline import Timeline
 
 RUNS = Path("runs")
-"""Default folder of runs."""
 TIMELINE_FOLDER = "timeline"
 """Folder in a host's record in which each of its processes writes a timeline file."""
 _TIMELINE_FILES = tuple(f"{at}{TIMELINE_FOLDER}/*.jsonl" for at in ("", "tfhet/", "hosts/*/output/data/tfhet/"))
@@ -34,8 +33,6 @@ _HOST_EVENTS = "hosts/*/output/data/tfhet/events.jsonl"
 
 
 class RunFolder:
-    """Paths and content of one run's folder."""
-
     def __init__(self, path: Path | str):
         self.path = Path(path)
         self.summary_path = self.path / "summary.json"

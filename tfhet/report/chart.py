@@ -69,8 +69,6 @@ def nice_ticks(high: float, count: int = 4, *, low: float = 0.0, whole: bool = F
 
 @dataclass(frozen=True)
 class LineChart:
-    """One or several lines."""
-
     title: str
     x: str
     """Unit of the horizontal axis: `step`, `epoch` or `second`."""
@@ -165,7 +163,6 @@ class BarChart:
     figures: Mapping[str, Figure]
     """The figures by name; all are finite."""
     limits: Mapping[str, float]
-    """Upper limits of some figures, by name."""
     axis: Axis
     ticks: Sequence[Tick]
     note: str

@@ -39,15 +39,12 @@ class Bill:
     instances: tuple[str, ...]
     """`1 x ml.p4d.24xlarge`, `2 x ml.c5.18xlarge`."""
     usd_per_hour: float | None
-    """Price of all instances; None if one is unknown."""
     why: str
     """Why the price is unknown, or its source."""
 
 
 @dataclass(frozen=True)
 class CostRow:
-    """One run of the table."""
-
     name: str
     run: RunSummary
     bill: Bill
@@ -132,8 +129,6 @@ def _positive(value: float | None) -> float | None:
 
 @dataclass(frozen=True)
 class PartCost:
-    """The cost of one part of a pipeline."""
-
     name: str
     added: Figure
     """CPU time per example that it adds to the parts before it."""

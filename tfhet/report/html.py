@@ -49,9 +49,7 @@ class Given:
     """The others are compared with the first."""
     records: Sequence[Record] = ()
     profile: Record | None = None
-    """Record of `tfhet profile --json`."""
     plan: PlanView | None = None
-    """Plan of `tfhet plan --json`."""
     price_of: PriceOf | None = None
     """None: prices are not looked up."""
 

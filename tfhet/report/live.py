@@ -48,7 +48,6 @@ class Plain:
         self._write(f"{who} | {'! ' if is_error(shown) else ''}{shown}")
 
     def say(self, text: str) -> None:
-        """Shows a line of the command itself."""
         self._write(f"[{self._command}] {text}")
 
     def show(self, picture: Picture, now_s: float) -> None:
@@ -122,7 +121,6 @@ def screen(out: IO[str], command: str, *, has_log: bool = False) -> Iterator[Scr
 
 
 def parts(picture: Picture) -> list[FittedTable]:
-    """Returns the state of a run as tables."""
     now = picture.steps[-1] if picture.steps else None
     rows: list[tuple[str, object]] = [
         ("run", picture.name),

@@ -56,7 +56,6 @@ def with_plan(text: str, file: str, plan: Plan, known: Catalogue | None = None) 
 
 
 def write_plan(path: Path, plan: Plan) -> Path:
-    """Writes a plan into a job file, as `with_plan` does."""
     path.write_text(with_plan(read_text(path, "job file"), str(path), plan), encoding="utf-8")
     return path
 

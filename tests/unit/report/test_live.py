@@ -133,14 +133,6 @@ def test_summary_ends_the_run(folder, summary, state) -> None:
         Watcher(folder).look()
 
 
-def test_quiet_time_counts_from_newest_file(folder) -> None:
-    log(folder, "algo-1", "x\n")
-    folder.write_event(Event("training.started", 1.0))
-    os.utime(folder.log_path("algo-1"), (100.0, 100.0))
-    os.utime(folder.events_path, (130.0, 130.0))
-    assert Watcher(folder, FakeClock(200.0)).look().quiet_s == 70.0
-
-
 def picture(steps: int = 2, state: str = "InProgress, Training", cost: str = "12 min 05 s, $7.25 so far") -> Picture:
     lines = [MetricLine(100 * (n + 1), 0, 86.1 + n, 950.0, 3.5, 2.25) for n in range(steps)]
     return Picture(state, False, None, 725.0, lines, None, {}, 0, (), None, name="demo", cost=cost)
