@@ -48,17 +48,10 @@ def test_frozen_host_is_given_up_by_every_rank(simulated, script):
 
 
 @pytest.mark.slow
-def test_encrypted_feed_on_training_hosts(simulated, script):
-    words = ("--dnn_host_processes", 1, "--data_plane_encryption", "true", "--train_script", script("feed_reads"))
-    found = read(simulated("--data_plane", "feed", *words, data=0, ranks=1, channels={}))
-    assert [sorted(epoch) for epoch in found["epochs"]] == [list(range(EXAMPLES))] * 2
-
-
-@pytest.mark.slow
-def test_rank_without_feed_servers_makes_batches(simulated, script):
-    found = read(
-        simulated("--data_plane", "feed", "--train_script", script("feed_reads"), data=0, ranks=1, channels={})
-    )
+@pytest.mark.parametrize("servers", [("--dnn_host_processes", 1, "--data_plane_encryption", "true"), ()])
+def test_feed_without_data_hosts(simulated, script, servers):
+    words = ("--data_plane", "feed", *servers, "--train_script", script("feed_reads"))
+    found = read(simulated(*words, data=0, ranks=1, channels={}))
     assert [sorted(epoch) for epoch in found["epochs"]] == [list(range(EXAMPLES))] * 2
 
 
