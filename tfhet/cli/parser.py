@@ -87,7 +87,7 @@ def add_output(parser: argparse.ArgumentParser, what: str, *, has_tables: bool =
 def write_output(args: argparse.Namespace, content: Any) -> None:
     """Writes `content` as JSON to the file of --json, if one is named."""
     if args.json:
-        args.json.write_text(json.dumps(json_value(content), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        args.json.write_text(json.dumps(json_value(content), indent=1) + "\n", encoding="utf-8")
 
 
 def add_examples(parser: argparse.ArgumentParser, *commands: str) -> None:

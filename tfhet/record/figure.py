@@ -24,8 +24,8 @@ class Figure:
     samples: tuple[float, ...] = ()
     """Raw samples in the order in which they were taken; of a ratio, the ratio of each pair."""
     level: float | None = None
-    """Probability with which the interval holds the true value, at least; None for a number
-    that was measured once, or predicted."""
+    """Probability with which the interval holds the true value, at least; None for a number that was
+    measured once, or predicted."""
 
     @classmethod
     def of(cls, samples: Sequence[float], *, unit: str, against: str | None = None) -> Figure:
