@@ -36,7 +36,7 @@ def test_a_run_without_events_gets_no_file_of_them(tmp_path: Path) -> None:
     assert not RunFolder(tmp_path).events_path.exists()
 
 
-@settings(max_examples=50)
+@settings(max_examples=20)
 @given(st.lists(events, max_size=6), st.lists(events, max_size=6))
 def test_joining_changes_no_event_and_puts_them_in_order_of_time(own: list[Event], of_chief: list[Event]) -> None:
     with tempfile.TemporaryDirectory() as directory:
