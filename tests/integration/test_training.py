@@ -76,7 +76,7 @@ def test_unequal_ranks_without_data_hosts(simulated):
     arguments = ["--data", "synthetic:33:1", "--epochs", 3, "--batch_size", 8, "--dnn_host_workers", 1]
     run = simulated(*SYNTHETIC, *arguments, data=0, dnn=2, ranks=1)
     assert run.summary.exit_code == 0, run.summary.cause
-    assert run.summary.mode == "homogeneous" and run.found(r"(tf_service) .*workers 2") == [("tf_service",)]
+    assert run.summary.mode == "homogeneous" and set(run.found(r"(tf_service) .*workers (2)")) == {("tf_service", "2")}
     assert set(run.summary.stages_where.values()) == {"dnn_group", "trainer"}
     assert sum(run.batches()) == 15 and run.batches()[0] != run.batches()[1]
     run.assert_each_example_once(33, range(3))
