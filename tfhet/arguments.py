@@ -28,9 +28,8 @@ class NoArguments:
 
 
 def parse(kind: type[T], argv: Sequence[str], program: str) -> tuple[T, list[str]]:
-    """The dataclass `kind` made of the arguments in `argv`, and the arguments that it does not know, as they came.
-    Names may be written with `-` or `_`, as SageMaker passes them on in the form in which the user wrote them. Raises
-    UsageError for a value that does not fit, naming the argument."""
+    """The dataclass `kind` made of the arguments in `argv`, and the arguments that it does not know. Names may be
+    written with `-` or `_`. Raises UsageError for a value that does not fit, naming the argument."""
     parser = argparse.ArgumentParser(prog=program, exit_on_error=False, allow_abbrev=False, add_help=False)
     for item in declared(kind):
         names = {f"--{item.name}", f"--{item.name.replace('_', '-')}"}

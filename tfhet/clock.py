@@ -8,8 +8,6 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """A source of time in seconds."""
-
     def monotonic(self) -> float:
         """Seconds since an arbitrary start; never goes back."""
 

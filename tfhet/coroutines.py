@@ -14,11 +14,8 @@ CATCH_UP_S = 0.1
 
 
 async def in_thread(call: Callable[..., T], *arguments: Any) -> T:
-    """Returns the result of a blocking call that may hang.
-
-    Unlike `asyncio.to_thread`, whose threads are joined when the event loop or the process ends, this uses a daemon
-    thread: a call that hangs delays neither.
-    """
+    """Returns the result of a blocking call that may hang. Its thread is a daemon: unlike with `asyncio.to_thread`, a
+    call that hangs delays the end of neither the event loop nor the process."""
     result: concurrent.futures.Future[T] = concurrent.futures.Future()
 
     def run() -> None:

@@ -15,8 +15,7 @@ class TfhetError(Exception):
 
 
 class UsageError(TfhetError, ValueError):
-    """The caller's input is wrong. The message says what, where, and what to do instead; `mistakes` are the messages of
-    several in one."""
+    """The caller's input is wrong. The message says what, where, and what to do; `mistakes`: the messages of all."""
 
     exit_code = 2
 
@@ -72,8 +71,7 @@ class NotReady(TfhetError):
 
 
 class JobFailed(TfhetError):
-    """A running job ended badly. `code`: the exit code of the process that failed first, negative for a signal;
-    `log_tail`: its last lines."""
+    """A running job failed. `code`: exit code of the first that failed (negative: signal); `log_tail`: last lines."""
 
     def __init__(self, message: str, *, code: int = 1, log_tail: Iterable[str] = ()):
         super().__init__(message)

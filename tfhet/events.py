@@ -14,7 +14,6 @@ class Event:
     name: str
     """A noun and a verb in the past, like `worker.started`."""
     time_s: float
-    """Seconds since 1970-01-01 UTC."""
     fields: Mapping[str, Any] = field(default_factory=dict)
     """JSON values."""
 

@@ -22,10 +22,8 @@ T = TypeVar("T")
 
 
 class Writer(Generic[T]):
-    """Hands entries to `write` one by one, in their order, from a daemon thread. write: may block, and may raise an
-    error, which loses the entry. on_dropped: makes the entry that is written in the place of dropped ones, of their
-    number; without it nothing tells of them. gather: merges the entries that come within GATHER_S; without it none
-    waits for another one."""
+    """Hands entries to `write`, which may block or raise, one by one in a daemon thread. on_dropped: makes the entry
+    that replaces dropped ones, from their number. gather: merges the entries that arrive within GATHER_S."""
 
     def __init__(
         self,

@@ -17,8 +17,8 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.job_scripts import inputs
+from tfhet.bench.case import children_cpu_s
 from tfhet.bench.child_process import answer_requests
-from tfhet.bench.meter import children_cpu_s
 from tfhet.clock import SYSTEM
 from tfhet.cluster import environment, free_ports
 from tfhet.planes.cpus import usable

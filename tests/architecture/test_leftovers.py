@@ -150,11 +150,9 @@ def session(tmp_path, repository):
     return run
 
 
-@pytest.mark.parametrize("processes", [[], ["-n", "2", "--dist", "loadfile"]], ids=["one process", "two processes"])
-def test_what_a_module_leaves_behind_fails_it_and_is_removed(session, processes):
-    if processes:
-        pytest.importorskip("xdist")
-    ended = session({f"test_{kind}": body for kind, body in UNTIDY.items()}, *processes)
+def test_what_a_module_leaves_behind_fails_it_and_is_removed(session):
+    pytest.importorskip("xdist")
+    ended = session({f"test_{kind}": body for kind, body in UNTIDY.items()}, "-n", "2", "--dist", "loadfile")
     assert ended.code == 1, ended.output
     blamed = re.findall(r"left behind by (\S+):\n\s+(process|folder)", ended.output)
     assert dict(blamed) == {f"test_{kind}.py": "folder" if "folder" in kind else "process" for kind in UNTIDY}
@@ -183,7 +181,7 @@ def test_a_worker_is_not_blamed_for_what_another_has_running(session):
 
 def test_a_worker_that_crashes_fails_the_session_and_what_it_started_is_removed(session):
     pytest.importorskip("xdist")
-    ended = session({"test_it": CRASHES, "test_tidy": TIDY}, "-n", "2", "--dist", "loadfile")
+    ended = session({"test_it": CRASHES}, "-n", "2", "--dist", "loadfile")
     assert ended.code == 1, ended.output
     assert re.search(r"worker gw\d crashed: ", ended.output)
     assert "left behind by the session" in ended.output and "(of test_it.py::test_it (call))" in ended.output

@@ -19,8 +19,8 @@ EMPTY_NAMES = {"util", "utils", "common", "misc", "helper", "helpers", "base", "
 # fmt: off
 QUICK = [
     "tfhet", "tfhet.record", "tfhet.cluster", "tfhet.catalogue", "tfhet.control", "tfhet.messages", "tfhet.telemetry",
-    "tfhet.strategies", "tfhet.plan", "tfhet.report", "tfhet.submit", "tfhet.follow", "tfhet.launch", "tfhet.simulate",
-    "tfhet.__main__",
+    "tfhet.strategies", "tfhet.plan", "tfhet.report", "tfhet.bench", "tfhet.doctor", "tfhet.follow", "tfhet.launch",
+    "tfhet.submit", "tfhet.simulate", "tfhet.__main__",
 ]
 """Modules whose public names load no heavy package."""
 # fmt: on

@@ -122,6 +122,7 @@ def simulated(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Cal
         checkpoints: Path | None = None,
         max_run_s: float = 200.0,
         faults: Sequence[str] = (),
+        start: str | None = None,
         **shape: object,
     ) -> Run:
         folder = tmp_path_factory.mktemp("run") / "record"
@@ -134,6 +135,7 @@ def simulated(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Cal
             checkpoints=checkpoints,
             faults=[Fault.parse(text) for text in faults],
             on_line=lines.append,
+            start=start,
         )
         print("\n".join(lines))  # pytest shows it for a test that fails
         assert_nothing_left(folder)

@@ -52,16 +52,6 @@ def test_strangers_and_wrong_clocks_change_nothing(simulated):
 
 
 @pytest.mark.slow
-def test_second_job_finds_the_port_in_use(simulated, monkeypatch):
-    monkeypatch.setenv("TFHET_LISTEN", "0.0.0.0")  # else the second, which is alone, listens at the loopback
-    run = simulated(*JOB, "--epochs", 4, faults=["second-job:dnn-1"])
-    assert run.summary.exit_code == 0, run.summary.cause
-    run.assert_each_example_once(1437, range(4))
-    (ended,) = [event["fault"] for event in faults_told(run) if "the second job ended" in event["fault"]]
-    assert "exit code 2" in ended and "port" in ended
-
-
-@pytest.mark.slow
 def test_image_files_are_decoded_on_data_hosts(simulated, tmp_path):
     from tfhet.source.photos import photos
 

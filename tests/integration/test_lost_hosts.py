@@ -68,17 +68,6 @@ def test_returning_data_host_is_harmless(simulated):
     assert_each_example_once(run, 4)
 
 
-@pytest.mark.slow
-def test_endless_fit_survives_a_lost_data_host(simulated, script):
-    arguments = ["--train_script", script("keras_endless"), *QUICK, "--steps", 80]
-    run = simulated(*arguments, data=2, channels={}, faults=["kill:host@data-2:after=1.5"])
-    assert run.summary.exit_code == 0, run.summary.cause
-    _, second = names(run)
-    assert list(run.summary.lost_hosts) == [second]
-    assert living(run, second) == {0}
-    assert sorted(path.read_text() for path in run.output("steps-*")) == ["160", "160"]
-
-
 def test_frozen_data_host_keeps_the_scripts_code(simulated, script):
     arguments = ["--train_script", script("leaves"), "--linger", 8, "--stall_timeout_s", 30, *QUICK]
     run = simulated(*arguments, data=2, ranks=1, channels={}, faults=["hang:host@data-2:after=3"])

@@ -58,21 +58,6 @@ def mpirun(tmp_path, repository, host_directory):
     return run
 
 
-@pytest.mark.slow
-def test_horovod_over_mpi_trains_with_equal_weights(mpirun, tmp_path: Path):
-    arguments = ["--model", "small_cnn", "--chain", "digits", "--epochs", 1, "--dnn_host_workers", 1]
-    result = mpirun(*arguments)
-    print(result.stdout, result.stderr)
-    assert result.returncode == 0
-    lines = [line for line in result.stdout.splitlines() if " weights=" in line]
-    assert len(lines) == 2
-    assert len({line.split("weights=")[1] for line in lines}) == 1
-    summary = RunFolder(tmp_path / "output" / "data" / "tfhet").read_summary()
-    assert summary.ranks == 2
-    assert summary.exit_codes == {"rank-0": 0, "rank-1": 0}
-    assert [epoch["once"] for epoch in summary.epochs] == [1437]
-
-
 def test_mpirun_returns_the_code_of_a_rank(mpirun, tmp_path: Path, script):
     result = mpirun("--train_script", script("ends"), "--how", "exit", "--rank", 1)
     assert result.returncode == 3

@@ -36,19 +36,6 @@ def rows(run) -> str:
     return text(run_table(run.summary))
 
 
-@pytest.mark.slow
-def test_local_ranks_record_every_epoch(simulated, script):
-    run = simulated("--train_script", script("pipeline_loop"), "--epochs", 2, "--data_plane", "local", data=0)
-    assert audit(run) == [(EXAMPLES, EXAMPLES, 0, 0, 0)] * 2
-    assert [each["by_rank"] for each in epochs(run)] == [[48, 48]] * 2
-    assert taken(run) == [96, 96]
-    assert list(run.summary.stages_where.values()) == ["trainer", "trainer"] and run.summary.not_counted is None
-    assert f"each of {2 * EXAMPLES} " in rows(run)
-    shares = [each["wait_pct"] for each in run.summary.by_rank]
-    assert [(each["rank"], each["steps"]) for each in run.summary.by_rank] == [(0, 12), (1, 12)]
-    assert run.summary.wait_pct == pytest.approx(sum(shares) / 2)
-
-
 def test_record_has_cut_and_examples_of_ranks(simulated, script):
     run = simulated("--train_script", script("pipeline_loop"), "--epochs", 3)
     assert run.summary.mode == "heterogeneous"

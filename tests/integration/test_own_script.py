@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tfhet.cluster import cache_dir, environment
 from tfhet.plan.measured_run import MeasuredRun
 from tfhet.report import run_table, text
-from tfhet.source.digits import digits
 
 pytestmark = [pytest.mark.horovod, pytest.mark.timeout(240)]
 
@@ -27,20 +22,6 @@ def fits(paths: list[Path], ranks: int) -> list[dict]:
         assert fit["size"] == ranks
         assert fit["loss"][-1] < fit["loss"][0]
     return found
-
-
-@pytest.mark.slow
-def test_script_runs_without_a_launcher(tmp_path, script, repository):
-    directory = digits(cache_dir(environment()) / "digits" / "16-shards")
-    env = {
-        **os.environ,
-        "SM_CHANNEL_TRAINING": str(directory / "train"),
-        "SM_OUTPUT_DATA_DIR": str(tmp_path),
-        "PYTHONPATH": str(repository),
-    }
-    subprocess.run([sys.executable, str(script("keras_fit"))], env=env, check=True, timeout=100)
-    (fit,) = fits(list(tmp_path.glob("fit-*.json")), 1)
-    assert fit["steps"] == 2 * (1437 // 32)
 
 
 @pytest.mark.parametrize(

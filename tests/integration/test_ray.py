@@ -169,14 +169,6 @@ def test_lost_head_ends_the_job(simulated, script):
     assert re.search(r"ray on \S+ ended by itself \(SIGKILL", run.summary.cause or ""), run.summary.cause
 
 
-@pytest.mark.slow
-def test_lost_only_data_host_is_the_cause(simulated, script):
-    words = ("--train_script", script("ray_cluster"), "--until_stopped", 1)
-    run = simulated(*RAY, *words, faults=("kill:host@data-1:from=scripts:after=2",), **ONE)
-    assert run.summary.exit_code == 1
-    assert "was lost" in (run.summary.cause or "")
-
-
 READS = ("--strategy", "torch", "--data_plane", "ray", "--lease_s", 4)
 
 

@@ -19,6 +19,8 @@ JOB = [
 ]
 # fmt: on
 
+TARGETS = (("launcher@data-1",), ("launcher@dnn-1",), ("host@data-1", "host@dnn-1"))
+
 
 def told_to_stop(run: Any) -> bool:
     """Whether it stopped on request, after asserting what holds for every stopped job."""
@@ -58,16 +60,17 @@ def assert_every_example_once(runs: list[Any], epochs: int) -> None:
 def interrupted(simulated: Any, checkpoints: Path, times: int, epochs: int, *arguments: object) -> list[Any]:
     """The runs of one training that is interrupted `times` times, and the one that ends it.
 
-    The interruptions strike data host and dnn host in turn, at moments spread evenly over the first 1.2 s of training.
-    Each leaves a checkpoint of its last step, with a ledger of what had been consumed.
+    The interruptions hit the data host, the dnn host and both (as with spot instances) in turn, at moments spread
+    evenly over the first 1.2 s of training. Each leaves a checkpoint of its last step, with a ledger of what had been
+    consumed.
     """
     runs: list[Any] = []
     ledgers: list[Ledger] = []
     for number in range(times):
-        host, after_s = ("data-1", "dnn-1")[number % 2], 1.2 * (number + 0.5) / times
-        fault = f"sigterm:launcher@{host}:after={after_s:.3f}"
+        targets, after_s = TARGETS[number % len(TARGETS)], 1.2 * (number + 0.5) / times
+        faults = [f"sigterm:{target}:after={after_s:.3f}" for target in targets]
         job = [*JOB, "--epochs", epochs, *arguments]
-        runs.append(simulated(*job, channels={}, checkpoints=checkpoints, faults=[fault]))
+        runs.append(simulated(*job, channels={}, checkpoints=checkpoints, faults=faults))
         assert told_to_stop(runs[-1]), "it ended before it was told to stop"
         assert runs[-1].summary.metrics == {} and not list(runs[-1].hosts.glob("*/model/*"))
         if runs[-1].summary.steps:

@@ -50,15 +50,6 @@ def test_built_in_trainer_resumes_by_multi_worker(simulated, tmp_path):
 
 
 @pytest.mark.slow
-def test_one_rank_trains_on_all_devices(simulated, script):
-    arguments = ("--strategy", "mirrored", "--train_script", script("multi_worker_fit"), "--mirrored")
-    run = simulated(*arguments, data=0, ranks=1)
-    (found,) = fits(run)
-    assert found["replicas"] == 2 and found["loss"][-1] < found["loss"][0]
-    assert sorted(found["numbers"]) == list(range(64))
-
-
-@pytest.mark.slow
 def test_parameter_servers_have_their_own_group(simulated, script):
     groups = {"dnn_group": GroupFile(hosts=2, ranks=2), "ps_group": GroupFile(hosts=1)}
     run = simulated("--strategy", "parameter_server", "--train_script", script("parameter_server_fit"), groups=groups)

@@ -55,16 +55,16 @@ def test_hanging_rank_is_named(broken, strategy):
 
 
 @pytest.mark.parametrize(
-    ("strategy", "host"), [("multi_worker", "dnn-2"), ("parameter_server", "dnn-2"), ("parameter_server", "ps-1")]
+    ("strategy", "fault"),
+    [
+        ("multi_worker", "kill:host@dnn-2"),
+        ("multi_worker", "hang:host@dnn-2"),
+        ("parameter_server", "kill:host@dnn-2"),
+        ("parameter_server", "kill:host@ps-1"),
+    ],
 )
-def test_lost_host_is_the_cause(broken, strategy, host):
-    summary = broken(strategy, fault=f"kill:host@{host}")
-    assert summary.exit_code == 1, summary.cause
-    assert "was lost" in summary.cause
-
-
-def test_frozen_host_is_lost(broken):
-    summary = broken("multi_worker", fault="hang:host@dnn-2")
+def test_lost_host_is_the_cause(broken, strategy, fault):
+    summary = broken(strategy, fault=fault)
     assert summary.exit_code == 1, summary.cause
     assert "was lost" in summary.cause
 

@@ -120,18 +120,6 @@ def test_odd_strides_become_tensors():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("data", [0, 1], ids=["homogeneous", "heterogeneous"])
-def test_distribute_gives_equal_numbers_of_batches(simulated, script, data):
-    run = simulated(*TORCH, "--train_script", script("torch_reads"), data=data, dnn=1, ranks=2)
-    assert run.summary.exit_code == 0, run.summary.cause
-    found = run.found(r"rank=(\d) steps=(\d+) weights=(\w+)")
-    assert sorted(rank for rank, _, _ in found) == ["0", "1"]
-    assert {steps for _, steps, _ in found} == {str(2 * (1437 // 32 // 2))}
-    assert len({weights for _, _, weights in found}) == 1
-    assert run.summary.ranks == 2 and run.summary.wait_pct is not None
-
-
-@pytest.mark.slow
 @pytest.mark.matrix
 @pytest.mark.parametrize(
     ("how", "faults", "code", "cause"),

@@ -71,21 +71,12 @@ def test_training_resumes_on_another_cluster(simulated, learned, checkpoints):
 
 
 @pytest.mark.slow
-def test_uneven_shards_of_three_hosts_come_once(simulated):
-    run = simulated(*SYNTHETIC, "--data", "synthetic:2000:256:uneven", "--epochs", 2, "--batch_size", 32, data=3)
-    assert run.summary.exit_code == 0, run.summary.cause
-    assert len(run.summary.cluster["data_group"]["hosts"]) == 3
-    run.assert_each_example_once(2000, range(2))
-    run.assert_equal_weights(2)
-
-
-@pytest.mark.slow
 def test_unequal_ranks_without_data_hosts(simulated):
     # One split is read by one worker, whichever: 5 batches an epoch, so two ranks cannot have got the same number.
     arguments = ["--data", "synthetic:33:1", "--epochs", 3, "--batch_size", 8, "--dnn_host_workers", 1]
     run = simulated(*SYNTHETIC, *arguments, data=0, dnn=2, ranks=1)
     assert run.summary.exit_code == 0, run.summary.cause
-    assert run.summary.mode == "homogeneous" and run.found(r"(tf_service) .*workers 2") == [("tf_service",)]
+    assert run.summary.mode == "homogeneous" and set(run.found(r"(tf_service) .*workers (2)")) == {("tf_service", "2")}
     assert set(run.summary.stages_where.values()) == {"dnn_group", "trainer"}
     assert sum(run.batches()) == 15 and run.batches()[0] != run.batches()[1]
     run.assert_each_example_once(33, range(3))

@@ -16,7 +16,7 @@ import pytest
 
 from tfhet.__main__ import _parser
 from tfhet.bench import suite_named
-from tfhet.catalogue.catalogue_file import CatalogueFile
+from tfhet.catalogue.catalogue import CatalogueFile
 from tfhet.cli import bench
 from tfhet.launch import LaunchSettings
 from tfhet.simulate import ClusterFile

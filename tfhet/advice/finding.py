@@ -9,8 +9,6 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Finding:
-    """An observation, or a change to make."""
-
     kind: str
     """Stable name, such as `python_inside`."""
     clause: str

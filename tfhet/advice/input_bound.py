@@ -1,15 +1,18 @@
-"""When a measured, predicted or paid run counts as input-bound, and what to do first."""
+"""When a measured, predicted or paid run counts as input-bound, what to do first, and the next commands."""
 
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from pathlib import Path
 
 from tfhet.advice.finding import Finding, counted, sentences
-from tfhet.record import Figure, RunSummary, Waiting, WaitPart
+from tfhet.record import Figure, RunFolder, RunSummary, Waiting, WaitPart
 
+JOB_FILE = "job.yaml"
 INPUT_BOUND_PCT = 10.0
 """Share of a step that waits for data from which a run is input-bound; without it, it is 1.1 times faster."""
 INPUT_KEEPS_UP_PCT = 3.0
@@ -49,7 +52,6 @@ class Diagnosis:
 
 
 def paragraph(found: Diagnosis) -> str:
-    """Returns verdict and changes as sentences."""
     return " ".join(sentences([found.verdict, *found.levers]))
 
 
@@ -72,10 +74,8 @@ def state_by_use(gpu_pct: float | None, cpus_are_busy: bool) -> InputState:
 
 
 def waiting(wait_pct: float, reason: str = "", waits: Waiting | None = None) -> Finding:
-    """Returns how long a run waits, how much faster it would be without the wait, and the reason.
-
-    wait_pct: share of the steady state. waits: all parts of the wait; expensive parts are named.
-    """
+    """Returns how long a run waits, how much faster it would be without the wait, and the reason. wait_pct: share of
+    the steady state. waits: all parts of the wait; expensive parts are named."""
     parts = peaks(waits)
     share, where = min(100.0, max(0.0, wait_pct)), " in the steady state" if parts else ""
     middle = f" (median {waits.median_pct:.1f} %)" if waits and waits.median_pct is not None else ""
@@ -160,16 +160,9 @@ def of_run(
     waits: Waiting | None = None,
     events: Sequence[tuple[float, str]] = (),
 ) -> Diagnosis:
-    """Returns the diagnosis of a run; all other arguments improve its advice.
-
-    Args:
-        summary: The run.
-        costs: CPU time per example of the pipeline's parts, the source first.
-        busiest_data_host: Name, and share of used CPUs, 0 to 100.
-        choice: Choice of a plan, as a sentence.
-        waits: The waits of the steps; by default from the summary.
-        events: Events, each with its time in seconds since 1970.
-    """
+    """Returns the diagnosis of a run. costs: CPU time per example of the pipeline's parts, the source first.
+    busiest_data_host: name, and share of used CPUs, 0 to 100. choice: of a plan, as a sentence. waits: by default from
+    the summary. events: times in seconds since 1970, and words."""
     waits = waits or Waiting.of_run(summary)
     state = state_by_wait(waits.steady_pct)
     if waits.steady_pct is None or state is InputState.UNKNOWN:
@@ -200,3 +193,44 @@ def _cheaper(costs: Sequence[tuple[str, Figure]]) -> Finding:
     if at:
         return Finding("cheaper_part", f"first make {part} cheaper, {share}")
     return Finding("dear_source", f"first look at {part}, {share}")
+
+
+def next_commands(found: Diagnosis, run: RunSummary, folder: RunFolder) -> list[str]:
+    """Returns the commands after a run, in order, without finished ones.
+
+    A run that waits for its input or has data hosts is profiled, planned and submitted, another one submitted as it is;
+    submitting needs a job file in the working directory. A failed run, or one without steps, is examined.
+    """
+    if found.state is InputState.UNKNOWN or run.exit_code:
+        script = _script(folder)
+        return [f"tfhet doctor --brief --script {shlex.quote(script[0])}"] if script else []
+    has_job = Path(JOB_FILE).is_file()
+    submit, at = [f"tfhet submit --dry_run {JOB_FILE}"] if has_job else [], shlex.quote(str(folder.path))
+    if found.state is InputState.NOT and run.mode != "heterogeneous":
+        return submit
+    write = f" --write {JOB_FILE}" if has_job else ""
+    plan = f"tfhet plan --run {at} --json {shlex.quote(str(folder.plan_path))}{write}"
+    todo = {folder.profile_path: profile_command(folder, run), folder.plan_path: plan}
+    return [*(command for path, command in todo.items() if not path.is_file()), *submit]
+
+
+def profile_command(folder: RunFolder | None = None, run: RunSummary | None = None) -> str:
+    """Returns the command that profiles the pipeline of a run into its folder, with placeholders if unknown."""
+    script = (folder and _script(folder)) or ["SCRIPT.py"]
+    to = shlex.quote(str(folder.profile_path)) if folder else "FILE"
+    if folder and (run := run or folder.read_summary()).stages_where:  # of the built-in trainer
+        channels = sorted(path for path in folder.path.glob("hosts/*/input/data/*") if path.name.startswith("train"))
+        stages = "; ".join(stage.partition(" at ")[0] for stage in run.stages_where)
+        data = [str(channels[0] if channels else Path("DATA")), "--stages", stages, "--batch_size", str(run.batch_size)]
+        return f"tfhet profile {shlex.join(data)} --json {to}"
+    arguments = f" -- {shlex.join(script[1:])}" if script[1:] else ""
+    return f"tfhet profile --script {shlex.quote(script[0])} --json {to}{arguments}"
+
+
+def _script(folder: RunFolder) -> list[str]:
+    """Returns the script of a run, as a path from here, and its arguments; [] if unknown."""
+    commands = (event.get("command") for event in folder.events() if event.get("event") == "training.started")
+    words = [str(word) for word in next(commands, None) or ()][1:]
+    if not words or words[0] == "-m":
+        return []
+    return [words[0] if Path(words[0]).is_file() else Path(words[0]).name, *words[1:]]

@@ -150,7 +150,6 @@ def figures_of(course: Course, taken: Mapping[str, Measurement], steps: Mapping[
 
 
 def part_figures(course: Course, taken: Mapping[str, Measurement], steps: Mapping[str, Case]) -> dict[str, Figure]:
-    """Returns the figures of reading alone, and of each step alone."""
     figures = {f"stages.{course.name}.decode_us": taken[DECODE].figure()}
     return figures | {f"stages.{course.name}.{step}_us": taken[case.name].figure() for step, case in steps.items()}
 

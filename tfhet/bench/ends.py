@@ -42,8 +42,6 @@ _SERVERS: list[Any] = []
 
 @dataclass(frozen=True)
 class End:
-    """One end of a data plane."""
-
     pull: Callable[[int], object] = lambda count: None
     """Returns once that number of further batches are in this process's memory."""
     facts: dict[str, Any] = field(default_factory=dict)
@@ -58,12 +56,10 @@ Way = Mapping[str, Open]
 
 
 def held_count(size: int) -> int:
-    """Returns the number of batches of `size` bytes that a sender holds."""
     return max(2, math.ceil(HELD_BYTES / size))
 
 
 def contents(size: int) -> list[bytes]:
-    """Returns the batches that a sender holds."""
     draw = np.random.default_rng(0)
     return [draw.bytes(size) for _ in range(held_count(size))]
 
@@ -142,7 +138,6 @@ WAYS: Mapping[str, Way] = {
 
 
 def with_encryption(way: Way) -> Way:
-    """Returns the way with encrypted connections."""
     return {name: functools.partial(opens, encrypted=True) for name, opens in way.items()}
 
 

@@ -13,8 +13,7 @@ import gc
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from tfhet.bench.case import Case, Measurement
-from tfhet.bench.meter import ProcessMeter, Sample
+from tfhet.bench.case import Case, Measurement, ProcessMeter, Sample
 from tfhet.clock import SYSTEM, Clock
 from tfhet.errors import UsageError
 from tfhet.events import Event, Observer, ignore
@@ -33,9 +32,8 @@ def in_rounds(
     observer: Observer = ignore,
     clock: Clock = SYSTEM,
 ) -> dict[str, list[T]]:
-    """Returns the results of every case by name, without those of the first `warmup` rounds. A case is called with the
-    number of its round, from 0. describe: (name, result) -> the words that the observer gets with the event
-    `case.ended`, after every run. An error of a case ends the rounds."""
+    """Returns the results of every case by name, without the first `warmup` rounds. A case is called with the number of
+    its round, from 0; its error ends the rounds. describe: (name, result) -> words for the event `case.ended`."""
     rounds = warmup + repeats
     taken: dict[str, list[T]] = {name: [] for name in cases}
     for index in range(rounds):
@@ -74,9 +72,8 @@ def measure(
     clock: Clock = SYSTEM,
     observer: Observer = ignore,
 ) -> dict[str, Measurement]:
-    """Returns CPU and wall time of every case, run `warmup` + `repeats` times in rounds, by name in the given order.
-    All cases are prepared before the first round and closed after the last one, also after an error. Raises UsageError
-    for no cases, equal names, or repeats below 1."""
+    """Returns CPU and wall time of every case by name, run `warmup` + `repeats` times in rounds. All cases are prepared
+    before the first round and closed after the last one. Raises UsageError for no cases, equal names, or no repeats."""
     known = {case.name: case for case in cases}
     if not cases or len(known) != len(cases):
         names = ", ".join(case.name for case in cases) or "no case"

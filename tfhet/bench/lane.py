@@ -32,7 +32,6 @@ class Turn:
     bytes: int
     """Bytes of tensors, of all clients together, those that were taken ahead included."""
     cpu_s: Mapping[str, float]
-    """CPU seconds by side: clients, workers."""
     gb_per_s: float
     """Rate of all clients together, without the batches taken ahead."""
 
@@ -49,7 +48,6 @@ class Turn:
 class Lane:
     key: str
     bytes: int
-    """Bytes of one batch."""
     clients: Sequence[AnsweringProcess]
     pids: Mapping[str, Sequence[int]]
     """Processes whose CPU time counts, by side. They stay the same."""

@@ -1,7 +1,6 @@
 """`tfhet bench stages`: CPU microseconds per image of a chain of stages, whole and stage by stage.
 
-The cases take turns on the same records: the chain, reading and batching alone (the floor), and each step alone on a
-batch in memory. The cheap ones go over the records several times in a run, so that an iterator's start weighs little.
+The chain, reading and batching alone (the floor), and each step alone on a batch in memory take turns.
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 PHOTO_EXAMPLES, SMALL_EXAMPLES = 1024, 32768
 PHOTO_BATCH, SMALL_BATCH = 64, 256
 OWN_CHAIN = "chain"
-"""Name, in figures, of a chain that is written out."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +61,7 @@ def options_of_a_chain(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--chain", default="aws-cifar", metavar="NAME", help="a chain by name, or written out (default %(default)s)")
     add("--examples", type=int, metavar="N", help=f"records (default {SMALL_EXAMPLES}, photos {PHOTO_EXAMPLES})")
-    words = f"images in a batch (default {SMALL_BATCH}, photos {PHOTO_BATCH})"
-    add("--batch_size", type=int, metavar="N", help=words)
+    add("--batch_size", type=int, metavar="N", help=f"images (default {SMALL_BATCH}, photos {PHOTO_BATCH})")
     add("--threads", type=int, metavar="N", help="threads of every pipeline (default: one a core)")
     add("--cache", type=Path, metavar="DIR", help="folder where data are kept (default ~/.cache)")
 
@@ -110,9 +107,4 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
     return Record.of(f"stages.{made.course.name}", figures, details=made.details(taken), command=command)
 
 
-SUITE = Suite(
-    name="stages",
-    does="CPU per image of a chain of stages, and of each stage",
-    options=options_of_a_chain,
-    run=_run,
-)
+SUITE = Suite("stages", "CPU per image of a chain of stages, and of each stage", options_of_a_chain, _run)

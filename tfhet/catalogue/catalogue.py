@@ -1,4 +1,4 @@
-"""Instance types and prices of the package and the user's files.
+"""Instance types and prices of the package and the user's files, which are YAML; `docs/prices.md` shows one.
 
 Later files win by type: the package, files of `tfhet prices refresh`, the user's own file, a file named by a command.
 """
@@ -9,13 +9,14 @@ import contextlib
 import difflib
 import functools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tfhet import errors
-from tfhet.catalogue.catalogue_file import CatalogueFile
-from tfhet.catalogue.instance_type import MARKETS, Instance, Price, full_name
+from tfhet.catalogue.instance_type import MARKETS, Instance, Positive, Price, full_name
 from tfhet.cluster import cache_dir, config_dir, environment, own_folder
+from tfhet.schema import Name
+from tfhet.yaml_file import YamlFile, read_text
 
 REGION = "us-east-1"
 _HERE = Path(__file__).parent
@@ -24,9 +25,54 @@ AWS_POST = _HERE / "aws-post.yaml"
 
 
 @dataclass(frozen=True)
-class Catalogue:
-    """Instance types with their prices."""
+class _Prices(Price):
+    usd_per_hour: Mapping[Name, Positive]  # type: ignore[assignment]
 
+
+@dataclass(frozen=True)
+class _Content:
+    instances: Mapping[Name, Instance] = field(default_factory=dict)
+    prices: tuple[_Prices, ...] = ()
+
+
+@dataclass(frozen=True)
+class CatalogueFile:
+    instances: Mapping[str, Instance] = field(default_factory=dict)
+    prices: tuple[tuple[str, Price], ...] = ()
+    """Prices, each with the full name of its type."""
+    lines: Mapping[str, int] = field(default_factory=dict)
+    """Number of the line where a type first has a price, by its full name."""
+
+    @classmethod
+    def read(cls, path: Path) -> CatalogueFile:
+        """Returns a file's content. Raises UsageError for a file that cannot be read, or that `parse` refuses."""
+        return cls.parse(read_text(path, "catalogue file"), str(path))
+
+    @classmethod
+    def parse(cls, text: str, name: str) -> CatalogueFile:
+        """Returns the content of a text. Raises UsageError that names file, line, field and what is allowed."""
+        file = YamlFile(text, name)
+        content = file.read(_Content)
+        instances: dict[str, Instance] = {}
+        for given, instance in content.instances.items():
+            if (full := full_name(given)) in instances:
+                raise file.mistake(f"instances: {given}", "must be given once, with `ml.` or without it")
+            instances[full] = replace(instance, name=full)
+        prices: dict[tuple[object, ...], tuple[str, Price]] = {}
+        lines: dict[str, int] = {}
+        for at, some in enumerate(content.prices):
+            for given, usd in some.usd_per_hour.items():
+                full, where = full_name(given), f"prices[{at}]: usd_per_hour: {given}"
+                key = (full, some.region, some.market, some.date)
+                if key in prices:
+                    raise file.mistake(where, f"must be given once: it has a price in {some.region} on this day")
+                prices[key] = full, Price(usd, some.region, some.market, some.source, some.date)
+                lines.setdefault(full, file.line(where))
+        return cls(instances, tuple(prices.values()), lines)
+
+
+@dataclass(frozen=True)
+class Catalogue:
     instances: Mapping[str, Instance] = field(default_factory=dict)
     _prices: Mapping[str, tuple[Price, ...]] = field(default_factory=dict)
     """Prices by full name of the type; the first match counts."""
@@ -40,11 +86,8 @@ class Catalogue:
         return Catalogue({**self.instances, **file.instances}, prices)
 
     def with_file(self, path: Path) -> Catalogue:
-        """Returns the catalogue with a user's file in front.
-
-        Raises:
-            UsageError: The file has mistakes, or a price of an unknown type; the message names the line.
-        """
+        """Returns the catalogue with a user's file in front. Raises UsageError, with the line, for a file with
+        mistakes, or a price of an unknown type."""
         file = CatalogueFile.read(path)
         made = self.over(file)
         for full, line in file.lines.items():
@@ -62,10 +105,8 @@ class Catalogue:
         return self.instances.get(full_name(name))
 
     def price(self, name: str, region: str = REGION, market: str | None = None) -> Price | None:
-        """Returns the price of a type in a region: the last file's, then the newest, then SageMaker's; None if unknown.
-
-        market: only prices of this market count. Raises UsageError for an unknown type or market.
-        """
+        """Returns the price of a type in a region: the last file's, then the newest, then SageMaker's, or only of
+        `market`; None if unknown. Raises UsageError for an unknown type or market."""
         if market is not None and market not in MARKETS:
             errors.unknown("market", market, MARKETS)
         prices = self._prices.get(self.instance(name).name, ())
@@ -73,14 +114,11 @@ class Catalogue:
         return next(fitting, None)
 
     def prices(self, region: str = REGION, market: str | None = None) -> dict[str, Price]:
-        """Returns the known prices of a region by full name."""
         return {name: price for name in self.instances if (price := self.price(name, region, market))}
 
     def common_market(self, names: Iterable[str], region: str = REGION) -> str | None:
-        """Returns a market in which all these types have a price, preferably SageMaker; None without one.
-
-        Prices of two markets cannot be compared: SageMaker's are higher for the same machine.
-        """
+        """Returns a market in which all these types have a price, preferably SageMaker, whose prices are higher for the
+        same machine; None without one."""
         wanted = list(names)
         return next((each for each in MARKETS if all(self.price(name, region, each) for name in wanted)), None)
 
@@ -94,17 +132,13 @@ class Catalogue:
 
 @functools.cache
 def shipped() -> Catalogue:
-    """Returns the types and prices of the package."""
     files = [CatalogueFile.read(_HERE / name) for name in ("instances.yaml", "prices.yaml")]
     return functools.reduce(Catalogue.over, files, Catalogue())
 
 
 def default(file: Path | None = None) -> Catalogue:
-    """Returns the package's types and prices, with the user's files and then `file` in front.
-
-    Raises:
-        UsageError: A file has mistakes, or others may write into the user's cache.
-    """
+    """Returns the package's types and prices, with the user's files and then `file` in front. Raises UsageError for a
+    file with mistakes, or a user's cache in which others may write."""
     refreshed, own = list[Path](), list[Path]()
     with contextlib.suppress(OSError, RuntimeError):  # no readable home
         refreshed = sorted(refreshed_path(REGION).parent.glob("*.yaml"))
@@ -116,7 +150,6 @@ def default(file: Path | None = None) -> Catalogue:
 
 
 def refreshed_path(region: str) -> Path:
-    """Returns the path of a region's prices from `tfhet prices refresh`."""
     return cache_dir(environment()) / "prices" / f"{region}.yaml"
 
 

@@ -32,7 +32,6 @@ class Instance:
     gpu_kind: Words | None = None
     """Model of its GPUs (`V100`); None without GPUs."""
     gpu_memory_gib: Positive | None = None
-    """Memory of each GPU."""
     network_gbit_per_s: Positive | None = None
     """Sustained bandwidth in each direction; None where no number is published."""
     network_burst_gbit_per_s: Positive | None = None

@@ -13,8 +13,7 @@ from typing import Any
 import yaml
 
 from tfhet.aws import Patient, client
-from tfhet.catalogue.catalogue import refreshed_path
-from tfhet.catalogue.catalogue_file import CatalogueFile
+from tfhet.catalogue.catalogue import CatalogueFile, refreshed_path
 from tfhet.catalogue.instance_type import TRAINING
 from tfhet.clock import SYSTEM, Clock
 from tfhet.cluster import code_dir, environment
@@ -32,29 +31,19 @@ _USAGE = re.compile(r"(?:[A-Z0-9]+-)?Train:(ml\.[a-z0-9.-]+)")
 
 @dataclass(frozen=True)
 class PriceList:
-    """Training prices of one region."""
-
     region: str
     date: datetime.date
-    """Day on which AWS published it."""
     usd_per_hour: Mapping[str, float]
-    """USD per hour by type, in alphabetical order."""
 
     def to_yaml(self) -> str:
-        prices = {
-            "region": self.region,
-            "market": TRAINING,
-            "source": "AWS Price List",
-            "date": self.date,
-            "usd_per_hour": dict(self.usd_per_hour),
-        }
+        listed = {"region": self.region, "market": TRAINING, "source": "AWS Price List", "date": self.date}
+        prices = {**listed, "usd_per_hour": dict(self.usd_per_hour)}
         about = f"# Written by `tfhet prices refresh --region {self.region}`, which replaces it.\n"
         return about + yaml.safe_dump({"prices": [prices]}, sort_keys=False)
 
 
 def refresh(region: str, path: Path | None = None, pricing: Any = None) -> tuple[Path, PriceList]:
-    """Asks AWS for the prices of a region and writes them to `path`, by default `refreshed_path(region)`, which the
-    default catalogue reads: whole or not at all. Returns the path and the prices. Raises as `ask`."""
+    """Writes AWS's prices of a region to `path`, by default where the default catalogue reads them. Raises as `ask`."""
     found = ask(region, pricing)
     text = found.to_yaml()
     CatalogueFile.parse(text, "the answer of AWS")
@@ -62,13 +51,11 @@ def refresh(region: str, path: Path | None = None, pricing: Any = None) -> tuple
 
 
 def ask(region: str, pricing: Any = None, clock: Clock = SYSTEM) -> PriceList:
-    """Returns the training prices of a region. pricing: boto3's client of the service `pricing`. Raises UsageError (no
-    boto3, no credentials or rights, no such region), NotReady (no network, or too slow) and DataError, which names the
-    SKU, for an answer that cannot be understood."""
+    """Returns the training prices of a region. Raises UsageError (no boto3, no credentials or rights, no such region),
+    NotReady (no network, or too slow), and DataError that names the SKU for an answer that cannot be understood."""
     checked(region, Region, "region")
     pricing = pricing or client("pricing", ENDPOINT_REGION)
-    found: dict[str, float] = {}
-    days = []
+    found, days = dict[str, float](), list[datetime.date]()
     for text in _documents(pricing, region, clock):
         name, usd, day = _product(text)
         if name and usd > 0:  # of two prices of a type the higher one counts, so that no plan is too cheap
@@ -80,7 +67,6 @@ def ask(region: str, pricing: Any = None, clock: Clock = SYSTEM) -> PriceList:
 
 
 def _documents(pricing: Any, region: str, clock: Clock) -> Iterator[str]:
-    """Yields the products of all pages, each as JSON text."""
     wanted = {"regionCode": region, "component": "Training"}
     filters = [{"Type": "TERM_MATCH", "Field": name, "Value": value} for name, value in wanted.items()]
     request: dict[str, Any] = {"ServiceCode": "AmazonSageMaker", "Filters": filters, "FormatVersion": "aws_v1"}

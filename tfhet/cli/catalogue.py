@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tfhet import catalogue
-from tfhet.cli.parser import add_examples, add_output
+from tfhet.cli.parser import add_examples, add_output, write_output
 from tfhet.errors import UsageError
 
 COLUMNS = ("type", "vCPU", "GiB", "GPUs", "Gbit/s", "USD/h", "USD per vCPU-h", "market", "date", "source")
@@ -45,8 +44,7 @@ def run(args: argparse.Namespace) -> int:
     report.show(report.table(shown, columns=COLUMNS, title=args.region, extras=3), wide=args.wide)
     for note in _notes(known, rows, args.region):
         print(note)
-    if args.json:
-        args.json.write_text(json.dumps({"region": args.region, "prices": rows}, indent=1), encoding="utf-8")
+    write_output(args, {"region": args.region, "prices": rows})
     return 0
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 from pathlib import Path
 
-from tfhet.cli.parser import add_examples, add_output
+from tfhet.cli.parser import add_examples, add_output, write_output
 from tfhet.errors import UsageError
 
 
@@ -44,6 +43,5 @@ def run(args: argparse.Namespace) -> int:
             step=step,
         )
     show(found.listed(args.brief, shutil.get_terminal_size().columns))
-    if args.json:
-        args.json.write_text(json.dumps(found.to_json(), indent=1), encoding="utf-8")
+    write_output(args, found.to_json())
     return 0 if found.is_sound else 1

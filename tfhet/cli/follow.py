@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tfhet.cli.parser import add_examples, add_output, number
+from tfhet.cli.parser import add_examples, add_output, number, write_output
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -32,13 +32,11 @@ def run_follow(args: argparse.Namespace) -> int:
     """Follows a job to its end. Returns 0 if it is completed."""
     from tfhet.aws import client
     from tfhet.follow import follow
-    from tfhet.record import write_json
 
     services = [client(service, args.region) for service in ("sagemaker", "logs")]
     limits = {"every_s": args.every_s, "deadline_s": args.deadline_s}
     followed = follow(args.job_name, *services, run_dir=args.run_dir, **limits)
-    if args.json:
-        write_json(args.json, followed.summary.to_json())
+    write_output(args, followed.summary.to_json())
     return followed.exit_code
 
 
@@ -48,7 +46,6 @@ def run_diagnose(args: argparse.Namespace) -> int:
     from tfhet.advice import sentence, sentences
     from tfhet.aws import client
     from tfhet.follow import COLUMNS, examine
-    from tfhet.record import write_json
 
     services = [client(service, args.region) for service in ("sagemaker", "logs", "cloudwatch")]
     found = examine(args.job_name, *services)
@@ -64,6 +61,5 @@ def run_diagnose(args: argparse.Namespace) -> int:
         if findings:
             lines = [f"  {number}. {text}" for number, text in enumerate(sentences(findings), 1)]
             print("\n".join(["", title, *lines]))
-    if args.json:
-        write_json(args.json, found.to_json())
+    write_output(args, found.to_json())
     return 0

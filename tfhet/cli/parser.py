@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import math
 import os
 import sys
@@ -14,10 +15,10 @@ from typing import Any, NoReturn, TypeVar
 
 from tfhet.arguments import underscored
 from tfhet.errors import UsageError, nearest
+from tfhet.record import json_value
 
 N = TypeVar("N", int, float)
 STDOUT = Path("-")
-"""The file that stands for standard output."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -25,17 +26,14 @@ class Parser(argparse.ArgumentParser):
     prints the usage and raises UsageError."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        words = [self._declared(word) for word in (sys.argv[1:] if args is None else args)]
+        given, known = sys.argv[1:] if args is None else list(args), self._option_string_actions
+        pairs = zip(given, underscored(given), strict=True)
+        words = [other if other.partition("=")[0] in known else word for word, other in pairs]
         found, rest = super().parse_known_args(words, namespace)
         if rest:  # here, and not in the parser of all commands, which does not know the options
             wrong = [word.partition("=")[0] for word in rest if word.startswith("-")] or rest[:1]
-            known = self._option_string_actions
             self.error("; ".join(f"unrecognized argument {word}{nearest(word, known)}" for word in wrong))
         return found, rest
-
-    def _declared(self, word: str) -> str:
-        (other,) = underscored([word])
-        return other if other.partition("=")[0] in self._option_string_actions else word
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
@@ -84,6 +82,12 @@ def add_output(parser: argparse.ArgumentParser, what: str, *, has_tables: bool =
     parser.add_argument("--json", type=output_file, metavar="FILE", help=words)
     if has_tables:
         parser.add_argument("--wide", action="store_true", help="all columns of tables, however narrow the screen is")
+
+
+def write_output(args: argparse.Namespace, content: Any) -> None:
+    """Writes `content` as JSON to the file of --json, if one is named."""
+    if args.json:
+        args.json.write_text(json.dumps(json_value(content), indent=1) + "\n", encoding="utf-8")
 
 
 def add_examples(parser: argparse.ArgumentParser, *commands: str) -> None:

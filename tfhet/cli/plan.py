@@ -5,14 +5,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tfhet.cli.parser import add_examples, add_output, number
+from tfhet.cli.parser import add_examples, add_output, number, write_output
 from tfhet.errors import UsageError
 from tfhet.record import RUNS, latest_in
-
-if TYPE_CHECKING:
-    from tfhet.plan import Plan
 
 DATA_FAMILIES = "ml.c5,ml.c6i,ml.c7i"
 """Families of data hosts that a plan compares unless others are named."""
@@ -60,14 +57,29 @@ def run(args: argparse.Namespace) -> int:
     if args.calibrate is not None:
         calibrate(None if args.calibrate == Path() else args.calibrate)
         return 0
-    plan = show(args)
-    if plan.chosen is None:
-        return 1
-    if args.write:
-        from tfhet.submit import write_plan
+    from tfhet import advice, planes, report, submit
+    from tfhet.plan import MeasuredRun, plan_of
+    from tfhet.profile import Profile
+    from tfhet.record import Record
 
-        print(f"job file: {write_plan(args.write, plan)}")
-    return 0
+    measured = MeasuredRun.read(latest_in(args.run_dir)) if args.run_dir else None
+    path = args.profile or (measured.folder.profile_path if measured else None)
+    if path is None or not path.is_file():
+        hint = advice.profile_command(measured.folder, measured.run) if measured else advice.profile_command()
+        raise UsageError(f"no profile of the pipeline{f' at {path}' if path else ''}; make one with: {hint}")
+    profile = Profile.of(Record.read(path))
+    cheaper = advice.of_pipeline(profile)
+    saves_us = max((finding.saves_us for finding in cheaper), default=0.0)
+    plan = plan_of(args, profile, planes.get(profile.plane), saves_us, measured)
+    findings = advice.of_plan(plan, cheaper)
+    decision = advice.sentences(findings)
+    columns, rows = plan.table()
+    report.show(report.table(rows, columns=columns, extras=6), wide=args.wide)
+    print(*decision, *(f"- {note}" for note in plan.notes), sep="\n")
+    write_output(args, plan.to_json() | {"decision": decision, "findings": findings})
+    if plan.chosen is not None and args.write:
+        print(f"job file: {submit.write_plan(args.write, plan)}")
+    return int(plan.chosen is None)
 
 
 def calibrate(file: Path | None) -> None:
@@ -93,30 +105,3 @@ def calibrate(file: Path | None) -> None:
     print(f"a vCPU of this machine: {speed.value:.3g} times the reference ({speed.low:.3g} to {speed.high:.3g})")
     print(*found.notes, f"costs: {found.costs.write(path)}", sep="\n")
     print("plans on this machine use it" if file is None else f"use it with: tfhet plan --costs {path}")
-
-
-def show(args: argparse.Namespace) -> Plan:
-    """Prints the plan that the options ask for, and writes it where they say so."""
-    from tfhet import advice, planes, report
-    from tfhet.plan import MeasuredRun, plan_of
-    from tfhet.profile import Profile
-    from tfhet.record import Record, write_json
-
-    measured = MeasuredRun.read(latest_in(args.run_dir)) if args.run_dir else None
-    path = args.profile or (measured.folder.profile_path if measured else None)
-    if path is None or not path.is_file():
-        hint = advice.profile_command(measured.folder, measured.run) if measured else advice.profile_command()
-        raise UsageError(f"no profile of the pipeline{f' at {path}' if path else ''}; make one with: {hint}")
-    profile = Profile.of(Record.read(path))
-    plane = planes.get(profile.plane)
-    cheaper = advice.of_pipeline(profile)
-    plan = plan_of(args, profile, plane, max((finding.saves_us for finding in cheaper), default=0.0), measured)
-    findings = advice.of_plan(plan, cheaper)
-    decision = advice.sentences(findings)
-    columns, rows = plan.table()
-    report.show(report.table(rows, columns=columns, extras=6), wide=args.wide)
-    print(*decision, *(f"- {note}" for note in plan.notes), sep="\n")
-    if args.json:
-        written = plan.to_json() | {"decision": decision, "findings": [finding.to_json() for finding in findings]}
-        write_json(args.json, written)
-    return plan

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from dataclasses import replace
 from pathlib import Path
 
-from tfhet.cli.parser import add_examples, add_output, number
+from tfhet.cli.parser import add_examples, add_output, number, write_output
 from tfhet.errors import UsageError
 from tfhet.record import RUNS, RunFolder, latest_in, write_text
 
@@ -77,9 +76,7 @@ def run_report(args: argparse.Namespace) -> int:
         report.show(report.figure_table(record.figures, title=record.name), wide=args.wide)
     for view in given.runs:
         report.show_next(view.run, view.folder)
-    if args.json:
-        written = [view.run.to_json() for view in given.runs] + [record.to_json() for record in given.records]
-        args.json.write_text(json.dumps(written, indent=1), encoding="utf-8")
+    write_output(args, [*(view.run for view in given.runs), *given.records])
     return 0
 
 
@@ -98,8 +95,7 @@ def run_timeline(args: argparse.Namespace) -> int:
         print(write_chrome_trace(found, folder.events(), args.chrome))
     if args.tensorboard:
         print("\n".join(map(str, write_scalars(found, args.tensorboard))))
-    if args.json:
-        args.json.write_text(json.dumps(timeline_json(found), indent=1), encoding="utf-8")
+    write_output(args, timeline_json(found))
     return 0
 
 
@@ -115,8 +111,7 @@ def run_runs(args: argparse.Namespace) -> int:
 
     found = run_list(args.folder)
     report.show(report.table(run_rows(found), columns=COLUMNS))
-    if args.json:
-        args.json.write_text(json.dumps(found, indent=1), encoding="utf-8")
+    write_output(args, found)
     return 0
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfhet.cli.parser import add_examples, add_output, number
+from tfhet.cli.parser import add_examples, add_output, number, write_output
 from tfhet.errors import Mistakes, UsageError
 
 if TYPE_CHECKING:
@@ -107,8 +106,7 @@ def run(args: argparse.Namespace) -> int:
         )
     report.show(report.run_table(summary, folder))
     report.show_next(summary, folder)
-    if args.json:
-        args.json.write_text(json.dumps(summary.to_json(), indent=1), encoding="utf-8")
+    write_output(args, summary.to_json())
     if summary.not_limited:
         print(f"not limited: {', '.join(summary.not_limited)}")
     if summary.cause:

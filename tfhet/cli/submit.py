@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfhet.cli.parser import add_examples, add_output
+from tfhet.cli.parser import add_examples, add_output, write_output
 from tfhet.errors import Mistakes, UsageError
 
 if TYPE_CHECKING:
@@ -76,11 +76,9 @@ def run(args: argparse.Namespace) -> int:
     submission = JobSubmission.of(job, args.name)
     for note in rules.notes(job):
         print(f"[submit] {note}", file=sys.stderr)
-    shown = json.dumps(submission.shown, indent=2, ensure_ascii=False)
-    if args.json:
-        args.json.write_text(shown + "\n", encoding="utf-8")
+    write_output(args, submission.shown)
     if args.dry_run:
-        print(shown)
+        print(json.dumps(submission.shown, indent=2, ensure_ascii=False))
         return 0
     sagemaker = client("sagemaker", job.region)
     arn = submission.send(sagemaker, client("s3", job.region))

@@ -40,7 +40,6 @@ class ClusterFacts:
     files: Mapping[str, int | None]
     """Number of input files by channel; None if the directory does not exist."""
     cpus: int
-    """CPUs of this machine that this process may use."""
     memory_bytes: int
 
     @property

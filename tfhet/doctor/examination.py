@@ -33,18 +33,14 @@ _OPTIONAL = {
 
 @dataclass(frozen=True)
 class Examination:
-    """All checks, in order."""
-
     checks: tuple[Check, ...]
 
     @property
     def is_sound(self) -> bool:
-        """Whether no check is fatal."""
         return not any(check.is_fatal for check in self.checks)
 
     @property
     def verdict(self) -> str:
-        """The result in one line."""
         if not self.is_sound:
             fatal = (f"{check.name} ({check.found}; {check.what_to_do})" for check in self.checks if check.is_fatal)
             return f"will fail: {'; '.join(fatal)}"
@@ -52,10 +48,8 @@ class Examination:
         return f"nothing was found that will fail; {less} of {len(self.checks)} could be better"
 
     def listed(self, brief: bool = False, width: int = 80) -> Group:
-        """Returns the checks by section: mark, name and result, and unless ok the consequence and what to do.
-
-        brief: omits checks that are ok. width: characters of a line.
-        """
+        """Returns the checks by section: mark, name and result, and unless ok the consequence and what to do. brief:
+        omits checks that are ok. width: characters of a line."""
         lines: list[Text] = []
         shown = (check for check in self.checks if not (brief and check.status is Status.OK))
         for section, own in itertools.groupby(shown, lambda check: check.section):
@@ -92,20 +86,9 @@ def examine(
     script_file: Path | None = None,
     step: Step = lambda done, total, what: None,
 ) -> Examination:
-    """Examines the machine, and optionally a cluster, a data set and a script; takes seconds to load TensorFlow.
-
-    Args:
-        env: Environment variables.
-        directory: Directory for files of simulated hosts; None for the temporary directory.
-        cluster_file: Cluster file or preset.
-        target: Data set, as for `tfhet profile`.
-        stages: Stages, if the target is a source.
-        script_file: Training script, which is not run.
-        step: Gets the progress.
-
-    Raises:
-        UsageError: A file or target does not exist.
-    """
+    """Examines the machine, and optionally a cluster file or preset, a data set (as for `tfhet profile`) and a script,
+    which is not run. directory: for files of simulated hosts; None for the temporary directory. Raises UsageError if a
+    file or target does not exist."""
     total = 3 + bool(target)
 
     def checks() -> Iterator[Check]:

@@ -43,10 +43,7 @@ class PipelineFacts:
 
 def look(target: str, stages: str | None, workers: int | None, memory_bytes: int) -> PipelineFacts:
     """Builds a target of `tfhet.profile.load`, which runs the user's file, and examines its graph without reading data.
-
-    Raises:
-        UsageError: The target does not exist.
-    """
+    Raises UsageError if the target does not exist."""
     from tfhet.profile import anatomy_of, load
 
     try:

@@ -35,7 +35,6 @@ class Call:
     is_rank_dependent: bool
     """Whether it is under an `if` about the rank."""
     is_mapped: bool
-    """Whether it is in a function that a data set maps."""
 
     @property
     def last(self) -> str:
@@ -50,7 +49,6 @@ class ScriptFacts:
     error: str = ""
     """Why Python cannot read it; may be empty."""
     is_guarded: bool = False
-    """Whether it has `if __name__ == "__main__"`."""
 
     def named(self, *names: str) -> list[Call]:
         return [call for call in self.calls if call.last in names]
@@ -69,7 +67,6 @@ def look(path: Path) -> ScriptFacts:
 
 
 def parse(text: str, path: str) -> ScriptFacts:
-    """Returns the facts about a text."""
     try:
         tree = ast.parse(text, path)
     except (SyntaxError, ValueError, RecursionError) as error:

@@ -147,10 +147,8 @@ VERSIONS: Subject[Versions] = Subject("versions")
 
 
 def _conflicts(name: str, why: str, issue: str, *conflicts: tuple[str, Callable[..., RuleAnswer], str]) -> None:
-    """Adds a rule about packages: the requirements of each conflict, the answer if they are met, and what to do.
-
-    {0} in the latter is the minor version of the first package.
-    """
+    """Adds a rule about packages: the requirements of each conflict, the answer if they are met, and what to do ({0}:
+    the minor version of the first package)."""
     wanted = [[Requirement(text) for text in conflict[0].split()] for conflict in conflicts]
     packages = [each.name for each in wanted[0]]
 

@@ -80,18 +80,9 @@ def examine(
     known: catalogue.Catalogue | None = None,
     clock: clocks.Clock = clocks.SYSTEM,
 ) -> Examined:
-    """Diagnoses a training job.
-
-    Args:
-        job_name: Name of the job.
-        sagemaker: boto3's client of the service, like `logs` and `cloudwatch`.
-        known: Instance types; None for the default catalogue.
-        clock: The clock.
-
-    Raises:
-        UsageError: The job does not exist, or the credentials lack the right to see it.
-        NotReady: AWS does not answer.
-    """
+    """Diagnoses a training job with boto3's clients of three services. known: instance types; None for the default
+    catalogue. Raises UsageError if the job does not exist or the credentials lack the right to see it, NotReady if AWS
+    does not answer."""
     aws, known = Patient(clock), known or catalogue.default()
     state = JobState.ask(job_name, sagemaker, aws)
     heard = Heard()
@@ -134,13 +125,8 @@ def measured(
     between_s: tuple[float, float],
     now_s: float,
 ) -> list[HostUtilisation]:
-    """Returns the utilisation of each host; hosts that CloudWatch does not know have no values.
-
-    Args:
-        named_groups: Groups by host, as launchers named them.
-        between_s: Begin and end of the time that counts, in seconds since 1970.
-        now_s: The current time.
-    """
+    """Returns the utilisation of each host; hosts that CloudWatch does not know have no values. named_groups: groups by
+    host, as launchers named them. between_s: the time that counts, in seconds since 1970."""
     hosts = [f"algo-{number + 1}" for number in range(state.hosts)]
     samples = _samples(state.name, hosts, cloudwatch, aws, between_s, now_s)
     groups = {group.name: group for group in state.groups}

@@ -75,7 +75,6 @@ def _exit_code(state: JobState, heard: Heard) -> int | None:
 
 
 def _exit_codes(state: JobState, heard: Heard) -> dict[str, int | None]:
-    """Returns the known codes of hosts; 0 for all hosts of a completed job."""
     if state.status == COMPLETED:
         return dict.fromkeys(sorted(heard.hosts, key=natural), 0)
     return {host: heard.ends[host][0] for host in sorted(heard.ends, key=natural)}

@@ -57,10 +57,7 @@ def follow(
     """Shows the log of a running or finished training job, and writes the record of its run, also after an error.
 
     Args:
-        job_name: Name of the job.
-        sagemaker: boto3's client of the service, like `logs`.
         run_dir: Folder of the run, whose logs are overwritten; None for runs/JOB_NAME.
-        out: Screen; None for standard output.
         ask: Answers after Ctrl-C whether to stop the job; None for a question on a terminal, else no.
         price_of: Price of an instance type; None for training prices of the region.
         every_s: Seconds between two looks.
@@ -95,8 +92,6 @@ def follow(
 
 @dataclass
 class _Following:
-    """The state of following a job."""
-
     state: JobState
     sagemaker: Any
     streams: LogStreams
@@ -175,7 +170,6 @@ class _Following:
         self.shown.show(picture, now_s)
 
     def _places(self) -> dict[str, str]:
-        """The known groups of hosts, in a job of several groups."""
         return placed(self.state.groups, self.heard.groups, self.heard.hosts) if self.state.is_heterogeneous else {}
 
     def _is_done(self) -> bool:

@@ -14,8 +14,6 @@ from tfhet.record import natural
 
 @dataclass
 class Heard:
-    """Parses lines and keeps their content."""
-
     hosts: dict[str, messages.HostLine | None] = field(default_factory=dict)
     """Hosts that printed a line, each with the introduction of its launcher."""
     metrics: dict[int, messages.MetricLine] = field(default_factory=dict)
@@ -36,7 +34,6 @@ class Heard:
 
     @property
     def groups(self) -> dict[str, str]:
-        """Groups by host, as launchers named them."""
         return {host: line.group for host, line in self.introduced.items()}
 
     @property
@@ -68,10 +65,8 @@ class Heard:
 
 
 def placed(groups: Sequence[InstanceGroup], known: Mapping[str, str], hosts: Collection[str]) -> dict[str, str]:
-    """Returns the certain groups of hosts: the named ones, and if only one group lacks hosts, it has all others.
-
-    known: Groups by host, as launchers named them.
-    """
+    """Returns the certain groups of hosts: the `known` ones, as launchers named them, and if only one group lacks
+    hosts, it has all others."""
     names = {group.name for group in groups}
     found = {host: group for host, group in known.items() if group in names}
     lacking = [group.name for group in groups if list(found.values()).count(group.name) < group.count]

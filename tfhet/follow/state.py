@@ -18,7 +18,6 @@ from tfhet.units import HOUR_S
 
 COMPLETED = "Completed"
 USUAL_LIMIT_S = 86400.0
-"""Default of MaxRuntimeInSeconds."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,6 @@ class JobState:
 
     @classmethod
     def of(cls, answer: Mapping[str, Any]) -> JobState:
-        """Parses an answer of DescribeTrainingJob."""
         resources, limits = answer.get("ResourceConfig", {}), answer.get("StoppingCondition", {})
         trained_s = answer.get("TrainingTimeInSeconds")
         billed_s = answer.get("BillableTimeInSeconds", trained_s)
@@ -104,7 +102,6 @@ class JobState:
         return sum(group.count for group in self.groups)
 
     def billable_s(self, now_s: float) -> float:
-        """Returns the seconds that each instance is charged for until `now_s`."""
         if self.is_over and self.billed_s is not None:
             return float(self.billed_s)
         if self.started_s is None:
@@ -128,7 +125,6 @@ class JobCost:
 
     billable_s: float
     usd_per_hour: float | None
-    """Price of all instances; None if one is unknown."""
     is_at_most: bool
     """Whether it may be less: SageMaker reports the discount of spot instances after the end."""
     why: str

@@ -22,9 +22,9 @@ from tfhet.record import Interval
 def plan_of(
     args: argparse.Namespace, profile: Profile, plane: DataPlane, saves_us: float = 0.0, run: MeasuredRun | None = None
 ) -> Plan:
-    """Returns the plan that the options ask for. plane: the data plane that would move batches from data hosts.
-    saves_us: CPU microseconds per example that cheaper stages may save, at most. run: the run that gives what no option
-    does. Raises UsageError or DataError for options and files that do not fit."""
+    """Returns the plan that the options ask for. plane: moves batches from data hosts. saves_us: CPU microseconds per
+    example that cheaper stages may save, at most. Raises UsageError or DataError for options and files that do not
+    fit."""
     known, speed = catalogue.default(args.instances), _speeds(args.vcpu_speed)
 
     def type_of(name: str) -> HostType:
@@ -117,7 +117,6 @@ def _speeds(text: str) -> Callable[[str], Interval]:
 
 
 def _types(text: str, known: catalogue.Catalogue, type_of: Callable[[str], HostType]) -> list[HostType]:
-    """Returns the types of a list of types and families."""
     names: list[str] = []
     for word in (word.strip() for word in text.split(",")):
         family = [name for name in known.instances if name.rpartition(".")[0] in (word, f"ml.{word}")]

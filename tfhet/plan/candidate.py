@@ -17,8 +17,6 @@ from tfhet.units import HOUR_S
 
 @dataclass(frozen=True)
 class Candidate:
-    """A cluster, its best layout, and its price."""
-
     prediction: Prediction
     usd_per_hour: float | None
     missed: tuple[str, ...] = ()
@@ -31,7 +29,6 @@ class Candidate:
 
     @property
     def s_per_million(self) -> Interval:
-        """Seconds of training for a million examples."""
         return self.prediction.step_s.times(1e6 / self.prediction.examples)
 
     @property

@@ -28,8 +28,6 @@ class Resource(Enum):
 
 
 class Where(Enum):
-    """Place where examples are prepared."""
-
     TRAINER = "in the training processes"
     DATA = "on the data hosts"
     EVERYWHERE = "on the data hosts and the spare CPUs of the dnn hosts"
@@ -46,7 +44,6 @@ class Demand:
     movable_cpu_s: float = 0.0
     """CPU seconds that any host with servers can spend: the stages before the cut, and sending."""
     wire_bytes: float = 0.0
-    """Bytes from servers to ranks."""
     batch_s: float = 0.0
     """Seconds from the request for a batch that is ready to its arrival."""
     source_bytes: float = 0.0

@@ -25,12 +25,10 @@ class Plan:
     """The candidates that are worth showing, and the decision."""
 
     candidates: tuple[Candidate, ...]
-    """Candidates, the best first."""
     plane: DataPlane
     chosen: int | None
     """Index of the best candidate; None when none keeps the limits."""
     runner_up: int | None
-    """Index of the next best."""
     today: int
     """Index of the cluster that one started from."""
     alone: int | None
@@ -83,7 +81,6 @@ class Plan:
         }
 
     def table(self) -> tuple[list[str], list[list[object]]]:
-        """Returns columns and rows: one row for each candidate."""
         server = next((kind for kind, is_single in self.plane.kinds.items() if not is_single), "server")
         columns = ["", "cluster", "step ms", "examples/s", "USD/h", "USD per million"]
         columns += ["USD interval", "step interval", "binds", "then", "cut"]
@@ -132,8 +129,7 @@ def make_plan(
     notes: Sequence[str] = (),
 ) -> Plan:
     """Returns the choice among today's cluster and every one of the space. plane: the data plane whose costs `workload`
-    has. saves_us: CPU microseconds per example that cheaper stages may save, at most. notes: assumptions of the inputs.
-    Raises UsageError for inputs that do not fit."""
+    has. saves_us: as `plan_of`. notes: assumptions of the inputs. Raises UsageError for inputs that do not fit."""
     found = ranking(candidates(workload, dict.fromkeys([today, *space.clusters()]), price_of))
     edge = {one.cluster for one in frontier(found)}
     found = [replace(one, missed=limits.missed(one), on_frontier=one.cluster in edge) for one in found]

@@ -64,7 +64,6 @@ class HostType:
 
     @property
     def bytes_per_s(self) -> float:
-        """Bytes of batches per second in each direction."""
         return math.inf if self.network_gbit_per_s is None else self.network_gbit_per_s * PAYLOAD * 1e9 / 8
 
 
@@ -101,7 +100,6 @@ class ClusterShape:
         return self.dnn_hosts * self.dnn.ranks
 
     def usd_per_hour(self, price_of: UsdPerHour) -> float | None:
-        """Returns the price of all hosts together; None where one is missing."""
         dnn, data = price_of(self.dnn.name), price_of(self.data.name) if self.data else 0.0
         return None if dnn is None or data is None else self.dnn_hosts * dnn + self.data_hosts * data
 

@@ -33,8 +33,6 @@ BELIEVED = 0.5, 2.0
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """A run, and the numbers of its workload."""
-
     folder: RunFolder
     run: RunSummary
     timeline: Timeline

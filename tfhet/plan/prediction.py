@@ -22,7 +22,6 @@ class Layout:
     cut: int = -1
     """Index of the cut of the pipeline; the dtype that travels follows from it."""
     servers_per_host: int = 1
-    """Number of servers on each host that prepares batches."""
 
 
 @dataclass(frozen=True)

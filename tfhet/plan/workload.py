@@ -19,7 +19,6 @@ class CutCost:
     """Cost of a pipeline that is cut at one place. CPU microseconds are those of the CPU that was profiled."""
 
     last_part: str
-    """Name of the last part before the cut."""
     position: int
     """Number of stages before the cut, as the trainer's `--cut` takes it."""
     remote_us: Interval
@@ -55,7 +54,6 @@ class PipelineCost:
 
     @property
     def whole_us(self) -> Interval:
-        """CPU microseconds per example of the whole pipeline."""
         return self.cuts[-1].remote_us
 
     @property
@@ -82,7 +80,6 @@ class Trainer:
     accelerator_ms: Mapping[str, Interval]
     """Milliseconds of a step with data at hand, allreduce included, by kind of accelerator (`A100`; "" for none)."""
     batch_size: int
-    """Number of examples of one rank and step."""
     cpu_ms: Interval = Interval.exact(0.0)
     """CPU milliseconds per step of the training process itself."""
 
@@ -99,8 +96,6 @@ class Trainer:
 
 @dataclass(frozen=True)
 class Workload:
-    """All costs of a training step."""
-
     pipeline: PipelineCost
     trainer: Trainer
     plane_costs: PlaneCosts

@@ -80,18 +80,13 @@ def applied_alone(dataset: tf.data.Dataset, functions: list[Any]) -> Apply | Non
 
 @dataclass(frozen=True)
 class GraphStep:
-    """One transformation of a data set."""
-
     name: str
     kind: str
     """`Map`, `ParallelMap`, `Batch`, `Shuffle`, ..."""
     ops: frozenset[str] = frozenset()
     examples: int = 1
-    """Examples in an element of its result."""
     example_bytes: int | None = None
-    """Bytes of an example of its result; None if unknown."""
     example_values: int | None = None
-    """Values in an example of its result; None if unknown."""
     dtypes: tuple[str, ...] = ()
     buffer: int | None = None
     """Elements that a shuffle holds; negative for all."""

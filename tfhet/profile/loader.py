@@ -38,7 +38,6 @@ class _Prefix:
     cumulative_us: list[float] = field(default_factory=list)
 
     def cpu_us(self, elements: int, clock: Clock) -> float:
-        """Returns CPU microseconds per example."""
         iterator = self.draw()
         began_s = clock.cpu()
         for _ in range(elements):
@@ -134,7 +133,6 @@ def _with(dataset: Any, transforms: Sequence[Callable[[Any], Any]], draw: Callab
 
 
 def _name(transform: Any) -> str:
-    """Returns the name of a transform: its class or function."""
     return str(getattr(transform, "__name__", type(transform).__name__))
 
 

@@ -25,7 +25,6 @@ class PipelinePart:
     upto: tf.data.Dataset
     """The endless pipeline up to and including this part."""
     examples: int = 1
-    """Examples in an element of `upto`."""
     alone: Apply | None = None
     """Applies only this part to elements of the previous part; None if impossible."""
     idle: Apply = lambda dataset: dataset

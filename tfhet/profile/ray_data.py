@@ -39,8 +39,6 @@ def names_ray(function: Callable[..., Any]) -> bool:
 
 @dataclass
 class _Prefix:
-    """The beginning of a chain, and its runs."""
-
     name: str
     data: Any
     runs: list[Execution] = field(default_factory=list)
@@ -54,18 +52,9 @@ def measure_ray(
     otherwise: Callable[[], Profile] | None = None,
     observer: Observer = ignore,
 ) -> Profile:
-    """Returns the profile of the Ray data set that a function makes.
-
-    Args:
-        make: The function.
-        effort: Time to spend.
-        batch_size: Rows of a batch; 0 if a block is a batch.
-        otherwise: Profiles another result; None if it is not allowed.
-        observer: Gets the events of `measure`.
-
-    Raises:
-        UsageError: The data set has no rows, or an operator needs more than one CPU.
-    """
+    """Returns the profile of the Ray data set that a function makes. batch_size: rows of a batch; 0 if a block is a
+    batch. otherwise: profiles another result, if it is allowed. Raises UsageError if the data set has no rows, or an
+    operator needs more than one CPU."""
     with alone():
         data = make()
         if is_dataset(data):
@@ -84,10 +73,8 @@ def measure_chain(
     observer: Observer = ignore,
     clock: Clock = SYSTEM,
 ) -> Profile:
-    """Returns the profile of a chain: each operator's name and the data set that ends with it.
-
-    execute: runs a data set on at most a number of its inputs.
-    """
+    """Returns the profile of a chain: each operator's name and the data set that ends with it. execute: runs a data set
+    on at most a number of its inputs."""
     names = _different([name for name, _ in chain])
     parts = [_Prefix(name, data) for name, (_, data) in zip(names, chain, strict=True)]
     inputs = _inputs(parts, execute, effort)

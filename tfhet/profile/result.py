@@ -30,9 +30,7 @@ class Cost:
     bytes_per_example: int = 0
     """Bytes of one example after this part, labels included."""
     dtype: str = ""
-    """Dtype of most of these bytes."""
     examples: int = 1
-    """Number of examples in one element after this part."""
     kind: str = ""
     ops: tuple[str, ...] = ()
     parallel: bool | None = None
@@ -58,7 +56,6 @@ class Profile:
 
     @property
     def whole_us(self) -> float:
-        """CPU microseconds per example of the whole pipeline."""
         return median(self.costs[-1].cumulative_us)
 
     def added_us(self, index: int) -> tuple[float, ...]:

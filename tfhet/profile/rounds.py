@@ -42,8 +42,6 @@ REST_POLLS = 2000
 
 @dataclass(frozen=True)
 class Effort:
-    """Time to spend on a profile."""
-
     budget_s: float = 30.0
     """Approximate CPU seconds of all rounds, above 0."""
     repeats: int = 5
@@ -78,11 +76,8 @@ class _Case:
 
 @dataclass
 class _Row:
-    """A part with its cases and samples."""
-
     part: PipelinePart
     cost: Cost
-    """The cost without samples."""
     upto: _Case
     alone: _Case | None = None
     idle: _Case | None = None
@@ -127,13 +122,8 @@ def measure(
     observer: Observer = ignore,
     clock: Clock = SYSTEM,
 ) -> Profile:
-    """Measures consecutive parts and returns their profile, called `name`.
-
-    The observer gets the events `profile.started` (parts, examples) and `profile.round` (done, total).
-
-    Raises:
-        UsageError: The data set has no elements, or the effort is out of range.
-    """
+    """Measures consecutive parts. The observer gets the events `profile.started` (parts, examples) and `profile.round`
+    (done, total). Raises UsageError if the data set has no elements, or the effort is out of range."""
     if effort.repeats < 1 or effort.budget_s <= 0:
         given = f"{effort.repeats} and {effort.budget_s} s"
         raise UsageError(f"a profile needs at least 1 round and some time, not {given}")

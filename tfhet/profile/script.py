@@ -35,19 +35,8 @@ async def measure_script(
     script: Path, arguments: Sequence[str], effort: Effort, deadline_s: float, observer: Observer = ignore
 ) -> Profile:
     """Returns the profile of a script's training data, or of a Ray data set FILE.py:NAME. Its output goes to stderr.
-
-    Args:
-        script: The script.
-        arguments: Arguments of the script.
-        effort: Time to spend on measuring.
-        deadline_s: Seconds in which the script must call `tfhet.distribute`.
-        observer: Gets the latest event of measuring, now and then.
-
-    Raises:
-        UsageError: The file does not exist, or ends before the call.
-        NotReady: The script is late.
-        DataError: The data cannot be profiled.
-    """
+    deadline_s: seconds in which the script must call `tfhet.distribute`. Raises UsageError if the file does not exist,
+    or ends before the call, NotReady if the script is late, and DataError if the data cannot be profiled."""
     if not script.is_file() and not makes_ray(str(script)):
         raise UsageError(f"--script {script}: no such file")
     with tempfile.TemporaryDirectory(prefix="tfhet-profile-") as name:

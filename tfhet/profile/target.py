@@ -43,17 +43,9 @@ def ray_data_set(target: str) -> Any:
 
 
 def load(target: str, stages: str | None = None, batch_size: int = 128) -> Pipeline | tf.data.Dataset:
-    """Loads a pipeline or data set.
-
-    Args:
-        target: Directory of TFRecords with a `tfhet.json`, `synthetic`, or FILE.py:NAME of a Pipeline, a
-            tf.data.Dataset, or a function without arguments that returns one.
-        stages: Stages of a source or Pipeline.
-        batch_size: Batch size of a source.
-
-    Raises:
-        UsageError: There is no such target, or a plain data set has stages.
-    """
+    """Loads a directory of TFRecords with a `tfhet.json`, `synthetic`, or FILE.py:NAME of a Pipeline, a
+    tf.data.Dataset, or a function without arguments that returns one. stages: of a source or Pipeline. batch_size: of a
+    source. Raises UsageError if there is no such target, or a plain data set has stages."""
     path, colon, name = target.rpartition(":")
     if colon and path.endswith(".py"):
         found = _attribute(Path(path), name)

@@ -12,16 +12,14 @@ A run's folder holds its summary, events, logs and timeline: `RunFolder("runs/a"
 
 from tfhet.record.entry import ClockOffset, Entry, HostUsage, TimelineFile, UsageSample
 from tfhet.record.figure import Figure, Spread
-from tfhet.record.folder import TIMELINE_FOLDER, EventTail, LineTail, RunFolder
+from tfhet.record.folder import RUNS, TIMELINE_FOLDER, EventTail, LineTail, RunFolder, latest_in, runs_in
 from tfhet.record.interval import Interval, View
 from tfhet.record.json_file import json_value, read_json, write_json, write_text
 from tfhet.record.record import Record, machine, usable_cores
-from tfhet.record.run import RunSummary
-from tfhet.record.runs import RUNS, latest_in, runs_in
+from tfhet.record.run import RunSummary, Visits
 from tfhet.record.statistics import median, percentile
 from tfhet.record.step_time import WARM_UP_STEPS, Pause, StepTime, measured_steps, share_pct, wait_pct
 from tfhet.record.timeline import Timeline, natural
-from tfhet.record.visits import Visits
 from tfhet.record.waiting import Waiting, WaitPart
 from tfhet.versions import versions
 

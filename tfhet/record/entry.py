@@ -101,7 +101,6 @@ class TimelineFile:
     path: Path
 
     def append(self, new: Sequence[Entry]) -> None:
-        """Appends entries in one write; makes the folder. Raises OSError."""
         if new:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with open(self.path, "a", encoding="utf-8") as file:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tfhet.record.statistics import LEVEL, median, median_interval, percentile, ratios, share_interval
 
@@ -15,9 +15,7 @@ class Figure:
     value: float
     """Median of the samples; of a ratio, that of the ratios of the pairs."""
     low: float
-    """Lower end of the interval (`tfhet.record.statistics`)."""
     high: float
-    """Upper end of the interval."""
     unit: str
     """Unit of `value`, `low`, `high` and `samples`: `us`, `ms`, `x`, `%`, ..."""
     n: int
@@ -26,8 +24,8 @@ class Figure:
     samples: tuple[float, ...] = ()
     """Raw samples in the order in which they were taken; of a ratio, the ratio of each pair."""
     level: float | None = None
-    """Probability with which the interval holds the true value, at least; None where none can be given: of a number
-    that was measured once, or predicted, and of figures of records that were made before this was noted."""
+    """Probability with which the interval holds the true value, at least; None for a number that was
+    measured once, or predicted."""
 
     @classmethod
     def of(cls, samples: Sequence[float], *, unit: str, against: str | None = None) -> Figure:
@@ -40,9 +38,8 @@ class Figure:
     def ratio(
         cls, numerator: Sequence[float], denominator: Sequence[float], *, unit: str = "x", against: str | None = None
     ) -> Figure:
-        """The ratio of two series whose i-th samples were measured next to each other: the median of the ratios of the
-        pairs. How many times cheaper b is than a is `Figure.ratio(a, b)`. Raises UsageError for unequal lengths, no
-        samples, or a denominator that is not positive."""
+        """The median of the ratios of two series whose i-th samples were measured next to each other; `Figure.ratio(a,
+        b)` is how many times cheaper b is. Raises UsageError as `ratios`."""
         return cls.of(ratios(numerator, denominator), unit=unit, against=against)
 
     @classmethod
@@ -56,16 +53,6 @@ class Figure:
     def single(cls, value: float, *, unit: str, against: str | None = None) -> Figure:
         """A number that was measured once: its interval is the number itself."""
         return cls(float(value), float(value), float(value), unit, 1, against, (float(value),))
-
-    def with_level(self) -> Figure:
-        """The figure with the interval that its samples give, where it has one without a level: records of before
-        26 November 2026 hold bootstrap intervals, which of few samples are too narrow. Only of medians."""
-        middle = median(self.samples) if self.samples else 0.0
-        is_median = self.low < self.high and abs(self.value - middle) <= 0.05 * abs(middle)
-        if self.level is not None or len(self.samples) != self.n or self.n < 2 or not is_median:
-            return self
-        low, high, level = median_interval(self.samples)
-        return replace(self, low=min(low, self.value), high=max(high, self.value), level=level)
 
 
 @dataclass(frozen=True)

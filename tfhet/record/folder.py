@@ -23,6 +23,7 @@ from tfhet.record.json_file import json_value, read_json, write_json, write_text
 from tfhet.record.run import KIND, RunSummary
 from tfhet.record.timeline import Timeline
 
+RUNS = Path("runs")
 TIMELINE_FOLDER = "timeline"
 """Folder in a host's record in which each of its processes writes a timeline file."""
 _TIMELINE_FILES = tuple(f"{at}{TIMELINE_FOLDER}/*.jsonl" for at in ("", "tfhet/", "hosts/*/output/data/tfhet/"))
@@ -32,8 +33,6 @@ _HOST_EVENTS = "hosts/*/output/data/tfhet/events.jsonl"
 
 
 class RunFolder:
-    """Paths and content of one run's folder."""
-
     def __init__(self, path: Path | str):
         self.path = Path(path)
         self.summary_path = self.path / "summary.json"
@@ -194,3 +193,19 @@ def _identity(event: Mapping[str, Any]) -> str:
 def _time_s(event: Mapping[str, Any]) -> float:
     at = event.get("time_s")
     return at if isinstance(at, (int, float)) else 0.0
+
+
+def runs_in(parent: Path) -> list[RunFolder]:
+    """The runs in a folder, the latest first; none where there is no such folder."""
+    found = [RunFolder(path) for path in parent.glob("*") if _is_run(path)]
+    return sorted(found, key=lambda run: run.logs_path.stat().st_mtime, reverse=True)
+
+
+def latest_in(path: Path) -> Path:
+    """The folder of the latest run in a folder of runs; any other path as it is."""
+    found = [] if _is_run(path) else runs_in(path)
+    return found[0].path if found else path
+
+
+def _is_run(path: Path) -> bool:
+    return RunFolder(path).logs_path.is_dir()  # which is made at the start of a run

@@ -19,9 +19,8 @@ from tfhet.errors import DataError, UsageError
 
 
 def json_value(value: Any) -> Any:
-    """`value` as JSON holds it: mappings with string keys, lists, finite numbers, strings, booleans and None. NumPy
-    scalars and arrays become numbers and lists, dataclasses become mappings, objects with `to_json` its result, all
-    others their text."""
+    """`value` as JSON has it, with string keys. NumPy scalars and arrays become numbers and lists, dataclasses
+    mappings, objects with `to_json` its result, all others their text."""
     match value:
         case None | bool() | str():
             return value

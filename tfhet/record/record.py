@@ -8,7 +8,7 @@ import json
 import os
 import platform
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -42,13 +42,12 @@ class Record:
     """All other results, raw samples included, as JSON values."""
     command: tuple[str, ...] = ()
     machine: Mapping[str, Any] = field(default_factory=dict)
-    """`record.machine()` of the machine that measured."""
     versions: Mapping[str, str] = field(default_factory=dict)
     """`record.versions()`: version by package."""
     code: Mapping[str, Any] = field(default_factory=dict)
-    """The code that was measured (`tfhet.bench.code`); empty in records of before 26 November 2026."""
+    """The code that was measured (`tfhet.bench.code`)."""
     conditions: Mapping[str, Any] = field(default_factory=dict)
-    """Load of the machine, stolen time and settings of memory during the run (`tfhet.bench.conditions`)."""
+    """Load of the machine, stolen time and settings of memory during the run (`tfhet.bench.Conditions`)."""
     created: str = ""
     """Time at which the record was made: UTC, ISO 8601."""
 
@@ -62,7 +61,6 @@ class Record:
         command: Sequence[str] = (),
         clock: clocks.Clock = clocks.SYSTEM,
     ) -> Record:
-        """A record that is made now, on this machine."""
         created = datetime.fromtimestamp(clock.wall(), UTC).isoformat(timespec="seconds")
         facts = dict(figures), dict(details or {}), tuple(command), machine(), versions()
         return cls(name, *facts, created=created)
@@ -78,14 +76,11 @@ class Record:
         check_schema(content, KIND, SCHEMA, where)
         if content.get("figures") is None:
             raise DataError(f"{KIND} {where}: `figures` is missing", where or None)
-        made = from_json(cls, content, f"{KIND} {where}".rstrip())
-        return replace(made, figures={name: figure.with_level() for name, figure in made.figures.items()})
+        return from_json(cls, content, f"{KIND} {where}".rstrip())
 
     def write(self, path: Path | str) -> Path:
-        """Writes the record as JSON, whole or not at all, and makes the folder.
-
-        Floats are rounded to 5 significant digits. Each figure and each detail is one line.
-        """
+        """Writes the record as JSON, whole or not at all, and makes the folder. Floats are rounded to 5 significant
+        digits; each figure and each detail is one line."""
         return write_text(Path(path), _compact_json(_rounded(self.to_json())))
 
     @classmethod

@@ -1,4 +1,4 @@
-"""The summary of one run of a job: the content of `summary.json`.
+"""The summary of one run of a job, which is the content of `summary.json`, and the examples of its epochs.
 
 The JSON has a schema version. Adding a field does not raise it, because readers ignore fields that they do not know.
 Renaming, removing or redefining a field raises it, and readers refuse versions that they do not know.
@@ -37,9 +37,7 @@ class RunSummary:
     duration_s: float | None = None
     """Seconds from the first launcher's start to the last launcher's exit."""
     machine: Mapping[str, Any] = field(default_factory=dict)
-    """Machine that wrote the summary: `record.machine()`."""
     versions: Mapping[str, str] = field(default_factory=dict)
-    """`record.versions()` of that machine."""
     cluster: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """By group: hosts (names), instance_type, role, ranks_per_host, and what plane and strategy add."""
     exit_codes: Mapping[str, int | None] = field(default_factory=dict)
@@ -51,11 +49,8 @@ class RunSummary:
     failures: Sequence[str] = ()
     """Failures of ranks beside the cause, a line each in the order of their reports, none of them caused by another."""
     steps: int | None = None
-    """Number of training steps of rank 0."""
     batch_size: int | None = None
-    """Number of examples per step and rank."""
     ranks: int | None = None
-    """Number of training processes."""
     step_ms: Spread | None = None
     """Duration of a measured step of rank 0, in milliseconds (`record.step_time`)."""
     wait_ms: Spread | None = None
@@ -76,7 +71,6 @@ class RunSummary:
     """Each rank of a script of one's own: rank, steps, step_ms (median), wait_pct; and with a declared pipeline the
     examples that were delivered to it, and those among them that its own prefetch held, `unused`, at the end."""
     examples_per_s: float | None = None
-    """Throughput of all ranks together."""
     bytes_per_example: float | None = None
     """Bytes on the wire between data hosts and ranks; None where no data host serves."""
     first_batch_s: float | None = None
@@ -94,7 +88,6 @@ class RunSummary:
     stages_where: Mapping[str, str] = field(default_factory=dict)
     """Where each stage ran, by its text, in order: `data_group`, `dnn_group` or `trainer`."""
     restarts: int | None = None
-    """Number of restarts of processes that serve data."""
     lost_hosts: Mapping[str, str] = field(default_factory=dict)
     """Reason by name of each data host that was lost after training had begun."""
     bad_records: Sequence[Mapping[str, Any]] = ()
@@ -122,7 +115,6 @@ class RunSummary:
     usd_per_million_examples: float | None = None
     """Cost per million examples; None where a price is not known."""
     metrics: Mapping[str, Any] = field(default_factory=dict)
-    """Final values: loss, accuracy, val_accuracy."""
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:
@@ -132,7 +124,6 @@ class RunSummary:
 
     @property
     def succeeded(self) -> bool:
-        """Whether the job ended with exit code 0."""
         return self.exit_code == 0
 
     @property
@@ -163,3 +154,32 @@ def _numbers(values: Mapping[str, Any]) -> dict[str, Any]:
     """Values without the words that stand for NaN and infinity in JSON."""
     words = ("NaN", "Infinity", "-Infinity")
     return {name: float(value) if value in words else value for name, value in values.items()}
+
+
+@dataclass(frozen=True)
+class Visits:
+    """Numbers of the examples of one epoch: `before` + `once` + `repeated` + `bad` + `missing` is `expected`."""
+
+    expected: int | None
+    """Examples in the source; None where that is not known."""
+    before: int
+    """Ids that earlier runs of this training had seen of the epoch."""
+    seen: int
+    """Examples delivered in this run, repetitions included."""
+    once: int
+    """Ids delivered exactly once, in this run, and not before."""
+    repeated: int
+    """Ids delivered more than once, or again."""
+    bad: int
+    """Ids never delivered because their records cannot be read."""
+    missing: int | None
+    """Ids never delivered for an unknown reason; None where the number of examples is not known."""
+    rereads: int
+    """Number of times that the rest of the epoch was read: 0 when nothing was lost on the way."""
+
+    @classmethod
+    def total(cls, visits: Sequence[Visits]) -> Visits:
+        """The sums over several passes, at least one."""
+        columns = {item.name: [getattr(one, item.name) for one in visits] for item in fields(cls)}
+        sums: dict[str, Any] = {name: None if None in values else sum(values) for name, values in columns.items()}
+        return cls(**sums)

@@ -31,8 +31,6 @@ WARM_UP_STEPS = 3
 
 @dataclass(frozen=True)
 class StepTime:
-    """One training step of one rank."""
-
     dur_s: float
     wait_s: float
     """Seconds of `dur_s` during which the step waits for data."""

@@ -93,6 +93,5 @@ def natural(name: str) -> tuple[object, ...]:
 
 
 def _entries(path: Path) -> Iterator[Entry]:
-    """The entries of one file; lines that hold none are left out."""
     with open(path, encoding="utf-8", errors="replace") as file:
         yield from filter(None, map(parse_entry, file))

@@ -55,7 +55,6 @@ class WaitPart:
     total_s: float = 0.0
     """Sum in seconds, also of the steps between two metric lines."""
     share_pct: float = 0.0
-    """Share of the time of all measured steps, 0 to 100."""
     mean_s: float = 0.0
     """Mean of the waits; of the steady state, of the wait of a step."""
     steps: Sequence[int] = ()

@@ -10,7 +10,6 @@ from .log_lines import (
 )
 from .numbers import duration as duration, number as number, usd as usd
 from .picture import Picture as Picture
-from .progress import Step as Step, progress_of as progress_of
 from .run_tables import (
     COLUMNS as COLUMNS,
     compare as compare,
@@ -20,4 +19,11 @@ from .run_tables import (
     show_next as show_next,
 )
 from .run_view import RunView as RunView
-from .tables import figure_table as figure_table, show as show, table as table, text as text
+from .tables import (
+    Step as Step,
+    figure_table as figure_table,
+    progress_of as progress_of,
+    show as show,
+    table as table,
+    text as text,
+)

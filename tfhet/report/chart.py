@@ -69,8 +69,6 @@ def nice_ticks(high: float, count: int = 4, *, low: float = 0.0, whole: bool = F
 
 @dataclass(frozen=True)
 class LineChart:
-    """One or several lines."""
-
     title: str
     x: str
     """Unit of the horizontal axis: `step`, `epoch` or `second`."""
@@ -95,18 +93,9 @@ class LineChart:
 def line_chart(
     title: str, unit: str, lines: Mapping[str, Points], *, x: str = "step", marks: Mapping[str, Sequence[int]] = {}
 ) -> LineChart | None:
-    """Returns the chart of `lines`; values that are not finite are omitted and counted in the note.
-
-    Args:
-        title: Title of the chart.
-        unit: Unit of the values; an axis of "%" ends at 100.
-        lines: Points of each line, by its name; "" for a single line.
-        x: Unit of the horizontal axis: `step`, `epoch` or `second`.
-        marks: Positions to mark, by the name of their kind.
-
-    Returns:
-        The chart, or None without values, and over epochs if no line has two.
-    """
+    """Returns the chart of `lines` by name ("" for a single line); None without values, and over epochs if no line has
+    two. Values that are not finite are omitted and counted in the note. unit: an axis of "%" ends at 100. x: `step`,
+    `epoch` or `second`. marks: positions by the name of their kind."""
     finite = {name: [each for each in points if all(abs(one) < MOST for one in each)] for name, points in lines.items()}
     drawn = dict([(name, points) for name, points in finite.items() if len(points) > (x == "epoch")][:LINES])
     if not drawn:
@@ -174,7 +163,6 @@ class BarChart:
     figures: Mapping[str, Figure]
     """The figures by name; all are finite."""
     limits: Mapping[str, float]
-    """Upper limits of some figures, by name."""
     axis: Axis
     ticks: Sequence[Tick]
     note: str
@@ -184,13 +172,8 @@ class BarChart:
 def bar_chart(
     title: str, figures: Mapping[str, Figure], *, limits: Mapping[str, float] | None = None
 ) -> BarChart | None:
-    """Returns the bars of `figures`, which share one unit; None if none of them is finite.
-
-    Args:
-        title: Title of the chart.
-        figures: Figures by name. Figures that are not finite are omitted and counted in the note.
-        limits: Values that figures cannot exceed, by name; the axis includes them.
-    """
+    """Returns the bars of `figures`, which share one unit, and counts the figures that are not finite in the note; None
+    if none is finite. limits: upper limits by name; the axis includes them."""
     shown = {name: figure for name, figure in figures.items() if abs(figure.value) < MOST}
     if not shown:
         return None

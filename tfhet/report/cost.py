@@ -22,10 +22,7 @@ _WHOLE = "profile.whole.us"
 
 def prices_in(region: str, runs: Iterable[RunSummary]) -> PriceOf:
     """Returns the prices of the market that has most of the runs' types; prices of two markets cannot be compared.
-
-    Raises:
-        UsageError: The region is unknown.
-    """
+    Raises UsageError for an unknown region."""
     known = catalogue.default()
     if region not in known.regions():
         unknown("region", region, known.regions())
@@ -42,15 +39,12 @@ class Bill:
     instances: tuple[str, ...]
     """`1 x ml.p4d.24xlarge`, `2 x ml.c5.18xlarge`."""
     usd_per_hour: float | None
-    """Price of all instances; None if one is unknown."""
     why: str
     """Why the price is unknown, or its source."""
 
 
 @dataclass(frozen=True)
 class CostRow:
-    """One run of the table."""
-
     name: str
     run: RunSummary
     bill: Bill
@@ -135,8 +129,6 @@ def _positive(value: float | None) -> float | None:
 
 @dataclass(frozen=True)
 class PartCost:
-    """The cost of one part of a pipeline."""
-
     name: str
     added: Figure
     """CPU time per example that it adds to the parts before it."""
@@ -161,11 +153,8 @@ class StageCosts:
 
 
 def stage_costs(record: Record, stages_where: Mapping[str, str]) -> StageCosts:
-    """Reads the costs of a pipeline's parts from the record of `tfhet profile`, and their places in a run.
-
-    Raises:
-        DataError: The record is no profile.
-    """
+    """Reads the costs of a pipeline's parts from the record of `tfhet profile`, and their places in a run. Raises
+    DataError if the record is no profile."""
     added = [name for name in record.figures if re.fullmatch(r"profile\..+\.us", name) and name != _WHOLE]
     details = record.details.get("parts")
     if not added or not isinstance(details, (list, tuple)) or len(details) != len(added):

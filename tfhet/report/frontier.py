@@ -29,8 +29,6 @@ def _planned(content: Mapping[str, Any]) -> PlannedCluster:
 
 @dataclass(frozen=True)
 class PlanView:
-    """The plan as a page shows it."""
-
     candidates: Sequence[PlannedCluster]
     roles: Mapping[int, str]
     """`chosen`, `runner-up` or `today`, by the index of the candidate."""
@@ -51,12 +49,7 @@ class PlanView:
 
 
 def read_plan(content: Mapping[str, Any], where: str = "") -> PlanView:
-    """Reads a plan from JSON; `where` names it in messages.
-
-    Raises:
-        UsageError: The schema has another version.
-        DataError: The object is no plan.
-    """
+    """Reads a plan from JSON; `where` names it in messages. Raises UsageError for another schema, and DataError."""
     check_schema(content, KIND, SCHEMA, where)
     try:
         candidates = tuple(_planned(one) for one in content["candidates"])
@@ -113,7 +106,6 @@ def frontier_chart(plan: PlanView) -> FrontierChart | None:
 
 
 def _around(values: Sequence[float]) -> Axis:
-    """An axis around `values`, with a margin."""
     low, high = min(values), max(values)
     room = 0.06 * (high - low) or max(high, 1.0) * 0.06
     return Axis(max(0.0, low - room), high + room)

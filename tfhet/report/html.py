@@ -49,20 +49,14 @@ class Given:
     """The others are compared with the first."""
     records: Sequence[Record] = ()
     profile: Record | None = None
-    """Record of `tfhet profile --json`."""
     plan: PlanView | None = None
-    """Plan of `tfhet plan --json`."""
     price_of: PriceOf | None = None
     """None: prices are not looked up."""
 
 
 def read_given(paths: Sequence[Path], *, profile: Path | None = None, plan: Path | None = None) -> Given:
-    """Reads folders of runs, summaries of runs and benchmark records, which are known by their content.
-
-    Raises:
-        UsageError: A path has nothing to read, or another schema.
-        DataError: A file has another content.
-    """
+    """Reads folders of runs, summaries of runs and benchmark records, which are known by their content. Raises
+    UsageError for a path with nothing to read or another schema, and DataError for other content."""
     runs: list[tuple[RunSummary, Path | None]] = []
     records = []
     for path in paths:
@@ -123,12 +117,8 @@ def overlaid(runs: Sequence[RunView]) -> list[LineChart]:
 
 
 def write_html(folder: RunFolder | Path | str, given: Given | None = None) -> Path:
-    """Writes `report.html` into the folder of a run, with profile, plan and prices of `given`; returns its path.
-
-    Raises:
-        UsageError: The folder has no summary, or one of another schema.
-        DataError: The summary cannot be read.
-    """
+    """Writes `report.html` into the folder of a run, with profile, plan and prices of `given`; returns its path. Raises
+    as `RunFolder.read_summary`."""
     folder = folder if isinstance(folder, RunFolder) else RunFolder(Path(folder))
     view = RunView.of(folder.read_summary(), folder)
     return write_text(folder.report_path, page(replace(given or Given(), runs=(view,), records=())))

@@ -48,7 +48,6 @@ class Plain:
         self._write(f"{who} | {'! ' if is_error(shown) else ''}{shown}")
 
     def say(self, text: str) -> None:
-        """Shows a line of the command itself."""
         self._write(f"[{self._command}] {text}")
 
     def show(self, picture: Picture, now_s: float) -> None:
@@ -122,7 +121,6 @@ def screen(out: IO[str], command: str, *, has_log: bool = False) -> Iterator[Scr
 
 
 def parts(picture: Picture) -> list[FittedTable]:
-    """Returns the state of a run as tables."""
     now = picture.steps[-1] if picture.steps else None
     rows: list[tuple[str, object]] = [
         ("run", picture.name),
@@ -165,15 +163,9 @@ def printable(text: str) -> str:
 def top(
     folder: RunFolder, out: IO[str], *, once: bool = False, every_s: float = 1.0, clock: clocks.Clock = clocks.SYSTEM
 ) -> int:
-    """Shows a run every `every_s` seconds until it ends, or once.
-
-    Returns:
-        The exit code: 1 if the run failed, or did not change for GIVE_UP_S seconds.
-
-    Raises:
-        UsageError: The folder does not exist.
-        DataError: The summary cannot be read.
-    """
+    """Shows a run every `every_s` seconds until it ends, or once. Returns the exit code: 1 if the run failed, or did
+    not change for GIVE_UP_S seconds. Raises UsageError if the folder does not exist, DataError if the summary cannot be
+    read."""
     if not folder.path.is_dir():
         raise UsageError(f"no run at {folder.path}: name the folder of a run (`tfhet runs` lists them)")
     watcher = Watcher(folder, clock)

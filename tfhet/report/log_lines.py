@@ -48,7 +48,6 @@ def is_error(text: str) -> bool:
 
 
 def hue(place: str) -> str:
-    """Returns the colour of a host, the same for all its ranks."""
     return HUES[sum(place.partition("/")[0].encode()) % len(HUES)]
 
 

@@ -30,7 +30,6 @@ def number(value: float | int | None, digits: int = 3, unit: str = "") -> str:
 
 
 def percent(value: float | None) -> str:
-    """Returns percent with one decimal."""
     if value is None or not math.isfinite(value):
         return number(value)
     return f"{value:.1f} %"
@@ -95,7 +94,6 @@ def exit_code(code: int | None) -> str:
 
 
 def value(content: object) -> str:
-    """Returns any value of a record as text."""
     if isinstance(content, (list, tuple)):
         return ", ".join(str(item) for item in content) or MISSING
     if content is None or (isinstance(content, (int, float)) and not isinstance(content, bool)):

@@ -27,8 +27,6 @@ INCIDENTS = (
 
 @dataclass(frozen=True)
 class Picture:
-    """The state of a run."""
-
     state: str
     """`starting`, `training`, `ending`, `succeeded` or `failed`, with the cause."""
     is_over: bool
@@ -38,7 +36,6 @@ class Picture:
     steps: Sequence[MetricLine] = ()
     workers: int | None = None
     hosts: Mapping[str, str] = field(default_factory=dict)
-    """State of each host or member of the link (`rank-1`)."""
     restarts: int = 0
     incidents: Sequence[Mapping[str, Any]] = ()
     quiet_s: float | None = None

@@ -163,11 +163,8 @@ _RATIOS = ("step time, median (ms)", "examples/s", "USD per million examples")
 
 
 def compare(named: Mapping[str, RunSummary]) -> FittedTable:
-    """Returns runs side by side, a column each; rows that no run measured are omitted, ratios are to the first run.
-
-    Raises:
-        UsageError: `named` is empty.
-    """
+    """Returns at least one run side by side, a column each; rows that no run measured are omitted, ratios are to the
+    first run."""
     if not named:
         raise UsageError("compare: give at least one run")
     runs = list(named.values())
@@ -187,11 +184,7 @@ def compare(named: Mapping[str, RunSummary]) -> FittedTable:
 
 
 def run_list(folder: Path) -> list[dict[str, Any]]:
-    """Returns the runs in `folder` as JSON values, the latest first.
-
-    Raises:
-        UsageError: There is no run.
-    """
+    """Returns the runs in `folder` as JSON values, the latest first. Raises UsageError without a run."""
     found = []
     for run in runs_in(folder):
         summary = RunSummary()

@@ -88,7 +88,6 @@ class RunView:
 
     @classmethod
     def of(cls, run: RunSummary, folder: RunFolder | None = None) -> RunView:
-        """Returns the view of a run; reads events and timeline of its folder."""
         found = folder.events() if folder else []
         half = EVENTS_SHOWN // 2
         hidden = max(0, len(found) - 2 * half)

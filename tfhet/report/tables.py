@@ -1,16 +1,18 @@
-"""Tables on the terminal: fitted to its width, in colour on a terminal and plain in a file."""
+"""Tables and progress: fitted to the width of a terminal and in colour, plain in a file."""
 
 from __future__ import annotations
 
+import contextlib
 import io
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
 from rich import box
 from rich.console import Console, RenderableType
 from rich.measure import Measurement
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -18,6 +20,8 @@ from tfhet.errors import UsageError
 from tfhet.record import Figure
 from tfhet.report import numbers
 
+Step = Callable[[int, "int | None", str], None]
+"""Arguments: number of finished steps, number of all steps (None if unknown), and their name."""
 WHOLE = 10_000
 """Width of a screen, in characters, on which no cell is folded."""
 _ASCII = {0x2500: "-", 0x2013: "-", 0x221E: "inf", 0xB1: "+-", 0x2192: "->", 0xD7: "x", 0x2713: "+", 0x2717: "x"}
@@ -64,18 +68,10 @@ def table(
     header: bool = True,
     extras: int = 0,
 ) -> FittedTable:
-    """Returns a table: None as a dash, numbers with three significant digits, columns of numbers right-aligned.
-
-    Args:
-        rows: Mappings by column, or sequences in the order of `columns`.
-        columns: Names of the columns; by default the keys of the rows in the order in which they first occur.
-        title: Line above the table.
-        header: Whether to show the names of the columns.
-        extras: Number of columns, at the right, that a narrow screen omits.
-
-    Raises:
-        UsageError: The rows are sequences and `columns` is missing, or a row has another length.
-    """
+    """Returns a table: None as a dash, numbers with three significant digits, columns of numbers right-aligned. rows:
+    mappings by column (by default all their keys), or sequences in the order of `columns`. extras: number of columns,
+    at the right, that a narrow screen omits. Raises UsageError for a row of another length, or sequences without
+    `columns`."""
     if columns is None:
         if not all(isinstance(row, Mapping) for row in rows):
             raise UsageError("table: rows that are sequences need `columns`")
@@ -120,13 +116,8 @@ def figure_table(figures: Mapping[str, Figure], *, title: str | None = None) -> 
 
 
 def show(made: RenderableType, file: IO[str] | None = None, *, wide: bool = False) -> None:
-    """Prints a table, in colour on a terminal or if FORCE_COLOR is set.
-
-    Args:
-        made: The table.
-        file: Output; None for standard output.
-        wide: Whether to fold nothing; by default the table fits the terminal, and COLUMNS or 80 elsewhere.
-    """
+    """Prints a table on standard output or `file`, in colour on a terminal or if FORCE_COLOR is set. wide: folds
+    nothing; otherwise the table fits the terminal, and COLUMNS or 80 elsewhere."""
     out, width = file or sys.stdout, WHOLE if wide else shutil.get_terminal_size().columns
     if Console(file=out).is_terminal:
         width = made.fit(width) if isinstance(made, FittedTable) else width
@@ -155,3 +146,26 @@ def text(made: RenderableType, *, encoding: str | None = "utf-8", width: int = W
     except UnicodeEncodeError:
         plain = plain.translate(_ASCII).encode(encoding, "replace").decode(encoding)
     return plain
+
+
+@contextlib.contextmanager
+def progress_of(command: str, *, is_silent: bool = False, out: IO[str] | None = None) -> Iterator[Step]:
+    """Yields a function that shows progress on `out` (standard error); is_silent: only on a terminal. No thread draws
+    the bar: it would take CPU from measurements."""
+    out = out or sys.stderr
+    if not out.isatty():
+        said = {""}
+
+        def say(done: int, total: int | None, what: str) -> None:
+            line = f"[{command}] {done} of {total or 'some'} {what}"
+            if not is_silent and line not in said:
+                said.add(line)
+                print(line, file=out, flush=True)
+
+        yield say
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(None), MofNCompleteColumn(), TimeRemainingColumn())
+    own = sys.stdout.isatty()  # else its lines would go to the bar's terminal, and not where they should
+    with Progress(*columns, console=Console(file=out), auto_refresh=False, transient=True, redirect_stdout=own) as bar:
+        task = bar.add_task(command, total=None)
+        yield lambda done, total, what: bar.update(task, completed=done, total=total, description=what, refresh=True)

@@ -60,10 +60,7 @@ class JobGroup(InstanceGroup):
 
 @dataclass(frozen=True)
 class FileSystem:
-    """A directory of a file system that hosts mount."""
-
     kind: Key
-    """One of FILE_SYSTEMS."""
     id: values.FileSystemId
     directory: values.AbsolutePath
     """Of FSx for Lustre, it begins with the mount name."""
@@ -76,7 +73,6 @@ class Channel:
 
     name: Key
     uri: values.S3 = ""
-    """S3 prefix."""
     fsx: FileSystem | None = None
     efs: FileSystem | None = None
     mode: Annotated[str, one_of(MODES)] = FILE
@@ -131,8 +127,6 @@ class CheckpointPlace:
 
 @dataclass(frozen=True)
 class Spot:
-    """Settings of hosts that may be taken away."""
-
     max_wait_s: values.Seconds
     """Maximum seconds for the wait for hosts and the training together."""
     attempts: Annotated[int, whole(1, 30)] = 0
@@ -141,8 +135,6 @@ class Spot:
 
 @dataclass(frozen=True)
 class JobLimits:
-    """Limits of a job's time, and the disk of its hosts."""
-
     max_run_s: values.Seconds
     """Maximum training time in seconds, which bounds the bill."""
     volume_gib: Annotated[int, whole(1, 16_384, "a whole number of GiB")] = 30
@@ -152,8 +144,6 @@ class JobLimits:
 
 @dataclass(frozen=True)
 class Vpc:
-    """The private network of the hosts."""
-
     subnets: values.Subnets
     security_groups: values.SecurityGroups
 
@@ -225,22 +215,18 @@ class Job:
 
     @property
     def dnn(self) -> JobGroup:
-        """The group that trains."""
         return next(group for group in self.groups.values() if group.role == DNN)
 
     @property
     def data(self) -> JobGroup | None:
-        """The group that prepares data."""
         return next((group for group in self.groups.values() if group.role == DATA), None)
 
     @property
     def ranked_hosts(self) -> int:
-        """Number of hosts that have ranks."""
         return hosts_with_ranks(self.hyperparameters, self.dnn.count)
 
     @property
     def ranks(self) -> int:
-        """Number of training processes on all hosts."""
         return self.dnn.ranks * self.ranked_hosts
 
     @property

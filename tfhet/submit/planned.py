@@ -22,10 +22,9 @@ _PLANNED = ("cut", "data_host_workers", "dnn_host_workers")
 
 
 def with_plan(text: str, file: str, plan: Plan, known: Catalogue | None = None) -> str:
-    """Returns a job file's text with the cluster and the cut of a plan. file: its path, for messages. The sections
-    `groups` (or `instances`) and `pipeline` are written anew, without their comments; the rest stays as it is. Groups
-    keep their names; spare ones go. Raises UsageError for a job file that is refused, before or with the plan in it,
-    and for a plan in which no cluster keeps the limits."""
+    """Returns a job file's text with the cluster and the cut of a plan; the sections `groups` (or `instances`) and
+    `pipeline` are replaced without their comments. Groups keep their names; spare ones go. Raises UsageError for a job
+    file that is refused, before or with the plan, and a plan in which no cluster keeps the limits."""
     job = parse(text, file, known)
     if plan.chosen is None:
         raise UsageError(f"{file} is left as it is: no cluster of the plan keeps the limits")
@@ -57,7 +56,6 @@ def with_plan(text: str, file: str, plan: Plan, known: Catalogue | None = None) 
 
 
 def write_plan(path: Path, plan: Plan) -> Path:
-    """Writes a plan into a job file, as `with_plan` does."""
     path.write_text(with_plan(read_text(path, "job file"), str(path), plan), encoding="utf-8")
     return path
 

@@ -29,7 +29,6 @@ class MetricDefinition(NamedTuple):
     regex: str
     """Its only group is the number. At most 500 characters."""
     unit: str
-    """Unit, in CloudWatch's words."""
     says: str
 
     def to_request(self) -> dict[str, str]:

@@ -36,17 +36,10 @@ WHEEL = "Wheel-Version: 1.0\nGenerator: tfhet package\nRoot-Is-Purelib: true\nTa
 
 
 def make(target: Path, script: Path | None = None, requirements: Path | None = None) -> None:
-    """Makes or updates the directory; other files in it stay.
-
-    Args:
-        target: The directory.
-        script: Training script; None for the built-in trainer.
-        requirements: File with further lines for requirements.txt.
-
-    Raises:
-        UsageError: The directory was made by something else, or a file would change how the toolkit starts the job.
-    """
-    listing, more = target / "requirements.txt", ""
+    """Makes or updates the directory; other files in it stay. script: None for the built-in trainer. requirements: file
+    with further lines for requirements.txt. Raises UsageError if the directory was made by something else, or a file
+    would change how the toolkit starts the job."""
+    listing = target / "requirements.txt"
     was_made = listing.is_file() and listing.read_text(encoding="utf-8").partition("\n")[0] == MARK
     if target.exists() and not target.is_dir():
         raise UsageError(f"{target} is a file; give a directory")
@@ -63,8 +56,7 @@ def make(target: Path, script: Path | None = None, requirements: Path | None = N
     for option, file in (("--script", script), ("--requirements", requirements)):
         if file and not file.is_file():
             raise UsageError(f"{option} {file}: no such file")
-    if requirements:
-        more = f"# From {requirements.name}:\n{requirements.read_text(encoding='utf-8')}"
+    more = f"# From {requirements.name}:\n{requirements.read_text(encoding='utf-8')}" if requirements else ""
     name, content = wheel()
     target.mkdir(parents=True, exist_ok=True)
     if not listing.exists():  # it names the wheel last, so that an interrupted call can be repeated
@@ -80,13 +72,9 @@ def make(target: Path, script: Path | None = None, requirements: Path | None = N
 
 
 def wheel() -> tuple[str, bytes]:
-    """Returns name and content of a reproducible wheel of this package.
-
-    Its version ends with a hash of its content: pip keeps an installed tfhet of the same version, such as an image's.
-
-    Raises:
-        UsageError: The package is not installed.
-    """
+    """Returns name and content of a reproducible wheel of this package. Its version ends with a hash of its content:
+    pip keeps an installed tfhet of the same version, such as an image's. Raises UsageError if the package is not
+    installed."""
     installed = _installed()
     paths = [path for path in sorted(PACKAGE.rglob("*")) if path.is_file() and "__pycache__" not in path.parts]
     files = {f"tfhet/{path.relative_to(PACKAGE).as_posix()}": path.read_bytes() for path in paths}
@@ -118,6 +106,5 @@ def _installed() -> metadata.Distribution:
 
 
 def _required(package: str) -> str:
-    """Returns the requirement for one of the package's optional dependencies."""
     lines = [line.partition(";")[0].strip() for line in _installed().requires or ()]
     return next(line for line in lines if line.startswith(package))

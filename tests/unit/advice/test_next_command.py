@@ -1,4 +1,4 @@
-"""advice/next_command.py: the commands that come after a run."""
+"""advice/input_bound.py: the commands that come after a run."""
 
 from __future__ import annotations
 

@@ -7,7 +7,6 @@ import asyncio
 import numpy as np
 import psutil
 import pytest
-from fake_clock import FakeClock
 
 from tfhet.bench import calibration, cpu_work
 from tfhet.bench.calibration import COMMAND, LARGE, SMALL, Calibration, calibrate
@@ -105,10 +104,3 @@ def test_pass_is_the_same_work_everywhere():
     before = batch.copy()
     assert cpu_work.one_pass(batch) == cpu_work.CHECKSUM == cpu_work.one_pass(batch)
     assert (batch == before).all()
-
-
-def test_requested_passes_are_done(monkeypatch):
-    clock, done = FakeClock(), []
-    monkeypatch.setattr(cpu_work, "one_pass", lambda batch: done.append(batch) or clock.sleep(0.5) or 7)
-    assert cpu_work.answer(np.zeros(1), {"passes": 3}, clock) == {"cpu_s": 1.5, "wall_s": 1.5, "checksum": 7}
-    assert len(done) == 3

@@ -1,4 +1,4 @@
-"""bench/harness.py and meter.py: rounds, warm-up, and what is counted, on a clock that only the cases move."""
+"""bench/harness.py and case.py: rounds, warm-up, and what is counted, on a clock that only the cases move."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ import pytest
 from fake_clock import FakeClock
 
 from tfhet.bench import Case, ProcessMeter, Sample, harness, measure
-from tfhet.bench.meter import children_cpu_s
+from tfhet.bench.case import children_cpu_s
 from tfhet.clock import cpu_of
 from tfhet.errors import UsageError
-from tfhet.events import Event
 
 
 @pytest.fixture(autouse=True)
@@ -142,21 +141,6 @@ def test_the_time_of_a_living_child_is_known_to_less_than_a_tick() -> None:
         child.communicate(b"\n", timeout=30)
     with pytest.raises(OSError):
         cpu_of(child.pid)
-
-
-def test_the_observer_hears_every_run_with_its_round() -> None:
-    work, heard = Work(), list[Event]()
-    measure(
-        [work.case("a", 1.0), work.case("b", 1.0)],
-        repeats=2,
-        warmup=1,
-        meter=work.meter(),
-        clock=work.clock,
-        observer=heard.append,
-    )
-    assert {event.name for event in heard} == {"case.ended"}
-    runs = [(event.fields["case"], event.fields["round"], event.fields["rounds"]) for event in heard]
-    assert runs == [("a", 1, 3), ("b", 1, 3), ("b", 2, 3), ("a", 2, 3), ("a", 3, 3), ("b", 3, 3)]
 
 
 @pytest.mark.parametrize("broken", ["prepare", "run"])

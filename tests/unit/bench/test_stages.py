@@ -41,11 +41,6 @@ def test_the_suite_runs_small_and_leaves_its_record(
     assert record.details["explained"][0].startswith("source: ")
 
 
-def test_an_unknown_chain_lists_the_known(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["stages", "--chain", "nope"]) == 2
-    assert "aws-cifar" in capsys.readouterr().err
-
-
 def test_a_chain_that_is_written_out_is_measured_as_it_is(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

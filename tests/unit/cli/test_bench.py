@@ -1,4 +1,4 @@
-"""`tfhet bench`, with a suite that measures nothing."""
+"""`tfhet bench`, with a suite that measures nothing; its progress, and the conditions in a record."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from fake_clock import FakeClock
 
 from tfhet.__main__ import main
-from tfhet.bench import Suite
+from tfhet.bench import Case, Conditions, ProcessMeter, Suite, measure
 from tfhet.bench.suite import NAMES, suite_named
 from tfhet.cli import bench as command
-from tfhet.cli.bench import run, run_suite
+from tfhet.cli.bench import run, run_suite, show_progress
 from tfhet.errors import DataError, UsageError
-from tfhet.events import Observer
+from tfhet.events import Event, Observer
 from tfhet.record import Figure, Record
 
 
@@ -88,3 +89,28 @@ def test_listed_suites_have_their_names() -> None:
 @pytest.mark.parametrize(("kept", "code"), [(True, 0), (False, 1)])
 def test_suite_that_is_not_kept_fails(kept: bool, code: int) -> None:
     assert run_suite(dataclasses.replace(TOY, is_kept=lambda record: kept), [], "toy") == code
+
+
+def test_each_run_gets_one_whole_line(capsys: pytest.CaptureFixture[str]) -> None:
+    clock = FakeClock()
+    meter = ProcessMeter(clock, lambda: 0.0)
+    case = Case("example", lambda _: clock.sleep(0.002), 10, "image")
+    measure([case], repeats=1, warmup=1, meter=meter, clock=clock, observer=show_progress)
+    assert capsys.readouterr().err.splitlines() == [
+        "[bench] 1/2 example (2.00 ms): 200 us CPU per image",
+        "[bench] 2/2 example (2.00 ms): 200 us CPU per image",
+    ]
+
+
+def test_what_is_missing_is_reported_and_other_events_are_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    show_progress(Event("case.missing", 0.0, {"case": "peer dali", "reason": "not installed"}))
+    show_progress(Event("case.prepared", 0.0, {"case": "x"}))
+    assert capsys.readouterr().err == "[bench] peer dali is missing: not installed\n"
+
+
+def test_the_load_before_and_what_others_took_are_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1")
+    monkeypatch.delenv("LD_PRELOAD", raising=False)
+    noted = Conditions(0.256, 100.0, 1.0).until(Conditions(2.0, 300.0, 5.0))
+    assert noted["load_before"] == 0.26 and noted["stolen_pct"] == 2.0
+    assert noted["variables"]["GLIBC_TUNABLES"] == "glibc.malloc.hugetlb=1" and "LD_PRELOAD" not in noted["variables"]

@@ -105,11 +105,6 @@ def test_unreadable_material_is_named(runs, words, named, capsys) -> None:
     assert named in capsys.readouterr().err
 
 
-def test_top_of_a_finished_run(runs, capsys) -> None:
-    assert main(["top", "a"]) == 0
-    assert capsys.readouterr().out == "[top] succeeded\n"
-
-
 @pytest.fixture
 def timed(tmp_path: Path) -> RunFolder:
     """A run of one rank and one data host, with a timeline."""

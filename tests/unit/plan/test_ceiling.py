@@ -66,8 +66,3 @@ def test_relaxing_a_resource_shortens_its_own_ceiling_by_as_much_where_it_binds_
         for resource, seconds in before.items():
             after = ceilings(*plans.relaxed(NEEDS, has, resource, 2.0), where)
             assert after == {**before, resource: pytest.approx(seconds / 2)}
-
-
-def test_relaxing_all_cpus_gives_every_host_more():
-    _, more = plans.relaxed(NEEDS, Supply(4.0, 20.0), Resource.ALL_CPUS, 1.25)
-    assert (more.dnn_cpus, more.data_cpus) == (5.0, 25.0)

@@ -235,20 +235,6 @@ def test_without_a_run_the_errors_name_it(tmp_path, capsys):
         assert error in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("option", "value", "error"),
-    [
-        ("batch_size", "0", "--batch_size: 0: give a whole number from 1 on"),
-        ("trainer_cpu_ms", "-5", "--trainer_cpu_ms: -5: give a number from 0 on"),
-        ("accelerator_ms", "inf", "--accelerator_ms inf: give a number above 0"),
-        ("source_mb_per_s", "0", "--source_mb_per_s: 0: give a number above 0"),
-    ],
-)
-def test_a_number_out_of_range_is_named_with_its_option(planned, option, value, error):
-    code, said = planned(f"--{option}", value)
-    assert code == 2 and error in said
-
-
 def test_a_summary_alone_is_a_run_too(run_of, tmp_path):
     run = run_of(cluster=GROUPS)
     alone = MeasuredRun.read(run.folder.summary_path)

@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from tfhet.errors import DataError, UsageError
 from tfhet.record import Figure, json_value
 from tfhet.schema import from_json
 
@@ -30,30 +29,7 @@ def test_a_figure_survives_json() -> None:
     assert from_json(Figure, json_value(Figure.single(3, unit="x")), "figure") == Figure.single(3.0, unit="x")
 
 
-def test_the_json_holds_the_fields_that_scripts_read() -> None:
-    held = json_value(Figure.of([1.0], unit="us"))
-    assert list(held) == ["value", "low", "high", "unit", "n", "against", "samples", "level"]
-
-
-def test_a_figure_of_an_older_record_gets_the_interval_that_its_samples_give() -> None:
-    older = Figure(2.0, 1.9, 2.1, "us", 3, samples=(1.0, 2.0, 3.0))
-    assert older.with_level() == Figure(2.0, 1.0, 3.0, "us", 3, samples=(1.0, 2.0, 3.0), level=0.75)
-    worst = Figure(3.0, 1.0, 3.0, "us", 3, samples=(1.0, 2.0, 3.0))  # no median
-    assert worst.with_level() == worst
-    assert Figure.single(3.0, unit="us").with_level() == Figure.single(3.0, unit="us")
-
-
 def test_a_share_has_the_interval_of_one() -> None:
     share = Figure.share(39, 40)
     assert (share.value, share.unit, share.n, share.level) == (97.5, "%", 40, 0.95)
     assert 87.0 < share.low < 87.2 and 99.5 < share.high < 99.6
-
-
-def test_a_broken_figure_is_named() -> None:
-    with pytest.raises(DataError, match="'stages.x'.*`high`"):
-        from_json(Figure, {"value": 1, "low": 1, "unit": "x", "n": 1}, "figure 'stages.x'")
-
-
-def test_no_samples_make_no_figure() -> None:
-    with pytest.raises(UsageError, match="at least one"):
-        Figure.of([], unit="us")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 from tfhet.record import json_value, machine, versions
@@ -32,12 +30,3 @@ def test_a_machine_without_proc_still_has_an_answer(tmp_path: Path) -> None:
 def test_versions_leave_out_what_is_not_installed() -> None:
     found = versions(("numpy", "no-such-distribution"))
     assert list(found) == ["numpy"]
-
-
-def test_neither_record_nor_report_nor_bench_loads_tensorflow_or_matplotlib() -> None:
-    code = (
-        "import sys, tfhet.record, tfhet.report, tfhet.bench; tfhet.record.versions();"
-        "print([m for m in ('tensorflow', 'keras', 'horovod', 'matplotlib') if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.strip() == "[]"

@@ -20,17 +20,7 @@ def record() -> Record:
 def test_a_record_survives_its_file(tmp_path: Path) -> None:
     path = record().write(tmp_path / "results" / "stages.json")
     assert Record.read(path) == record()
-
-
-def test_the_file_has_all_fields(tmp_path: Path) -> None:
-    held = json.loads(record().write(tmp_path / "r.json").read_text())
-    assert list(held) == [
-        *("schema", "name", "created", "machine", "versions", "code", "conditions", "command", "figures", "details")
-    ]
-    assert held["schema"] == 1
-    assert held["created"] == "1970-01-01T00:01:00+00:00"
-    assert held["figures"]["stages.x.vs_example"]["against"] == "the example as written"
-    assert held["machine"]["cores"] >= 1 and "numpy" in held["versions"]
+    assert record().created == "1970-01-01T00:01:00+00:00" and "numpy" in record().versions
 
 
 def test_floats_have_five_digits_and_figures_one_line(tmp_path: Path) -> None:

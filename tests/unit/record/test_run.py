@@ -108,16 +108,6 @@ def test_success_is_exit_code_zero_and_nothing_else() -> None:
     assert not summary(exit_code=None).succeeded
 
 
-def test_events_come_back_in_order_without_the_line_that_was_cut(tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path / "run")
-    assert list(folder.events()) == []
-    folder.write_event(Event("host.joined", 1.0, {"host": "algo-1"}))
-    folder.write_event(Event("host.left", 2.0, {"loss": math.nan}))
-    with open(folder.events_path, "a") as file:
-        file.write('{"event": "cut')
-    assert [event["event"] for event in folder.events()] == ["host.joined", "host.left"]
-
-
 def test_logs_are_found_and_their_tails_read_from_the_end(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path).create()
     assert folder.log_tail("algo-1") == []

@@ -3,7 +3,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, strategies as st
 
 from tfhet.errors import DataError, UsageError
 from tfhet.record import ClockOffset, Pause, RunFolder, StepTime, Timeline, TimelineFile, UsageSample, natural
@@ -109,8 +108,3 @@ def test_a_part_is_added_to_and_nothing_makes_no_file(tmp_path):
 
 def test_hosts_are_counted_as_people_count_them():
     assert sorted(["algo-10", "algo-2", "x", "algo-1"], key=natural) == ["algo-1", "algo-2", "algo-10", "x"]
-
-
-@given(st.lists(st.text(max_size=4)))
-def test_every_name_has_a_place_in_the_order(names):
-    assert sorted(sorted(names, key=natural, reverse=True), key=natural) == sorted(names, key=natural)

@@ -1,4 +1,4 @@
-"""report/picture.py, live.py, progress.py, log_lines.py: a run on the screen while it continues."""
+"""report/picture.py, live.py, tables.py, log_lines.py: a run on the screen while it continues."""
 
 from __future__ import annotations
 
@@ -131,14 +131,6 @@ def test_summary_ends_the_run(folder, summary, state) -> None:
     folder.summary_path.write_text("{")
     with pytest.raises(DataError):
         Watcher(folder).look()
-
-
-def test_quiet_time_counts_from_newest_file(folder) -> None:
-    log(folder, "algo-1", "x\n")
-    folder.write_event(Event("training.started", 1.0))
-    os.utime(folder.log_path("algo-1"), (100.0, 100.0))
-    os.utime(folder.events_path, (130.0, 130.0))
-    assert Watcher(folder, FakeClock(200.0)).look().quiet_s == 70.0
 
 
 def picture(steps: int = 2, state: str = "InProgress, Training", cost: str = "12 min 05 s, $7.25 so far") -> Picture:

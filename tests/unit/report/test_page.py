@@ -288,16 +288,6 @@ def test_runs_are_drawn_over_each_other(parsed) -> None:
     assert "run-6, run-7" in found.text and not found.drawn("l7")
 
 
-def test_learning_curve_needs_two_epochs(parsed) -> None:
-    epochs = [
-        {"loss": 2.0, "accuracy": 0.4, "missing": 0},
-        {"loss": 1.0, "accuracy": 0.7, "val_loss": 1.5, "missing": 0},
-    ]
-    titles = parsed(page(Given((RunView.of(run(epochs=epochs)),)))).titles
-    assert {"epoch 1: loss 1.00", "epoch 0: accuracy 0.400"} <= set(titles)
-    assert "Loss by epoch" not in parsed(page(Given((RunView.of(run(epochs=epochs[:1])),)))).titles
-
-
 def test_no_text_becomes_markup(tmp_path: Path, parsed) -> None:
     hostile = plan()
     hostile["candidates"][1]["cluster"]["text"] = hostile["decision"][0] = hostile["notes"][0] = EVIL

@@ -90,11 +90,7 @@ WRONG = [
     ("  dnn_group", "  trainers", "16: groups: trainers"),
     ("count: 2}", "count: 2, role: dnn}", "15: groups"),
     ("count: 1}", "count: 1, role: data}", "15: groups"),
-    (
-        "  dnn_group",
-        "".join(f"  s{n}: {{type: ml.m5.large, count: 0, role: spare}}\n" for n in range(4)) + "  dnn_group",
-        "15: groups",
-    ),
+    ("  dnn_group", SPARE_GROUPS, "15: groups"),
     ("  dnn_group", "  s: {type: ml.m5.large, count: 1, role: spare}\n  dnn_group", "16: groups: s: count"),
     ("{max_run_s: 3600}", "{}", "17: limits: max_run_s"),
     ("max_run_s: 3600", "max_run_s: 1h", "17: limits: max_run_s"),
