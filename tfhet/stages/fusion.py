@@ -89,14 +89,15 @@ class Decoding(Step):
         return _is_window(run[1]) if len(run) == 2 else _flipped_window(run[1:])
 
     def run(self, images: tf.Tensor, drawn: Sequence[Drawn]) -> tf.Tensor:
-        window, upright = _window(self), self.stages[0].stage.upright
+        window, decode = _window(self), self.stages[0].stage
+        assert isinstance(decode, decoding.Decode)
         return decoding.decode_windows(
             images,
-            window.windows(drawn[1], decoding.sizes(images, upright)),
+            window.windows(drawn[1], decoding.sizes(images, decode.upright)),
             drawn[-1].get("flip_horizontal"),
             window.scaling,
             self.stages[-1].output.channels,
-            upright,
+            decode.upright,
         )
 
 
