@@ -204,12 +204,7 @@ def reason(error: Exception, values: Any) -> str:
 
 
 def from_json(
-    cls: type[T],
-    content: object,
-    what: str,
-    *,
-    is_strict: bool = False,
-    error: Callable[[str], Exception] = DataError,
+    cls: type[T], content: object, what: str, *, is_strict: bool = False, error: Callable[[str], Exception] = DataError
 ) -> T:
     """Returns a dataclass made of a JSON object. Fields that the class does not have are ignored.
 

@@ -62,6 +62,5 @@ def _of_its_owner(array: np.ndarray) -> torch.Tensor:
 
 
 def _pinned(size: int) -> np.ndarray:
-    """Memory that devices read without the CPU, uint8 [size]. PyTorch keeps it for the next batch, once no copy to a
-    device is under way."""
+    """Memory that devices read without the CPU, uint8 [size]. PyTorch reuses it after copies to devices have ended."""
     return torch.empty(size, dtype=torch.uint8, pin_memory=True).numpy()

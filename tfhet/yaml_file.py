@@ -83,8 +83,7 @@ class YamlFile:
             return found
 
     def line(self, where: str) -> int:
-        """The line of a part, from 1, such as `groups: dnn_group: count`; if the file does not have it, of the nearest
-        part above."""
+        """The line, from 1, of a part such as `groups: dnn_group: count`, or of the nearest part above it."""
         while where and where not in self._lines:
             where = where.rpartition(": ")[0]
         return self._lines.get(where, 1)

@@ -133,8 +133,7 @@ def test_lost_connection_is_a_consequence(name, line):
 
 
 @pytest.mark.parametrize(
-    ("name", "hosts", "ranks"),
-    [("solo", 2, 2), ("mirrored", 2, 2), ("ray", 2, 2), ("parameter_server", 1, 1)],
+    ("name", "hosts", "ranks"), [("solo", 2, 2), ("mirrored", 2, 2), ("ray", 2, 2), ("parameter_server", 1, 1)]
 )
 def test_impossible_number_of_ranks_is_refused(name, hosts, ranks):
     with pytest.raises(UsageError):

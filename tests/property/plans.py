@@ -6,17 +6,7 @@ from dataclasses import replace
 
 from hypothesis import HealthCheck, settings, strategies as st
 
-from tfhet.plan import (
-    ClusterShape,
-    CutCost,
-    HostType,
-    Layout,
-    PipelineCost,
-    Resource,
-    Trainer,
-    Where,
-    Workload,
-)
+from tfhet.plan import ClusterShape, CutCost, HostType, Layout, PipelineCost, Resource, Trainer, Where, Workload
 from tfhet.plan.ceiling import Demand, Supply
 from tfhet.planes import PlaneCosts, WireCost
 from tfhet.record import Interval
@@ -38,10 +28,7 @@ CPU = HostType("ml.cpu.large", 16, network_gbit_per_s=10)
 USD = {"ml.gpu.small": 4.0, "ml.gpu.large": 9.0, "ml.cpu.large": 1.0}
 WIRE = WireCost(Interval.exact(0.8), Interval.exact(0.8), Interval.exact(0.6))
 COSTS = PlaneCosts(
-    lambda batch_bytes: WIRE,
-    "stated",
-    request_s=Interval(0.0005, 0.0001, 0.001),
-    most_servers_per_host=8,
+    lambda batch_bytes: WIRE, "stated", request_s=Interval(0.0005, 0.0001, 0.001), most_servers_per_host=8
 )
 
 
@@ -115,9 +102,6 @@ def mixed_clusters(draw: st.DrawFn) -> ClusterShape:
 
 
 SERVED = st.builds(
-    Layout,
-    st.sampled_from([Where.DATA, Where.EVERYWHERE]),
-    st.integers(0, 1),
-    st.sampled_from([1, 2, 4]),
+    Layout, st.sampled_from([Where.DATA, Where.EVERYWHERE]), st.integers(0, 1), st.sampled_from([1, 2, 4])
 )
 LAYOUTS = SERVED | st.just(Layout())

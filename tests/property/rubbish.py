@@ -55,9 +55,7 @@ numbers = st.sampled_from(
 )
 scalars = st.none() | st.booleans() | numbers | texts | marks
 anything = scalars | st.recursive(
-    scalars,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
-    max_leaves=6,
+    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3), max_leaves=6
 )
 
 

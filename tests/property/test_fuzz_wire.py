@@ -98,10 +98,7 @@ def received(one: socket.socket, most: int = 1 << 16) -> bytes:
 def converse(port: int, opening: bytes, key: bytes | None, later: bytes) -> bytes:
     """Sends an opening, the proof of a key or what is in its place, and something more; returns what came after the
     nonce of the server, and, for a real key, after its proof."""
-    with (
-        socket.create_connection((HERE, port), timeout=60) as one,
-        contextlib.suppress(OSError),
-    ):
+    with socket.create_connection((HERE, port), timeout=60) as one, contextlib.suppress(OSError):
         one.sendall(opening)
         if key is not None and len(nonce := received(one, NONCE_BYTES)) == NONCE_BYTES:
             said = opening + nonce

@@ -13,13 +13,7 @@ from tfhet.source import SyntheticSource
 CHAIN = "rescale(); random_flip(vertical=True); random_rotation(0.2)"
 SOURCE = SyntheticSource(23, 5, shape=(6, 4, 1), uneven=True)
 EPOCH, SEED = 2, 11
-NAMES = (
-    "image",
-    "label",
-    "random_flip:1/flip_horizontal",
-    "random_flip:1/flip_vertical",
-    "random_rotation:2/angle",
-)
+NAMES = ("image", "label", "random_flip:1/flip_horizontal", "random_flip:1/flip_vertical", "random_rotation:2/angle")
 
 
 def declared(**how: int) -> Pipeline:
@@ -42,11 +36,7 @@ def expected() -> dict[int, tuple]:
 
 
 @settings(max_examples=6)
-@given(
-    batch_size=st.integers(1, 30),
-    shuffle=st.sampled_from([0, 1, 4, 50]),
-    shares=st.integers(1, 3),
-)
+@given(batch_size=st.integers(1, 30), shuffle=st.sampled_from([0, 1, 4, 50]), shares=st.integers(1, 3))
 def test_examples_do_not_depend_on_batching(batch_size: int, shuffle: int, shares: int):
     pipeline = declared(batch_size=batch_size, shuffle=shuffle)
     found: dict[int, tuple] = {}

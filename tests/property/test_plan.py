@@ -111,10 +111,7 @@ def test_the_cpu_of_reference_changes_nothing(workload, cluster, unit):
 
     trainer = replace(workload.trainer, cpu_ms=workload.trainer.cpu_ms.times(unit))
     scaled = replace(
-        workload,
-        pipeline=workload.pipeline.cpu_times(unit),
-        trainer=trainer,
-        plane_costs=replace(costs, wire=wire),
+        workload, pipeline=workload.pipeline.cpu_times(unit), trainer=trainer, plane_costs=replace(costs, wire=wire)
     )
     kinds = {
         group: replace(getattr(cluster, group), speed=getattr(cluster, group).speed.times(unit))

@@ -7,14 +7,7 @@ from tfhet.errors import ClusterError, Mistakes, UsageError, shown
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [
-        ("a", "'a'"),
-        (None, "None"),
-        (1.5, "1.5"),
-        ([1], "list"),
-        ({}, "dict"),
-        ("x" * 1000, "'" + "x" * 76 + "..."),
-    ],
+    [("a", "'a'"), (None, "None"), (1.5, "1.5"), ([1], "list"), ({}, "dict"), ("x" * 1000, "'" + "x" * 76 + "...")],
     ids=["text", "none", "number", "list", "dict", "long text"],
 )
 def test_shown_values_are_short(value: object, text: str) -> None:

@@ -133,12 +133,7 @@ async def test_unread_output_is_read_at_the_end(closes):
 
 
 @pytest.mark.parametrize(
-    ("code", "exit_code"),
-    [
-        ("pass", 0),
-        ("raise SystemExit(3)", 3),
-        ("import os; os.kill(os.getpid(), 9)", -9),
-    ],
+    ("code", "exit_code"), [("pass", 0), ("raise SystemExit(3)", 3), ("import os; os.kill(os.getpid(), 9)", -9)]
 )
 def test_exit_code_is_the_childs(code, exit_code):
     found, _, child = finish(code)

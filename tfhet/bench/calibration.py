@@ -52,8 +52,7 @@ class Calibration:
 
 
 async def calibrate(step: Step, limit_s: float = LIMIT_S) -> Calibration:
-    """Measures the costs; all started processes have ended afterwards. Raises TfhetError if the speed of the vCPUs
-    cannot be measured."""
+    """Measures the costs. Raises TfhetError if the speed of the vCPUs cannot be measured."""
     shipped, end_s = CostFile.shipped(), asyncio.get_running_loop().time() + limit_s
     facts, day = machine(), datetime.fromtimestamp(SYSTEM.wall(), UTC).date()
     cpus = int(facts["cores_usable"])

@@ -117,8 +117,7 @@ class Catalogue:
         return {name: price for name in self.instances if (price := self.price(name, region, market))}
 
     def common_market(self, names: Iterable[str], region: str = REGION) -> str | None:
-        """Returns a market in which all these types have a price, preferably SageMaker, whose prices are higher for the
-        same machine; None without one."""
+        """Returns a market in which all these types have a price, preferably SageMaker; None without one."""
         wanted = list(names)
         return next((each for each in MARKETS if all(self.price(name, region, each) for name in wanted)), None)
 

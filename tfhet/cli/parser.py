@@ -60,8 +60,7 @@ def number(kind: type[N], least: float | None = None, *, above: float = -math.in
 
 
 def output_file(text: str) -> Path:
-    """The type of an option that is a file to write; makes its folder. A file that could not be written is wrong use,
-    before anything else is done."""
+    """The type of an option that is a file to write; makes its folder. Raises for a file that cannot be written."""
     path = Path(text)
     if path == STDOUT:
         return path

@@ -59,8 +59,7 @@ class Exposed(UsageError, PermissionError):
 
 
 def code_dir(env: Mapping[str, str], name: str) -> Path:
-    """Makes the folder `name` of `cache_dir`, for code that this user's processes load or run. Raises like
-    `own_folder`."""
+    """Makes the folder `name` of `cache_dir`, for code that this user's processes run. Raises like `own_folder`."""
     cache = cache_dir(env)
     for above in reversed(cache.parents):
         above.mkdir(mode=0o700, exist_ok=True)

@@ -63,8 +63,7 @@ class Roles:
         return self.groups[role].hosts if role in self.groups else ()
 
     def led_by_first(self, host: str, others: Role | None) -> Roles:
-        """The roles, seen from `host`, if only the first dnn host trains and the others have the role `others`, if
-        any."""
+        """The roles, seen from `host`, if only the first dnn host trains and the others have the role `others`."""
         first, rest = self.dnn_hosts[:1], self.dnn_hosts[1:]
         if others is None or not rest:
             return self

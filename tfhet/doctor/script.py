@@ -176,11 +176,7 @@ def broadcast(facts: ScriptFacts) -> RuleAnswer:
     return limited("no broadcast of the weights", what, when=not calls, otherwise=_names(calls))
 
 
-_OF_DISTRIBUTE = {
-    "MultiWorkerMirrored": "multi_worker",
-    "ParameterServer": "parameter_server",
-    "Mirrored": "mirrored",
-}
+_OF_DISTRIBUTE = {"MultiWorkerMirrored": "multi_worker", "ParameterServer": "parameter_server", "Mirrored": "mirrored"}
 """tfhet's strategy for each beginning of TensorFlow's names."""
 
 

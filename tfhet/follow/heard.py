@@ -65,8 +65,7 @@ class Heard:
 
 
 def placed(groups: Sequence[InstanceGroup], known: Mapping[str, str], hosts: Collection[str]) -> dict[str, str]:
-    """Returns the certain groups of hosts: the `known` ones, as launchers named them, and if only one group lacks
-    hosts, it has all others."""
+    """Returns the certain groups of hosts: those `known` from launchers; a single group without hosts has the rest."""
     names = {group.name for group in groups}
     found = {host: group for host, group in known.items() if group in names}
     lacking = [group.name for group in groups if list(found.values()).count(group.name) < group.count]

@@ -97,8 +97,7 @@ class LogStreams:
                     del counted[key]
 
     def _pages(self, name: str, start_ms: int | None, forward: bool = True) -> Iterator[list[Any]]:
-        """Yields pages of events, from the last page on unless `forward`. The last page repeats its token; an empty
-        page may be followed by others."""
+        """Yields pages of events, from the last page on unless `forward`. The last page repeats its token."""
         request: dict[str, Any] = {"logGroupName": GROUP, "logStreamName": name, "startFromHead": forward}
         if start_ms is not None:
             request["startTime"] = start_ms

@@ -23,8 +23,7 @@ class Follower:
         on_stop: Callable[[], None] = lambda: None,
         on_host_lost: Callable[[str], None] = lambda host: None,
     ):
-        """on_stop: called when the script must stop. on_host_lost: called with a lost data host without which the job
-        continues."""
+        """on_stop: called when the script must stop. on_host_lost: with a lost data host, if the job continues."""
         place, settings = assignment.place, assignment.settings
         self._assignment, self._place, self._settings = assignment, place, settings
         self._on_stop, self._on_host_lost = on_stop, on_host_lost

@@ -81,8 +81,7 @@ class Leader:
         self._result: asyncio.Future[JobResult] = asyncio.get_running_loop().create_future()
 
     async def join(self) -> None:
-        """Opens the link. Raises UsageError for a port or address that it cannot use, and an impossible number of
-        ranks."""
+        """Opens the link. Raises UsageError for an unusable port or address, and an impossible number of ranks."""
         self._listens_at = await in_thread(self.place.listening, self.place.link_address)  # it may look a name up
         await self._server.start(self._listens_at, self.place.ports.control)
         self._joined_s = SYSTEM.monotonic()

@@ -113,8 +113,7 @@ class Standstill:
 
     description: str
     patience: int
-    """0: the script hangs in its own code. 1: it waits for data, which no other rank can delay. 2: it may wait for
-    another rank."""
+    """0: the script hangs in its own code. 1: it waits for data. 2: it may wait for another rank."""
 
     @classmethod
     def of(cls, tail: Iterable[str]) -> Standstill:
@@ -176,8 +175,7 @@ class Script:
         return self._child.pid
 
     async def ended(self) -> JobResult:
-        """Waits for its end, and returns its part of the job result. Raises JobFailed after killing a stalled
-        script."""
+        """Waits for its end and returns its part of the job result. Raises JobFailed for a stalled script."""
         child, place, settings = self._child, self._assignment.place, self._assignment.settings
         assert child is not None and place.rank is not None
         stall = asyncio.create_task(self._kill_when_stalled(child), name="stall")
@@ -227,8 +225,7 @@ class Script:
             self._ending = asyncio.create_task(self._child.stop(SCRIPT_GRACE_S), name="stop")
 
     def has_begun_to_read(self) -> None:
-        """Repeats an earlier request to stop, which the script did not get if a library blocked the signal until
-        now."""
+        """Repeats an earlier request to stop, which the script missed if a library blocked the signal."""
         if self._is_stopping and self._child is not None:
             self._child.kill(signal.SIGTERM)
 

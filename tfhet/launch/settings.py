@@ -40,11 +40,9 @@ class LaunchSettings:
     ready_timeout_s: Annotated[float, Meta(gt=0, description="positive")] = 300.0
     """Seconds that all hosts and their processes may take to become ready."""
     stall_timeout_s: Annotated[float, least(0.0)] = 1800.0
-    """Seconds without a step after which the job has failed, with the built-in trainer or a script that reads by tfhet;
-    0: never."""
+    """Seconds without a step of the trainer, or of a script that reads by tfhet, before the job fails; 0: never."""
     on_data_loss: Annotated[str, one_of(("stop", "local"))] = "stop"
-    """Reaction to the loss of the last host that serves data: `stop` ends the job, `local` lets the built-in trainer
-    continue with local pipelines."""
+    """After the loss of the last serving host: `stop` ends the job, with `local` the built-in trainer continues."""
     timeline: Annotated[str, one_of(("hosts", "steps", "off"))] = "hosts"
     """Timeline detail: `hosts` (usage once a second), `steps` (also every training step) or `off`."""
     emf_namespace: Annotated[str, _NAMESPACE] = ""

@@ -140,8 +140,7 @@ class ProcessChannel:
         return False
 
     def receive(self, limit_s: float = 0.0, kinds: Any = dict[str, Any]) -> Any:
-        """The next message of the types `kinds`, waiting at most `limit_s` for it; None if none has arrived. Skips
-        others."""
+        """The next message of the types `kinds` within `limit_s`, or None. Skips others."""
         until_s = SYSTEM.monotonic() + limit_s
         while (end := self._end) is not None:
             try:

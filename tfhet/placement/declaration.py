@@ -40,8 +40,7 @@ class Declaration:
     interleave: int = 1
     """Number of splits that are read at the same time, one example of each in turn. At least 1."""
     cache: str = ""
-    """Directory on every reading host that keeps the records of a split after the first reading, for slow or remote
-    data; "" for none."""
+    """Directory on every reading host that keeps records after the first reading, for slow data; "" for none."""
     prefetch: int = 2
     """Number of batches that a worker, and again a rank, holds ready. A rank cannot give them to other ranks."""
     shuffle_splits: bool = True

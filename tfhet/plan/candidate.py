@@ -131,8 +131,7 @@ def ranking(found: Sequence[Candidate]) -> list[Candidate]:
 
 
 def frontier(found: Sequence[Candidate]) -> list[Candidate]:
-    """Returns the candidates that no other beats in both money and time, the cheapest first. Without prices, it is the
-    fastest one alone."""
+    """Returns the candidates that no other beats in both money and time, cheapest first; without prices the fastest."""
     best, kept = math.inf, []
     for one in ranking(found):
         if one.s_per_million.value < best:

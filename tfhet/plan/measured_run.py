@@ -39,8 +39,7 @@ class MeasuredRun:
 
     @classmethod
     def read(cls, path: Path) -> MeasuredRun:
-        """Reads the folder of a run, or its `summary.json`. Raises UsageError for no summary there, DataError for one
-        that cannot be read."""
+        """Reads a run's folder or `summary.json`. Raises UsageError without a summary, DataError for a damaged one."""
         folder = RunFolder(path.parent if path.is_file() else path)
         if path.is_file():
             return cls(folder, RunSummary.from_json(read_json(path, "run summary"), str(path)), Timeline())

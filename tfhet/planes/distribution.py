@@ -119,8 +119,7 @@ def _called(
     training: bool,
     given: str,
 ) -> tf.data.Dataset | None:
-    """The share by a plane whose hosts call functions; None by another one. given: arguments of the user's that have no
-    meaning then."""
+    """The share by a plane whose hosts call functions, or None. given: the user's arguments without a meaning then."""
     share = get(job.plane).rank_side().called(make, arguments, data.element_spec, job, training)
     if share is not None:
         if given:

@@ -112,8 +112,7 @@ class LauncherSide:
         return {}
 
     def lost(self, host: str) -> bool:
-        """Called when the serving `host` is lost. Returns whether the other hosts deliver the rest; otherwise the job
-        has failed. Raises nothing."""
+        """Called when a serving host is lost. Returns whether the others deliver the rest; else the job has failed."""
         return True
 
 

@@ -56,8 +56,7 @@ def read_registered(sharding: Any, target: str, dataset_id: str, element_spec: A
 
 
 def registered_metadata(dataset_id: str, dispatcher: str, protocol: str) -> Any:
-    """Returns the dispatcher's description of a data set; the public API can only read one. Raises RuntimeError or
-    tf.errors.OpError."""
+    """Returns the dispatcher's description of a data set. Raises RuntimeError or tf.errors.OpError."""
     library, _ = servers()
     with warnings.catch_warnings():  # of protobuf 4, caused by TensorFlow 2.15
         warnings.simplefilter("ignore")

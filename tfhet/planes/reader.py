@@ -129,16 +129,14 @@ class Reader:
         """Makes this rank prepare its own share of the data from now on."""
 
     def offer(self, epoch: int, rest: Rest | None = None, part: int = 0) -> None:
-        """Registers an epoch, or its `rest`, with the plane. Rank 0, which knows the seen examples, calls it before the
-        other ranks read."""
+        """Registers an epoch, or its `rest`, with the plane. Rank 0 calls it before the other ranks read."""
 
     def is_offered(self, epoch: int) -> bool:
         """Whether a rank has offered the whole `epoch`."""
         return True
 
     def ahead(self, epoch: int, offers: bool) -> None:
-        """Prefetches an epoch in a thread; offers: whether this rank offers it. It is dropped later if the plane no
-        longer `stands`."""
+        """Prefetches an epoch in a thread; dropped if the plane no longer `stands`. offers: whether this rank does."""
 
         def work(ahead: Prefetcher) -> Iterator[Any]:
             if offers:

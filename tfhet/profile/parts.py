@@ -62,8 +62,7 @@ def _idle(dataset: tf.data.Dataset) -> tf.data.Dataset:
 
 
 def parts_of_dataset(dataset: tf.data.Dataset) -> list[PipelinePart]:
-    """Returns a part per transformation; a data set with several inputs (`zip`) is a source. Raises UsageError without
-    a transformation."""
+    """Returns a part per transformation; a data set with several inputs is a source. Raises UsageError for none."""
     chain = transformations(dataset)
     first = max((i for i, each in enumerate(chain) if kind_of(each).startswith(_SOURCES)), default=0)
     parts: list[PipelinePart] = []

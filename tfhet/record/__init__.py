@@ -11,9 +11,8 @@ A run's folder holds its summary, events, logs and timeline: `RunFolder("runs/a"
 """
 
 from tfhet.record.entry import ClockOffset, Entry, HostUsage, TimelineFile, UsageSample
-from tfhet.record.figure import Figure, Spread
+from tfhet.record.figure import Figure, Interval, Spread, View
 from tfhet.record.folder import RUNS, TIMELINE_FOLDER, EventTail, LineTail, RunFolder, latest_in, runs_in
-from tfhet.record.interval import Interval, View
 from tfhet.record.json_file import json_value, read_json, write_json, write_text
 from tfhet.record.record import Record, machine, usable_cores
 from tfhet.record.run import RunSummary, Visits

@@ -59,8 +59,7 @@ class RunSummary:
     """Milliseconds that the data of `distribute` took for a batch, where a script of one's own made more of them: what
     the script's own `prefetch` hides of it is no wait."""
     step_parts_ms: Mapping[str, float] = field(default_factory=dict)
-    """Median milliseconds of the components of rank 0's steps: `wait`, `copy`, `compute`, and `allreduce` where it is
-    known (`record.step_time`)."""
+    """Median milliseconds of rank 0's `wait`, `copy`, `compute` and, if known, `allreduce` (`record.step_time`)."""
     cpu_ms: Spread | None = None
     """CPU milliseconds that rank 0's process took for a measured step, with whatever it prepares of its data itself."""
     checkpoint_s: float | None = None

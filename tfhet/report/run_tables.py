@@ -163,8 +163,7 @@ _RATIOS = ("step time, median (ms)", "examples/s", "USD per million examples")
 
 
 def compare(named: Mapping[str, RunSummary]) -> FittedTable:
-    """Returns at least one run side by side, a column each; rows that no run measured are omitted, ratios are to the
-    first run."""
+    """Returns runs side by side, with ratios to the first; rows that no run measured are omitted."""
     if not named:
         raise UsageError("compare: give at least one run")
     runs = list(named.values())

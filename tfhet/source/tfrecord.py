@@ -133,8 +133,7 @@ class TFRecordSource:
         return tuple(known[file] for file in self.files) if known.keys() >= set(self.files) else None
 
     def read(self, split: tf.Tensor) -> tf.data.Dataset:
-        """Returns (position, serialised Example) of one file; where bad records are skipped, up to an error, of those
-        that `check` could reach."""
+        """Returns (position, serialised Example) of one file; without bad records, those that `check` could reach."""
         records = all_records(tf.gather(tf.constant(self.files), split), self.compression, self._skips)
         sizes = self.split_sizes() if self._skips else None
         if sizes is not None:

@@ -70,8 +70,7 @@ def decode_windows(
     """Resizes windows of images in their files, string [batch], as `resampling.resize_windows` does.
 
     Returns uint8 [batch, height, width, channels]. Windows are of the images as `sizes` has them. Raises
-    InvalidArgumentError for a file that cannot be decoded and for a window outside its image, with the place in the
-    batch of a JPEG image."""
+    InvalidArgumentError for a file that cannot be decoded and for a window outside its image."""
     windows = tf.cast(windows, tf.float32)
     flips = tf.zeros(tf.shape(contents)[:1], tf.bool) if flips is None else flips
 

@@ -30,8 +30,7 @@ class Settings:
     validation: str = "validation"
     """Channel to validate on after every epoch. Without such a channel there is no validation."""
     image_size: Annotated[int, least(0)] = 0
-    """Height and width, in pixels, to which encoded images are resized. 0: raw images keep their size, and encoded ones
-    get theirs by the chain."""
+    """Height and width to which encoded images are resized. 0: images keep their size, or get one by the chain."""
     chain: str = AUTO
     """Stages of the pipeline: the name of a chain, or stages in call syntax. `auto`: `imagenet-train` for image files,
     `aws-cifar` for small images, and for larger ones of one size a random crop and a flip."""
@@ -70,8 +69,7 @@ class Settings:
     audit: bool = True
     """Whether the trainer counts by id what each epoch delivered; only then are lost examples read again."""
     on_bad_record: Annotated[str, one_of(("fail", "skip"))] = "fail"
-    """Response to a record or an image that cannot be read: `fail` ends the training and names it, `skip` counts it and
-    continues."""
+    """Response to a record or image that cannot be read: `fail` ends the training and names it, `skip` counts it."""
     bad_record_budget: Annotated[int, least(0)] = 100
     """Maximum number of lost examples. More of them end the training even with `skip`."""
     export: bool = True

@@ -23,8 +23,7 @@ ALONE = ObservedJob(
     output_path="s3://bucket/out/",
 )
 MIXED = replace(
-    ALONE,
-    groups=(InstanceGroup("dnn_group", "ml.p4d.24xlarge", 1), InstanceGroup("data_group", "ml.c5.xlarge", 2)),
+    ALONE, groups=(InstanceGroup("dnn_group", "ml.p4d.24xlarge", 1), InstanceGroup("data_group", "ml.c5.xlarge", 2))
 )
 
 

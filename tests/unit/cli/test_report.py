@@ -12,17 +12,7 @@ from tfhet import catalogue
 from tfhet.__main__ import main
 from tfhet.events import Event
 from tfhet.profile import Cost, Profile
-from tfhet.record import (
-    Figure,
-    HostUsage,
-    Record,
-    RunFolder,
-    RunSummary,
-    Spread,
-    StepTime,
-    TimelineFile,
-    UsageSample,
-)
+from tfhet.record import Figure, HostUsage, Record, RunFolder, RunSummary, Spread, StepTime, TimelineFile, UsageSample
 from tfhet.report.cost import prices_in
 
 

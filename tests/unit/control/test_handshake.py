@@ -91,11 +91,7 @@ async def test_authenticated_client_is_refused_with_the_reason():
 
 @pytest.mark.parametrize(
     "said",
-    [
-        (HELLO, message.Refused("go away")),
-        (message.Hello(1, NONCE),),
-        (message.Hello(message.VERSION, ""),),
-    ],
+    [(HELLO, message.Refused("go away")), (message.Hello(1, NONCE),), (message.Hello(message.VERSION, ""),)],
     ids=["refusal without proof", "version", "nonce"],
 )
 async def test_odd_server_is_a_message_error(said):

@@ -75,10 +75,7 @@ def test_sums_become_shares_of_all_units() -> None:
 
 @pytest.mark.parametrize(
     ("introduced", "groups"),
-    [
-        ({}, ("data_group", "dnn_group")),
-        ({"algo-1": "dnn_group", "algo-2": "data_group"}, ("dnn_group", "data_group")),
-    ],
+    [({}, ("data_group", "dnn_group")), ({"algo-1": "dnn_group", "algo-2": "data_group"}, ("dnn_group", "data_group"))],
 )
 def test_hosts_with_gpus_reveal_their_group(introduced: dict[str, str], groups: tuple[str, str]) -> None:
     values = {("algo-2", "GPUUtilization"): [10.0], ("algo-1", "CPUUtilization"): [400.0]}

@@ -53,12 +53,7 @@ RECORDED = [
     (171, "algo-1-1702", 141, "the same"),
     (231, "algo-2-1700", 230, metric(200, 100, 20)),
     (331, "algo-2-1700", 330, metric(300, 100, 10)),
-    (
-        331,
-        "algo-2-1700",
-        330,
-        f"[algo-2/0] {StepPartsLine({'wait': 10.0, 'copy': 5.0, 'compute': 85.0})}",
-    ),
+    (331, "algo-2-1700", 330, f"[algo-2/0] {StepPartsLine({'wait': 10.0, 'copy': 5.0, 'compute': 85.0})}"),
     (332, "algo-2-1700", 331, "[algo-2/0] [tfhet] end of epoch=0 steps=300 examples=19200 loss=2.1 accuracy=0.4"),
     (431, "algo-1-1702", 419, "the last word comes when the job is over"),
 ]

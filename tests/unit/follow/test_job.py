@@ -116,11 +116,7 @@ HOSTS = ["algo-1", "algo-2", "algo-3"]
     ("groups", "known", "found"),
     [
         ([ONLY], {}, dict.fromkeys(HOSTS, HOMOGENEOUS_GROUP)),
-        (
-            [DNN, DATA],
-            {"algo-2": "dnn_group"},
-            {"algo-1": "data_group", "algo-2": "dnn_group", "algo-3": "data_group"},
-        ),
+        ([DNN, DATA], {"algo-2": "dnn_group"}, {"algo-1": "data_group", "algo-2": "dnn_group", "algo-3": "data_group"}),
         ([DNN, DATA], {"algo-1": "data_group"}, {"algo-1": "data_group"}),
         ([DNN, DATA], {"algo-1": "unknown group"}, {}),
     ],

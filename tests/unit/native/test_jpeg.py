@@ -179,8 +179,7 @@ def test_empty_batch_is_decoded():
 
 
 @pytest.mark.parametrize(
-    "window",
-    [(0, 0, 94, 141), (-1, 0, 20, 20), (0, 0, 0, 20), (0, float("nan"), 20, 20), (0, 0, 20, float("inf"))],
+    "window", [(0, 0, 94, 141), (-1, 0, 20, 20), (0, 0, 0, 20), (0, float("nan"), 20, 20), (0, 0, 20, float("inf"))]
 )
 def test_window_outside_its_image_is_refused(window):
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"windows\[1\].* 93 x 141 pixels"):

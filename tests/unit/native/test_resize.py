@@ -14,8 +14,7 @@ from tfhet.stages.resampling import Scaling
 WAYS = {
     "plain": resampling.plain,
     "compiled": pytest.param(
-        resampling.resize_windows,
-        marks=pytest.mark.skipif(not native.available("resize"), reason="no compiler"),
+        resampling.resize_windows, marks=pytest.mark.skipif(not native.available("resize"), reason="no compiler")
     ),
 }
 WINDOWS = [(0, 0, 40, 52), (3, 7, 20, 16), (39, 51, 1, 1), (10, 0, 30, 52), (0, 13, 2, 30), (5, 5, 12, 12)]

@@ -141,10 +141,7 @@ def test_stage_draws_by_its_declared_position():
 
 @pytest.mark.parametrize(
     ("stage", "named"),
-    [
-        (Liar("float32"), "liar .*uint8 .*float32"),
-        (Liar(cut_off=1), r"liar .*\(None, 6, 4, 3\) .*\(None, 5, 4, 3\)"),
-    ],
+    [(Liar("float32"), "liar .*uint8 .*float32"), (Liar(cut_off=1), r"liar .*\(None, 6, 4, 3\) .*\(None, 5, 4, 3\)")],
 )
 def test_stage_with_a_wrong_spec_is_named(stage: Stage, named: str):
     with pytest.raises(UsageError, match=named):
@@ -152,8 +149,7 @@ def test_stage_with_a_wrong_spec_is_named(stage: Stage, named: str):
 
 
 @pytest.mark.parametrize(
-    ("share", "named"),
-    [((2, 2), "share 2 of 2"), ((-1, 2), "share -1 of 2"), ((0, 9), "8 splits.* 9 ranks")],
+    ("share", "named"), [((2, 2), "share 2 of 2"), ((-1, 2), "share -1 of 2"), ((0, 9), "8 splits.* 9 ranks")]
 )
 def test_impossible_share_is_refused(share: tuple[int, int], named: str):
     with pytest.raises(UsageError, match=named):

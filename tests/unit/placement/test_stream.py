@@ -87,11 +87,7 @@ def test_equal_values_may_be_given_twice():
         ("shuffle(9)", {"shuffle": 10}, "shuffle: is 9.* 10"),
         ("batch(9)", {"batch_size": 10}, "batch: is 9.* batch_size is 10"),
         ("random_flip(); shuffle(9)", {}, "shuffle: .*random_flip"),
-        (
-            "random_flip(); cache('/tmp/a')",
-            {},
-            "cache: .*random_flip",
-        ),
+        ("random_flip(); cache('/tmp/a')", {}, "cache: .*random_flip"),
         ("random_flip(); batch(9)", {}, "batch: .*random_flip"),
         ("prefetch(2); random_flip()", {}, "random_flip: .*prefetch"),
         ("batch(9); shuffle(9)", {}, "shuffle: .*shuffle; batch"),

@@ -57,10 +57,7 @@ def test_blocks_of_any_size_skip_bad_records_only(sound, tmp_path, monkeypatch, 
     for record in range(1, EACH):
         damaged.damage(hopeless, "data", record)
     contents = [(sound / hopeless.name).read_bytes(), hopeless.read_bytes(), b"no TFRecord file at all"]
-    (
-        whole,
-        *without_records,
-    ) = outcomes(tmp_path, [*contents, b""])
+    (whole, *without_records) = outcomes(tmp_path, [*contents, b""])
     assert list(whole) == list(range(EACH)) and without_records == [{}] * 3
     for kind, found in zip(damaged.KINDS, outcomes(tmp_path, [copy.read_bytes() for copy in copies]), strict=True):
         lost = {"emptied": range(EACH)}.get(kind, range(3, EACH) if kind in damaged.UNREACHABLE else range(3, 4))

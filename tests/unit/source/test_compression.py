@@ -12,8 +12,7 @@ import tensorflow as tf
 
 from tfhet.errors import DataError, UsageError
 from tfhet.source import Raw, Scalar, TFRecordSource, diagnose, example_id, write_tfrecords
-from tfhet.source.compression import GZIP, PLAIN, ZLIB, Unpacked, compression_of
-from tfhet.source.framing import fault, offsets, reach, walk
+from tfhet.source.framing import GZIP, PLAIN, ZLIB, Unpacked, compression_of, fault, offsets, reach, walk
 
 FEATURES = {"image": Raw((8, 8, 3)), "label": Scalar()}
 COMPRESS = {GZIP: gzip.compress, ZLIB: zlib.compress}

@@ -46,8 +46,7 @@ def test_odd_numbers_of_bytes_are_filled():
 
 
 @pytest.mark.parametrize(
-    "changed",
-    [{"examples": 99}, {"splits": 3}, {"shape": (8, 8, 1)}, {"classes": 9}, {"seed": 1}, {"uneven": True}],
+    "changed", [{"examples": 99}, {"splits": 3}, {"shape": (8, 8, 1)}, {"classes": 9}, {"seed": 1}, {"uneven": True}]
 )
 def test_fingerprint_depends_on_every_argument(changed):
     given = {"examples": 100, "splits": 4, "shape": (8, 8, 3), "classes": 10, "seed": 0, "uneven": False}

@@ -1,4 +1,4 @@
-"""submit/planned.py: a plan, written into a job file."""
+"""submit/job_file.py: a plan, written into a job file."""
 
 from __future__ import annotations
 

@@ -82,8 +82,7 @@ Tree = Array | Dict | List | PythonJson | Bytes | str | int | float | bool | Non
 
 def packed(value: Any) -> tuple[Tree, list[memoryview]]:
     """Splits a batch into a tree and the memory of its arrays. A batch has arrays of NumPy, PyTorch, TensorFlow or JAX,
-    numbers, texts, bytes and None, in dicts with texts as keys, lists and tuples. Raises DataError, with the place, for
-    another value."""
+    numbers, texts, bytes and None, in dicts with texts as keys, lists and tuples. Raises DataError for others."""
     buffers: list[memoryview] = []
     return _packed(value, "batch", buffers), buffers
 
@@ -164,8 +163,7 @@ def headers_of(text: bytes | memoryview, size: int, kinds: Any) -> list[Any]:
 
 
 class BatchLayout:
-    """The layout of a batch in memory, made once for all batches with the same tree. Raises MessageError for an invalid
-    dtype or value."""
+    """The layout of batches with the same tree. Raises MessageError for an invalid dtype or value."""
 
     def __init__(self, tree: Tree):
         self.bytes = 0

@@ -147,8 +147,7 @@ class Loader:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Batches of all epochs that no rank got (`left`), and that were made again because a server was lost (`again`,
-        if the data plane knows it)."""
+        """Batches that no rank got (`left`), and, if known, that were made again for a lost server (`again`)."""
         counts = {"left": self._reader.left, "again": self._reader.again}
         return {name: count for name, count in counts.items() if count is not None}
 

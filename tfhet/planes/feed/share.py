@@ -72,8 +72,7 @@ class Share:
     # Requests
 
     def requests(self, server: int, most: int, ahead: int = 0) -> list[BatchRequest]:
-        """Returns at most `most` batches to request from a server now. ahead: number of batches that the server may
-        have for this rank."""
+        """Returns at most `most` batches to request from a server now. ahead: maximum that it may have in all."""
         keys = list(itertools.islice(self._next_keys(server), most))
         if not keys:
             return []

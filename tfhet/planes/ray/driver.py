@@ -166,8 +166,7 @@ class Execution:
 
 
 def executed(dataset: Any, inputs: int) -> Execution:
-    """Runs a data set on at most `inputs` of its inputs and reads it by blocks, as ranks do. Raises SourceError with
-    the error of the user's code."""
+    """Runs a data set on at most `inputs` of its inputs, by blocks. Raises SourceError with the user's error."""
     try:
         return _executed(dataset, inputs)
     except Exception as error:

@@ -40,8 +40,7 @@ class Ray(DataPlane):
         return cost.costs(is_prepared_ahead=True, most_servers_per_host=1, is_needed=True, uses_all_hosts=False)
 
     def arguments(self, servers_on_data_hosts: int, servers_on_dnn_hosts: int) -> Mapping[str, int]:
-        """One node on each host; it offers all CPUs of a data host, whatever the number of servers. Without data hosts,
-        dnn hosts offer all of theirs."""
+        """One node on each host; it offers all CPUs of a data host, or of a dnn host if there are no data hosts."""
         alone = not servers_on_data_hosts
         return {"data_host_cpus": -1, "dnn_host_cpus": (-1 if alone else 1) if servers_on_dnn_hosts else 0}
 
@@ -53,10 +52,7 @@ class Ray(DataPlane):
 
     def ports(self, settings: RaySettings, role: Role) -> Mapping[str, PortRange]:
         count = WORKERS + WORKER_PORTS + WORKERS_OF_A_CPU * usable_cores()
-        return {
-            HEAD: PortRange(settings.ray_port, is_shared=True),
-            NODES: PortRange(settings.ray_port + 1, count),
-        }
+        return {HEAD: PortRange(settings.ray_port, is_shared=True), NODES: PortRange(settings.ray_port + 1, count)}
 
     def host_facts(self, settings: RaySettings, role: Role) -> Mapping[str, Any]:
         offers = role == DATA or settings.dnn_host_cpus > 0

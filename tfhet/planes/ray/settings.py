@@ -41,13 +41,11 @@ class RaySettings:
     dnn_host_gpus: Annotated[int, _COUNT] = -1
     """Number of GPUs that each dnn host offers; -1: all usable GPUs. Other hosts offer all of theirs."""
     object_store_mb: int = 0
-    """Size in MB of each host's object store, in shared memory; 0: 30 % of the memory of a host that offers CPUs, 10 %
-    of the memory of other hosts."""
+    """MB of each host's object store, in shared memory; 0: 30 % of the memory, 10 % on hosts that offer no CPUs."""
     ray_port: int = 6379
     """Port of Ray's head on the leader's host. A host's other processes take the ports after it."""
     ray_dashboard: bool = False
-    """Whether to run Ray's dashboard, which needs `ray[default]`. It listens on the leader's loopback only, at a port
-    that the log names."""
+    """Whether to run Ray's dashboard (`ray[default]`), on the leader's loopback at a port that the log names."""
 
     def __post_init__(self) -> None:
         if not (self.object_store_mb == 0 or self.object_store_mb >= 80):

@@ -70,8 +70,7 @@ class NodeStart:
     has_dashboard: bool = False
 
     def command(self, folder: Path, wait_s: float) -> list[str]:
-        """Returns the command of the node's process. folder: of its sockets, logs and objects. wait_s: limit in seconds
-        for the port of the head."""
+        """Returns the command of the node's process. folder: of its files. wait_s: limit for the port of the head."""
         own = ["--head_at", self.head_at, "--ip", self.ip, "--port", str(self.ports[0]), "--wait_s", str(wait_s)]
         return [sys.executable, "-m", NODE, *own, "--folder", str(folder), "--", *self.words()]
 
@@ -152,8 +151,7 @@ def efa_devices(folder: Path = EFA_DEVICES) -> tuple[str, ...]:
 
 
 def efa_variables(interface: str, env: Mapping[str, str], folder: Path = EFA_DEVICES) -> dict[str, str]:
-    """Returns variables for NCCL and Gloo, in addition to `env`, whose values win. interface: the network interface
-    between the hosts."""
+    """Returns variables for NCCL and Gloo; values in `env` win. interface: the network interface between the hosts."""
     wanted = {"NCCL_SOCKET_IFNAME": interface, "GLOO_SOCKET_IFNAME": interface}
     if efa_devices(folder):
         wanted |= {"FI_PROVIDER": "efa", "FI_EFA_FORK_SAFE": "1", "RDMAV_FORK_SAFE": "1"}

@@ -44,8 +44,7 @@ class ServiceSettings:
     dnn_host_workers: Annotated[int, schema.whole(0, MOST_WORKERS)] = 0
     """Number of tf.data service workers on each dnn host."""
     reserve_cpus: Annotated[int, schema.least(-1)] = -1
-    """Number of CPUs of a dnn host that its workers leave to the training; 0: none; -1: as many as it is measured to
-    use."""
+    """Number of CPUs of a dnn host that its workers leave to the training; 0: none; -1: as many as it uses."""
     data_plane_encryption: bool = False
     """Whether batches are encrypted on their way (TLS 1.3). Who may take part is checked in any case, and control
     connections are always encrypted."""

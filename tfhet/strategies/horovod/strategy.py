@@ -10,8 +10,7 @@ from typing import Any, ClassVar
 
 from tfhet.cluster import Rank
 from tfhet.errors import UsageError
-from tfhet.strategies.rendezvous import Rendezvous
-from tfhet.strategies.strategy import Collective, RankSource, Strategy
+from tfhet.strategies.strategy import Collective, RankSource, Rendezvous, Strategy
 
 _CONSEQUENCE = re.compile(r"Horovod has been shut down|HorovodInternalError|Connection (closed|reset) by peer")
 """Errors of the remaining ranks when another rank has ended (Horovod 0.28.1)."""

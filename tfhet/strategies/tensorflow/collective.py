@@ -12,8 +12,7 @@ from tfhet.errors import UsageError
 
 
 class MultiWorkerCollective:
-    """The workers of TF_CONFIG, one device of each. Raises UsageError if not `size`, or if TensorFlow was used
-    before."""
+    """The workers of TF_CONFIG, one device of each. Raises UsageError if not `size`, or after a use of TensorFlow."""
 
     def __init__(self, size: int):
         gpus = tf.config.list_physical_devices("GPU")

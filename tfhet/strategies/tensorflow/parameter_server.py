@@ -12,16 +12,7 @@ from tfhet.errors import JobFailed, UsageError
 from tfhet.process import Child, describe_exit
 from tfhet.strategies.strategy import Claim, Collective, RankSource, Strategy
 from tfhet.strategies.tensorflow.multi_worker import CONSEQUENCE
-from tfhet.strategies.tensorflow.tf_config import (
-    CHIEF,
-    PS,
-    VARIABLE,
-    WORKER,
-    Tasks,
-    TfConfigSource,
-    hosts_at,
-    ranks_at,
-)
+from tfhet.strategies.tensorflow.tf_config import CHIEF, PS, VARIABLE, WORKER, Tasks, TfConfigSource, hosts_at, ranks_at
 
 STARTED = TfConfigSource(
     "tf_config_ps",

@@ -13,8 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 from tfhet.cluster import Rank, keep_free
-from tfhet.strategies.rendezvous import Rendezvous
-from tfhet.strategies.strategy import Collective, RankSource, Strategy
+from tfhet.strategies.strategy import Collective, RankSource, Rendezvous, Strategy
 
 RUN_ID = "TORCHELASTIC_RUN_ID"
 _CONSEQUENCE = re.compile(
