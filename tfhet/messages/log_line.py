@@ -42,6 +42,11 @@ def write(kind: str, values: Mapping[str, object]) -> str:
     return " ".join(["[tfhet]", *([kind] if kind else []), *pairs])
 
 
+def _digits(value: float, decimals: int) -> str:
+    """A number with `decimals`, or with three significant digits if more than 1 % of it would be lost."""
+    return f"{value:.{decimals}f}" if value == 0 or not abs(value) * 10**decimals < 100 else f"{value:.3g}"
+
+
 def read(text: str) -> tuple[str, dict[str, str]] | None:
     """Kind and fields of a line of a log; None for a line that is for people. Never raises."""
     if (start := _START.search(text)) is None:
@@ -115,9 +120,9 @@ class MetricLine(RunLine, frozen=True):
         return line if isinstance(line, MetricLine) else None
 
     def __str__(self) -> str:
-        loss = {} if self.loss is None else {"loss": f"{self.loss:.4f}"}
-        values = {"step": self.step, "epoch": self.epoch, "step_ms": f"{self.step_ms:.1f}"}
-        values |= {"examples_per_s": f"{self.examples_per_s:.0f}", **loss, "wait_pct": f"{self.wait_pct:.1f}"}
+        loss = {} if self.loss is None else {"loss": _digits(self.loss, 4)}
+        values = {"step": self.step, "epoch": self.epoch, "step_ms": _digits(self.step_ms, 1)}
+        values |= {"examples_per_s": _digits(self.examples_per_s, 0), **loss, "wait_pct": f"{self.wait_pct:.1f}"}
         return write(self.kind, values)
 
     def exact(self) -> str:
@@ -170,10 +175,12 @@ class EpochLine(RunLine, frozen=True):
     kind: ClassVar[str] = "end of"
 
     numbers: Mapping[str, float]
-    """By name, `epoch` first; fractions are written with four digits."""
+    """By name, `epoch` first; fractions are written with four digits, small ones with three significant ones."""
 
     def __str__(self) -> str:
-        return write(self.kind, {name: f"{x:.4f}" if isinstance(x, float) else x for name, x in self.numbers.items()})
+        return write(
+            self.kind, {name: _digits(x, 4) if isinstance(x, float) else x for name, x in self.numbers.items()}
+        )
 
     @classmethod
     def of(cls, values: Mapping[str, object]) -> Self:

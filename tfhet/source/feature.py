@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfhet.errors import UsageError
-from tfhet.source import orientation
+from tfhet.source.orientation import exif_orientation, turned
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ class Encoded(Feature):
         def one(content: tf.Tensor) -> tf.Tensor:
             image = tf.io.decode_image(content, channels=self.channels, expand_animations=False)
             image = tf.ensure_shape(image, [None, None, self.channels])
-            image = orientation.upright(image, orientation.orientation(content)) if self.upright else image
+            image = turned(image, exif_orientation(content)) if self.upright else image
             fits = tf.reduce_all(tf.shape(image)[:2] == tf.constant(size.as_list()))
             image = tf.cond(fits, lambda: image, lambda: resized(image))
             return tf.ensure_shape(image, [*size, self.channels])

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-_TAG, _SHORT, _LONG = 0x0112, 3, 4
-_MOST_BYTES = 1 << 16
-"""Length limit of an Exif block in a JPEG file."""
+_TAG, _SHORT = 0x0112, 3
+_MOST_BYTES = 1 << 16  # of an Exif block in a JPEG file
 
 
-def orientation(content: tf.Tensor) -> tf.Tensor:
+def exif_orientation(content: tf.Tensor) -> tf.Tensor:
     """Returns the Exif orientation, int32 [] from 1 to 8, of an image file, string []; 1 (upright) by default."""
     is_png = tf.strings.substr(content, 0, 4) == b"\x89PNG"
     parts = tf.strings.split(content, tf.where(is_png, b"eXIf", b"Exif\0\0"), maxsplit=1)
@@ -40,7 +39,7 @@ def orientation(content: tf.Tensor) -> tf.Tensor:
     return tf.where(is_block & (found >= 1) & (found <= 8), found, 1)
 
 
-def upright(image: tf.Tensor, code: tf.Tensor) -> tf.Tensor:
+def turned(image: tf.Tensor, code: tf.Tensor) -> tf.Tensor:
     """Turns an image [height, width, channels] of an Exif orientation, int32 [] from 1 to 8."""
     image = tf.cond(code >= 5, lambda: tf.transpose(image, [1, 0, 2]), lambda: image)
     image = tf.cond(tf.reduce_any(code == [2, 3, 6, 7]), lambda: image[:, ::-1], lambda: image)

@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar
 import tensorflow as tf
 
 from tfhet import native
-from tfhet.source import orientation
+from tfhet.source import exif_orientation, turned
 from tfhet.stages import resampling
 from tfhet.stages.registry import register
 from tfhet.stages.resampling import Scaling
@@ -97,7 +97,7 @@ def decode_windows(
 
 
 def _turn(content: tf.Tensor, upright: bool) -> tf.Tensor:
-    return orientation.orientation(content) if upright else tf.constant(1)
+    return exif_orientation(content) if upright else tf.constant(1)
 
 
 def _size(content: tf.Tensor, turn: tf.Tensor) -> tf.Tensor:
@@ -113,4 +113,4 @@ def _size(content: tf.Tensor, turn: tf.Tensor) -> tf.Tensor:
 def _whole(content: tf.Tensor, channels: int, turn: tf.Tensor | None = None) -> tf.Tensor:
     image = tf.io.decode_image(content, channels=channels, expand_animations=False)
     image = tf.ensure_shape(image, [None, None, channels])
-    return image if turn is None else orientation.upright(image, turn)
+    return image if turn is None else turned(image, turn)

@@ -19,7 +19,7 @@ MOST_GIVEN = MOST - 12
 """Maximum number in a job file: `hyperparameters` adds at most the rest."""
 MPI_OPTIONS = f"-x {SECRET_VARIABLE}"
 """mpirun passes the secret on to ranks on other hosts; only the variable's name stands on its command line."""
-_NUMBER = "-?[0-9.]+"
+_NUMBER = "-?[0-9.]+(?:e-?[0-9]+)?"
 """Pattern of a number; CloudWatch does not take nan and inf."""
 
 

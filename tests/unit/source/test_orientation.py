@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 from PIL import Image, ImageOps
 
 from tfhet import native
-from tfhet.source import Encoded, orientation
+from tfhet.source import Encoded, exif_orientation
 from tfhet.stages import decoding
 from tfhet.stages.resampling import Scaling
 
@@ -78,5 +78,5 @@ def test_damaged_blocks_are_read_alike(order, entries, first, kept):
     head = b"\xff\xd8\xff\xe1" + (len(block) + 2).to_bytes(2, "big") + block
     PICTURE.save(file := io.BytesIO(), "JPEG")
     content = tf.constant(head + file.getvalue()[2:])
-    turned = int(orientation.orientation(content)) >= 5
+    turned = int(exif_orientation(content)) >= 5
     assert decoding.sizes(content[None]).numpy()[0].tolist() == ([56, 40] if turned else [40, 56])

@@ -170,3 +170,11 @@ def test_metric_definitions_keep_sagemakers_limits(jobs):
     for each in request:
         assert 1 <= len(each["Name"]) <= 255 and 1 <= len(each["Regex"]) <= 500
         assert re.compile(each["Regex"]).groups == 1
+
+
+@pytest.mark.parametrize("name", ["loss", "examples_per_s", "step_ms"])
+@pytest.mark.parametrize("value", [0.0, 3.4e-5, 7e-5, 0.00123, 0.04, 0.4, 9.99, 12.34, 1e7])
+def test_metrics_are_seen_within_a_percent(name, value):
+    values = {"step": 1, "epoch": 0, "step_ms": 1.0, "examples_per_s": 10.0, "wait_pct": 1.0, "loss": 1.0}
+    (seen,) = re.findall(BY_NAME[name].regex, str(MetricLine(**{**values, name: value})))
+    assert float(seen) == pytest.approx(value, rel=0.01)
