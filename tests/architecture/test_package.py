@@ -193,6 +193,12 @@ def test_links_of_documents_exist(repository, texts):
     assert [breach for path, text in documents.items() for breach in dead_links(path, text, read)] == []
 
 
+def test_map_of_the_package_names_existing_modules(repository):
+    places = [repository / "tfhet", repository]
+    named = re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.(?:py|cc|json))`", (places[0] / "README.md").read_text())
+    assert named and [path for path in named if not any((place / path).exists() for place in places)] == []
+
+
 def loaded_by(statement: str, repository: Path) -> list[str]:
     """The heavy packages that a new interpreter has loaded after a statement."""
     code = f"import sys; {statement}; print(*[name for name in {HEAVY} if name in sys.modules])"
