@@ -68,6 +68,7 @@ def test_returning_data_host_is_harmless(simulated):
     assert_each_example_once(run, 4)
 
 
+@pytest.mark.slow
 def test_frozen_data_host_keeps_the_scripts_code(simulated, script):
     arguments = ["--train_script", script("leaves"), "--linger", 8, "--stall_timeout_s", 30, *QUICK]
     run = simulated(*arguments, data=2, ranks=1, channels={}, faults=["hang:host@data-2:after=3"])

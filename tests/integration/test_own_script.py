@@ -68,6 +68,7 @@ def test_hanging_rank_is_named(simulated, script):
     assert re.search(r"^rank 1 on .*6 s; .*hangs.py:15 in stuck \(--stall_timeout_s\)$", run.summary.cause)
 
 
+@pytest.mark.slow
 def test_thread_that_prevents_the_end_is_named(simulated, script):
     run = simulated("--train_script", script("leaves"), "--thread", "--stall_timeout_s", 10, data=0, ranks=1)
     assert run.summary.exit_code == 1

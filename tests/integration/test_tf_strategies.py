@@ -21,6 +21,7 @@ def fits(run) -> list[dict]:
     return [json.loads(path.read_text()) for path in paths]
 
 
+@pytest.mark.slow
 def test_workers_train_one_model_on_every_example(simulated, script):
     words = ("--strategy", "multi_worker", "--train_script", script("multi_worker_fit"))
     run = simulated(*words, data=0, dnn=2, ranks=1)

@@ -48,7 +48,7 @@ def test_cluster_learns_and_sees_each_example_once(learned):
 def test_learning_leaves_model_checkpoints_lines_and_plan(learned, checkpoints, capsys):
     assert len(list(learned.hosts.glob("*/model/1/saved_model.pb"))) == 1
     assert len(list(checkpoints.glob("checkpoint-*/manifest.json"))) == Settings().keep_checkpoints
-    step = r"\[tfhet\] step=(\d+) epoch=(\d+) step_ms=[\d.]+ examples_per_s=\d+ loss=[\d.]+ wait_pct=[\d.]+$"
+    step = r"\[tfhet\] step=(\d+) epoch=(\d+) step_ms=[\d.]+ examples_per_s=[\d.]+ loss=[\d.]+ wait_pct=[\d.]+$"
     assert len(learned.found(step)) == learned.summary.steps // 10
     assert learned.folder.report_path.is_file()
     assert {event["event"] for event in learned.folder.events()} >= {"link.member_joined", "rank.ended", "job.decided"}

@@ -155,7 +155,7 @@ def test_line_of_a_step_includes_that_step():
     loop = Loop(feed, accelerator, SoloCollective(), log_every=2, on_metrics=printed(lines), clock=clock)
     loop.epoch(0)
     # A step takes as long as its batch is waited for; a third of that, but for the first, the step before goes on.
-    expected = "epoch=0 step_ms=750.0 examples_per_s=5 wait_pct="
+    expected = "epoch=0 step_ms=750.0 examples_per_s=5.33 wait_pct="
     assert lines == [f"[tfhet] step=2 {expected}83.3", f"[tfhet] step=4 {expected}66.7"]
     assert loop.meter.examples_per_s() == pytest.approx(16 / 3)
 
