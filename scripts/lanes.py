@@ -35,7 +35,7 @@ SKIPPED, NO_TESTS = 77, 5
 UNMARKED = "not slow and not plain and not matrix"
 NEWEST = [
     *("tests/unit/source", "tests/unit/trainer", "tests/unit/steps", "tests/unit/stages/test_fusion.py"),
-    *(f"tests/unit/placement/test_{name}.py" for name in ("cut", "declared_flow", "labels", "lowering")),
+    *(f"tests/unit/placement/test_{name}.py" for name in ("cut", "lowering", "rest")),
     *(f"tests/unit/profile/test_{name}.py" for name in ("anatomy", "profile")),
     *(f"tests/unit/planes/tf_service/test_{name}.py" for name in ("distribution", "engine", "wire")),
     "tests/integration/test_one_rank.py",

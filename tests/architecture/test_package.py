@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import re
 import statistics
 import subprocess
@@ -197,6 +198,14 @@ def test_map_of_the_package_names_existing_modules(repository):
     places = [repository / "tfhet", repository]
     named = re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.(?:py|cc|json))`", (places[0] / "README.md").read_text())
     assert named and [path for path in named if not any((place / path).exists() for place in places)] == []
+
+
+def test_lanes_name_existing_tests(repository):
+    specification = importlib.util.spec_from_file_location("lanes", repository / "scripts" / "lanes.py")
+    sys.modules["lanes"] = lanes = importlib.util.module_from_spec(specification)  # dataclasses look it up
+    specification.loader.exec_module(lanes)
+    named = {*lanes.NEWEST, *lanes.TORCH, *lanes.RAY}
+    assert sorted(path for path in named if not (repository / path).exists()) == []
 
 
 def loaded_by(statement: str, repository: Path) -> list[str]:
