@@ -128,9 +128,10 @@ def encode(message: object, most: int) -> bytes:
     """Returns the JSON of a message, without line breaks. Numbers in it must be finite. Raises MessageError for values
     that JSON cannot hold, and for more than `most` bytes."""
     try:
-        data = msgspec.json.encode(message, enc_hook=_plain)
-    except UnicodeEncodeError:  # file names that are not UTF-8
-        data = json.dumps(to_json(message), ensure_ascii=False).encode("utf-8", "replace")
+        try:
+            data = msgspec.json.encode(message, enc_hook=_plain)
+        except UnicodeEncodeError:  # file names that are not UTF-8
+            data = json.dumps(to_json(message), ensure_ascii=False).encode("utf-8", "replace")
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise MessageError(f"not a message: {error}") from error
     if len(data) > most:

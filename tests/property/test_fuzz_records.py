@@ -76,7 +76,9 @@ def test_any_benchmark_record_is_read_or_refused(folder: Path, content: bytes) -
     with contextlib.suppress(UsageError, DataError):
         record = Record.read(path)
         record.write(path)
-        assert json.dumps(Record.read(path).to_json()) == json.dumps(record.to_json())
+        written = path.read_bytes()  # with rounded numbers
+        Record.read(path).write(path)
+        assert path.read_bytes() == written
 
 
 def test_any_events_file_gives_the_objects_in_it(folder: Path) -> None:
