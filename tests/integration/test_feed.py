@@ -35,6 +35,7 @@ def test_feed_is_exact_despite_lost_servers(simulated, script):
     assert run.summary.steps and run.summary.wait_pct is not None and run.summary.batch_size == 8
 
 
+@pytest.mark.slow
 def test_frozen_host_is_given_up_by_every_rank(simulated, script):
     words = ("--strategy", "torch", "--train_script", script("feed_reads"), "--epochs", 8)
     faults = ("hang:host@data-2:after=0.5",)  # while both ranks read, however long their scripts took to begin

@@ -18,7 +18,8 @@ JOB = ["--model", "emulated", "--step_ms", "50", "--batch_size", "8", "--chain",
 JOB += ["--export", "false", "--data", "synthetic:4000:16"]
 
 
-@pytest.mark.parametrize("start", ["ranks", pytest.param("alone", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("start", ["ranks", "alone"])
 def test_local_job_listens_on_the_loopback(started, start):
     (metrics,) = free_ports(1)
     job = started(*JOB, "--metrics_port", metrics, how=["--start", start])

@@ -62,6 +62,7 @@ def assert_the_record_is_enough_for_a_plan(run, ranks: int) -> None:
     assert run.summary.cpu_ms is None or run.summary.cpu_ms.median > 0  # a short run may have no five steps to count
 
 
+@pytest.mark.slow
 def test_hanging_rank_is_named(simulated, script):
     run = simulated("--train_script", script("hangs"), "--stall_timeout_s", 6, data=0)
     assert run.summary.exit_code == 1
