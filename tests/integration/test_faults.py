@@ -22,6 +22,7 @@ def faults_told(run) -> list[dict]:
     return [event for event in run.folder.events() if event["event"] == "fault.injected"]
 
 
+@pytest.mark.slow
 def test_killed_servers_restart_and_lose_no_example(simulated):
     run = simulated(*JOB, "--epochs", 3, faults=["kill:worker@data-1:after=0.5", "kill:dispatcher:after=2"])
     assert run.summary.exit_code == 0, run.summary.cause

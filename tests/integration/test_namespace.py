@@ -201,6 +201,7 @@ def test_failed_container_is_the_cause(contained, script, monkeypatch):
     assert summary.failure_reason == summary.cause
 
 
+@pytest.mark.slow
 def test_leftovers_of_a_killed_simulator_are_swept(contained, tmp_path, repository, script):
     file = tmp_path / "cluster.yaml"
     file.write_text("groups: {data_group: {hosts: 1}, dnn_group: {hosts: 1}}")

@@ -46,6 +46,7 @@ def test_record_has_cut_and_examples_of_ranks(simulated, script):
     assert run.summary.bytes_per_example == 8 * 8 * 3
 
 
+@pytest.mark.slow
 def test_stopped_script_has_not_lost_the_rest(simulated, script):
     stop = ("--stop", 3, "--prefetch", 2, "--data_plane", "local")
     run = simulated("--train_script", script("pipeline_loop"), *stop, data=0)

@@ -44,6 +44,7 @@ def run(folder: Path, repository: Path, *arguments: object, faults: tuple[str, .
     return RunFolder(folder / "record").read_summary(), done.stdout
 
 
+@pytest.mark.slow
 def test_job_of_three_roles_trains_exactly(tmp_path, repository):
     summary, log = run(tmp_path, repository, "--epochs", 2, "--data", f"synthetic:{EXAMPLES}:12:uneven")
     assert summary.exit_code == 0, summary.cause
