@@ -101,9 +101,8 @@ def stack_of_last_thread() -> str:
 
 
 def stack_of(thread: int | None) -> list[tuple[CodeType, int]]:
-    """Code and line of the frames of a thread, the innermost first; empty for a thread that has ended. It keeps no
-    frame: a cycle of references would keep a dataset iterator until Python ends, and TensorFlow may wait for it for
-    ever."""
+    """Code and line of a thread's frames, the innermost first; empty if it has ended. It keeps no frame: a cycle of
+    references would keep a dataset iterator until Python ends, and TensorFlow may wait for it for ever."""
     frame = sys._current_frames().get(thread or 0)
     return [(each.f_code, line) for each, line in traceback.walk_stack(frame)] if frame else []
 

@@ -97,7 +97,7 @@ class YamlFile:
         self._wrong.append((line, UsageError(f"{self.path}:{line}: {where or 'the file'} must be {wanted}")))
 
     def _value(self, kind: Any, node: Any, where: str, key: str = "") -> Any:
-        """The value of a part, of which `key` is the last name; None if it is wrong."""
+        """The value of the part `key`; None if it is wrong."""
         self._lines.setdefault(where, node.start_mark.line + 1)
         inner, meta = bare(kind)
         arguments, mistakes = typing.get_args(inner), len(self._wrong)

@@ -121,8 +121,7 @@ async def _costs(plane: str) -> dict[str, Any]:
 
 
 def _split(batch_s: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, Any]:
-    """Returns the costs per batch and per GB by name of the field. batch_s: by side, the CPU seconds of a small batch
-    in each round, and those of a large one."""
+    """Returns the costs by field. batch_s: by side, the CPU seconds of a small and of a large batch in each round."""
     found: dict[str, Any] = {}
     for side, (small_s, large_s) in batch_s.items():
         pairs = list(zip(small_s, large_s, strict=True))

@@ -27,8 +27,7 @@ _SELF_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopb
 
 def resolve(host: str, env: Mapping[str, str], current_host: str | None = None) -> str:
     """The address at which every host of the job reaches `host`: from `TFHET_ADDRESSES` (JSON), by default the name.
-    Raises ClusterError for a loopback name, unless `host` is `current_host`, and UsageError for a malformed
-    variable."""
+    Raises ClusterError for a loopback name of another host, and UsageError for a malformed variable."""
     address = json_variable(env, ADDRESSES_VARIABLE).get(host, host)
     if not isinstance(address, str) or not address or not address.isprintable() or " " in address:
         raise UsageError(f"{ADDRESSES_VARIABLE}: the address of {host!r} must be text, got {shown(address)}")
@@ -107,8 +106,7 @@ def check_free(port: int, host: str = "0.0.0.0") -> None:
 
 def claim(port: int) -> socket.socket:
     """Keeps a port for this process until the returned socket is closed. Other tfhet jobs on this machine see the claim
-    before a server binds the port, and although gRPC servers may share ports. Raises UsageError for a port that is
-    claimed or in use."""
+    before a server binds the port, and although gRPC servers may share ports. Raises UsageError for a used port."""
     held = socket.socket(socket.AF_UNIX)
     try:
         with contextlib.suppress(FileNotFoundError, PermissionError):  # such names exist on Linux only

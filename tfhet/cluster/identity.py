@@ -72,8 +72,7 @@ class Identity:
 
 def identify(env: Mapping[str, str]) -> Identity:
     """This host's identity, from resourceconfig.json, or if there is none from `SM_RESOURCE_CONFIG`. Programs that hand
-    their environment on to other hosts give all of them the first one's, so the file comes first. Raises
-    ClusterError."""
+    their environment on give all hosts the first one's, so the file comes first. Raises ClusterError."""
     path = host_paths(env).resource_config
     text: str | bytes
     try:

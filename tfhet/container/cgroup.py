@@ -44,8 +44,8 @@ class Limits:
         return max(round(LEAST_QUOTA_S * 1e6), round(self.cpus * period_s * 1e6)), round(period_s * 1e6)
 
     def lost_without_root(self) -> tuple[str, ...]:
-        """Names of the limits that need cgroups and a network namespace: all but the CPU set. No rlimit replaces the
-        memory limit: RLIMIT_AS counts the address space of one process, most of which TensorFlow only reserves."""
+        """Names of the limits that need cgroups and a network namespace: all but the CPU set. RLIMIT_AS is no memory
+        limit: it counts address space, which TensorFlow mostly only reserves."""
         is_tied = self.cpus is not None and self.cpu_set is not None and self.cpus >= len(self.cpu_set)
         values = {
             "CPU quota": None if is_tied else self.cpus,

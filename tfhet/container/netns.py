@@ -95,8 +95,7 @@ def _in_a_thread(function: Callable[[], Value]) -> Value:
 
 def run(words: Sequence[str], text: str = "", *, before: Sequence[str] = (), **options: Any) -> str:
     """Runs a command with `text` as its input, and returns its standard output. before: words of a command that runs
-    this one, such as nsenter. options: of `subprocess.run`. Raises TfhetError if it is not installed, fails, or takes
-    longer than TOOL_LIMIT_S."""
+    this one, such as nsenter. options: of `subprocess.run`. Raises TfhetError if it is missing, fails, or is late."""
     command = " ".join(words)
     caught: dict[str, Any] = {"capture_output": True, "text": True, "errors": "replace", "timeout": TOOL_LIMIT_S}
     try:

@@ -87,8 +87,7 @@ def examine(
     step: Step = lambda done, total, what: None,
 ) -> Examination:
     """Examines the machine, and optionally a cluster file or preset, a data set (as for `tfhet profile`) and a script,
-    which is not run. directory: for files of simulated hosts; None for the temporary directory. Raises UsageError if a
-    file or target does not exist."""
+    which is not run. directory: for files of simulated hosts. Raises UsageError if a file or target is missing."""
     total = 3 + bool(target)
 
     def checks() -> Iterator[Check]:

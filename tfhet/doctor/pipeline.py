@@ -64,7 +64,7 @@ def _summary(error: BaseException) -> str:
 
 
 def _is_dataset(facts: PipelineFacts) -> bool:
-    """Whether the user chose batching, order and cut: tfhet chooses those of a Pipeline."""
+    """Whether the user chose batching, order and cut: tfhet chooses them for a Pipeline."""
     return facts.anatomy is not None and not facts.anatomy.is_declared
 
 

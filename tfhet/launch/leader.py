@@ -126,8 +126,7 @@ class Leader:
 
     async def leave(self, code: int, cause: str, hurry: asyncio.Future[Any]) -> None:
         """Sends the job result to all followers, waits briefly for them to leave, and closes the link. If hosts are
-        still starting, it stays until the end of `ready_timeout_s`, or until `hurry` is done: they try to join that
-        long."""
+        starting, it stays until the end of `ready_timeout_s`, or `hurry` is done: they try to join that long."""
         closing = [in_thread(self._meeting.close)] if self._meeting is not None else []
         await asyncio.gather(self._end(code, cause, hurry), *closing)
 

@@ -23,8 +23,7 @@ def plan_of(
     args: argparse.Namespace, profile: Profile, plane: DataPlane, saves_us: float = 0.0, run: MeasuredRun | None = None
 ) -> Plan:
     """Returns the plan that the options ask for. plane: moves batches from data hosts. saves_us: CPU microseconds per
-    example that cheaper stages may save, at most. Raises UsageError or DataError for options and files that do not
-    fit."""
+    example that cheaper stages may save, at most. Raises UsageError or DataError for unfit options and files."""
     known, speed = catalogue.default(args.instances), _speeds(args.vcpu_speed)
 
     def type_of(name: str) -> HostType:

@@ -134,7 +134,7 @@ class MovingCost:
 
 @dataclass(frozen=True)
 class CostFile:
-    """A file of costs: those of the package, or those that `tfhet plan --calibrate` measured."""
+    """A file of costs, of the package or measured by `tfhet plan --calibrate`."""
 
     vcpu: VcpuCost
     planes: Mapping[str, MovingCost]

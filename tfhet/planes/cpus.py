@@ -23,7 +23,7 @@ LOWEST = 19
 WINDOW_S = 5.0
 """Seconds of one measurement."""
 WINDOWS = 6
-"""Number of measurements of which the largest counts; some contain an evaluation or the start of an epoch."""
+"""Number of measurements; the largest counts, since some contain an evaluation or the start of an epoch."""
 SPARE_CPUS = 0.5
 """Fraction of a CPU that the training may use before one more CPU is reserved."""
 

@@ -144,8 +144,7 @@ class Reader:
                 ahead.is_offered = True
             while not self.is_offered(epoch) and self.stands() and not ahead.ends.wait(_POLL_S):
                 pass
-            # A restarted plane reuses the numbers of readers: those of the current epoch would get these batches
-            # (TF 2.15.1).
+            # A restarted plane reuses numbers: readers of the current epoch would get these batches (TF 2.15.1).
             is_over = ahead.ends.is_set() or not self.stands()
             iterator = iter(() if is_over else self.dataset(epoch, None, 0) or ())
             # Reading the first element, which has no example, starts the work on the others.

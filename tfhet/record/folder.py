@@ -196,7 +196,7 @@ def _time_s(event: Mapping[str, Any]) -> float:
 
 
 def runs_in(parent: Path) -> list[RunFolder]:
-    """The runs in a folder, the latest first; none where there is no such folder."""
+    """The runs in a folder, the latest first; none without such a folder."""
     found = [RunFolder(path) for path in parent.glob("*") if _is_run(path)]
     return sorted(found, key=lambda run: run.logs_path.stat().st_mtime, reverse=True)
 

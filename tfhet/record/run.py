@@ -160,7 +160,7 @@ class Visits:
     """Numbers of the examples of one epoch: `before` + `once` + `repeated` + `bad` + `missing` is `expected`."""
 
     expected: int | None
-    """Examples in the source; None where that is not known."""
+    """Examples in the source; None if unknown."""
     before: int
     """Ids that earlier runs of this training had seen of the epoch."""
     seen: int
@@ -172,7 +172,7 @@ class Visits:
     bad: int
     """Ids never delivered because their records cannot be read."""
     missing: int | None
-    """Ids never delivered for an unknown reason; None where the number of examples is not known."""
+    """Ids never delivered for an unknown reason; None if the number of examples is unknown."""
     rereads: int
     """Number of times that the rest of the epoch was read: 0 when nothing was lost on the way."""
 

@@ -117,8 +117,7 @@ def overlaid(runs: Sequence[RunView]) -> list[LineChart]:
 
 
 def write_html(folder: RunFolder | Path | str, given: Given | None = None) -> Path:
-    """Writes `report.html` into the folder of a run, with profile, plan and prices of `given`; returns its path. Raises
-    as `RunFolder.read_summary`."""
+    """Writes `report.html` into a run's folder and returns its path. Raises as `RunFolder.read_summary`."""
     folder = folder if isinstance(folder, RunFolder) else RunFolder(Path(folder))
     view = RunView.of(folder.read_summary(), folder)
     return write_text(folder.report_path, page(replace(given or Given(), runs=(view,), records=())))

@@ -164,8 +164,7 @@ def top(
     folder: RunFolder, out: IO[str], *, once: bool = False, every_s: float = 1.0, clock: clocks.Clock = clocks.SYSTEM
 ) -> int:
     """Shows a run every `every_s` seconds until it ends, or once. Returns the exit code: 1 if the run failed, or did
-    not change for GIVE_UP_S seconds. Raises UsageError if the folder does not exist, DataError if the summary cannot be
-    read."""
+    not change for GIVE_UP_S seconds. Raises UsageError without the folder, DataError for an unreadable summary."""
     if not folder.path.is_dir():
         raise UsageError(f"no run at {folder.path}: name the folder of a run (`tfhet runs` lists them)")
     watcher = Watcher(folder, clock)

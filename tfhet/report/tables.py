@@ -70,8 +70,7 @@ def table(
 ) -> FittedTable:
     """Returns a table: None as a dash, numbers with three significant digits, columns of numbers right-aligned. rows:
     mappings by column (by default all their keys), or sequences in the order of `columns`. extras: number of columns,
-    at the right, that a narrow screen omits. Raises UsageError for a row of another length, or sequences without
-    `columns`."""
+    at the right, that a narrow screen omits. Raises UsageError for rows of another length, or without `columns`."""
     if columns is None:
         if not all(isinstance(row, Mapping) for row in rows):
             raise UsageError("table: rows that are sequences need `columns`")

@@ -84,11 +84,18 @@ def read_blocks(
         )
         for tensor, shape in ((offset, []), (number, []), (ids, [None]), (epochs, [None])):
             tensor.set_shape(shape)
-        return (offset, number), (ids, epochs, _decoded(values, fields, features))
+        size = tf.size(ids)
+        if skip_bad:
+            lists = [(features[name], value) for name, value in zip(fields, values, strict=True)]
+            fits = [one.fits(tf.ensure_shape(value, [None, None])) for one, value in lists if isinstance(one, Fixed)]
+            good = tf.reduce_all([tf.fill([size], True), *fits], axis=0)
+            ids, epochs, *values = (tf.boolean_mask(tensor, good) for tensor in (ids, epochs, *values))
+        return (offset, number), (size, (ids, epochs, _decoded(values, fields, features)))
 
     start = (tf.constant(0, tf.int64), first_id)
     blocks = tf.data.Dataset.range(tf.int64.max).scan(start, block)
-    return blocks.take_while(lambda ids, epochs, examples: tf.size(ids) > 0)
+    examples = blocks.take_while(lambda size, _: size > 0).map(lambda _, examples: examples)
+    return examples.filter(lambda ids, *_: tf.size(ids) > 0) if skip_bad else examples
 
 
 def _fields(features: Mapping[str, Feature]) -> dict[str, _Field] | None:

@@ -118,16 +118,22 @@ class Fixed(_Shaped):
 
     def decode(self, values: tf.Tensor) -> tf.Tensor:
         """Raises InvalidArgumentError, when it runs, for values that the dtype cannot hold."""
-        dtype = tf.as_dtype(self.dtype)
-        if values.dtype == dtype:
+        if values.dtype == self.dtype:
             return values
-        cast = tf.cast(values, dtype)
-        if dtype.is_floating:
-            fits = tf.reduce_all(tf.math.is_finite(cast) == tf.math.is_finite(values))
+        message = [f"values do not fit {self.dtype}:", values]
+        with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(self.fits(values)), message)]):
+            return tf.cast(values, self.dtype)
+
+    def fits(self, values: tf.Tensor) -> tf.Tensor:
+        """Returns whether the dtype can hold the stored values of each example, bool [batch]."""
+        if values.dtype == self.dtype:
+            return tf.fill(tf.shape(values)[:1], True)
+        cast = tf.cast(values, self.dtype)
+        if cast.dtype.is_floating:
+            fits = tf.math.is_finite(cast) == tf.math.is_finite(values)
         else:
-            fits = tf.reduce_all(tf.cast(cast, values.dtype) == values)
-        with tf.control_dependencies([tf.debugging.Assert(fits, [f"values do not fit {self.dtype}:", values])]):
-            return tf.identity(cast)
+            fits = tf.cast(cast, values.dtype) == values
+        return tf.reduce_all(fits, axis=list(range(1, len(values.shape))))
 
     def encode(self, value: Any) -> tf.train.Feature:
         if self.dtype == "string":

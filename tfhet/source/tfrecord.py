@@ -114,7 +114,7 @@ class TFRecordSource:
             raise UsageError(f"{directory} lacks {len(lost)} files that its {Sidecar.NAME} lists, the first {lost[0]}")
         if listed and (others := [file for file in files if os.path.basename(file) not in listed]):
             log.warning("%s lists no %s, so they are no data", Sidecar.NAME, some(others, 5))
-            files = tuple(file for file in files if file not in others)
+            files = tuple(file for file in files if os.path.basename(file) in listed)
         counts = {file: listed[name] for file in files if (name := os.path.basename(file)) in listed}
         numbers = class_numbers(sidecar.classes, classes, directory) if sidecar is not None and classes else ()
         is_same = "label" not in features or numbers == tuple(range(len(numbers)))

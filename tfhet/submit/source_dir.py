@@ -73,8 +73,7 @@ def make(target: Path, script: Path | None = None, requirements: Path | None = N
 
 def wheel() -> tuple[str, bytes]:
     """Returns name and content of a reproducible wheel of this package. Its version ends with a hash of its content:
-    pip keeps an installed tfhet of the same version, such as an image's. Raises UsageError if the package is not
-    installed."""
+    pip keeps an installed tfhet of the same version, such as an image's. Raises UsageError if none is installed."""
     installed = _installed()
     paths = [path for path in sorted(PACKAGE.rglob("*")) if path.is_file() and "__pycache__" not in path.parts]
     files = {f"tfhet/{path.relative_to(PACKAGE).as_posix()}": path.read_bytes() for path in paths}

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 import tfhet
 from tfhet.errors import DataError, UsageError
-from tfhet.source import Encoded, Fixed, Raw, Scalar, TFRecordSource, example_id, find, write_tfrecords
+from tfhet.source import Encoded, Fixed, Raw, Scalar, TFRecordSource, example_id, examples, find, write_tfrecords
 from tfhet.source.framing import reach
 
 FEATURES = {"image": Raw((2, 2, 1)), "label": Scalar()}
@@ -249,3 +249,20 @@ def test_only_class_numbers_can_be_renumbered(tmp_path):
     )
     with pytest.raises(UsageError, match="label Fixed"):
         TFRecordSource.from_directory(shares, classes=("ant", "cat", "dog"))
+
+
+@pytest.mark.parametrize("block", [1 << 20, 16], ids=["one block", "a block each"])
+def test_skipping_keeps_the_neighbours_of_a_value_that_does_not_fit(tmp_path, monkeypatch, block):
+    monkeypatch.setattr(examples, "BLOCK_BYTES", block)
+    write_plain(tmp_path / "a.tfrecord", [300, 1, -1, 2, 300, 300, 3, 300])
+    for on_bad_record in ("skip", "fail"):
+        source = TFRecordSource(tmp_path / "a.tfrecord", {"x": Scalar("uint8")}, on_bad_record=on_bad_record)
+        assert source.reads_blocks()
+        blocks = source.read_blocks(tf.constant(0, tf.int64), tf.constant(0, tf.int64))
+        if on_bad_record == "fail":
+            with pytest.raises(tf.errors.InvalidArgumentError, match="uint8"):
+                list(blocks)
+        else:
+            pairs = [zip(ids.numpy(), made["x"].numpy(), strict=True) for ids, _, made in blocks]
+            found = [(int(at), int(label)) for each in pairs for at, label in each]
+            assert found == [(1, 1), (3, 2), (6, 3)]

@@ -58,7 +58,7 @@ class BatchRequest:
 
 @dataclass(frozen=True)
 class ProducedBatch:
-    """A batch; `ids` and `examples` are those of `Received`."""
+    """A batch, with the `ids` and `examples` of `Received`."""
 
     value: Any
     ids: np.ndarray | None = None
@@ -172,7 +172,7 @@ class Production:
         return ProducedBatch(stream.held.pop(number), again=skipped)
 
     def _start(self, shard: Shard) -> _Stream:
-        """Starts the shard's iterable from its beginning, and closes those of earlier epochs."""
+        """Starts the shard's iterable from its beginning, and closes the iterables of earlier epochs."""
         for key in [key for key in self._streams if key[0] < shard.epoch - 1 or key == (shard.epoch, shard.index)]:
             self._streams.pop(key).close()
         self.source.load()  # before: importing the module may draw random numbers

@@ -74,7 +74,7 @@ class FeedRankSide(FunctionRankSide):
 
 
 class Elements:
-    """The batches of a loader as a data set, of which each pass reads the next epoch."""
+    """The batches of a loader as a data set; each pass reads the next epoch."""
 
     def __init__(self, loader: Loader):
         self._loader, self._called_s, self._is_over = loader, 0.0, False

@@ -70,8 +70,8 @@ class FeedSource:
 
     @classmethod
     def of(cls, make: Callable[..., Any], arguments: Mapping[str, Any], **options: Any) -> FeedSource:
-        """Returns the source of a function; `arguments` are JSON values, `options` further fields, of which `collate`
-        is a function. Raises UsageError if another process cannot find or call the function."""
+        """Returns the source of a function. arguments: JSON values. options: further fields; `collate` is a function.
+        Raises UsageError if another process cannot find or call the function."""
         collate = options.pop("collate", None)
         try:
             json.dumps(arguments, allow_nan=False)

@@ -55,7 +55,7 @@ class ServiceSettings:
 
     @classmethod
     def of(cls, planes: Mapping[str, Any]) -> ServiceSettings:
-        """The settings of this plane among those of several, by name; without workers where it is not among them."""
+        """The settings of this plane in the settings by plane; without workers if it has none."""
         return planes.get("tf_service") or cls(data_host_workers=0)
 
 
