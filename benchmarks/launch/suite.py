@@ -139,7 +139,7 @@ def _described(flow: str, run: FlowRun) -> str:
 
 SUITE = Suite(
     name="launch",
-    does="tfhet's launcher and that of AWS's example on one cluster: step, start to first batch, last step to end",
+    does="tfhet's launcher and AWS's example on one cluster: step, start to first batch, last step to end",
     options=_options,
     run=_run,
     notes=_notes,

@@ -49,7 +49,7 @@ def test_job_of_three_roles_trains_exactly(tmp_path, repository):
     summary, log = run(tmp_path, repository, "--epochs", 2, "--data", f"synthetic:{EXAMPLES}:12:uneven")
     assert summary.exit_code == 0, summary.cause
     assert set(summary.exit_codes.values()) == {0}
-    assert len(summary.exit_codes) == 3  # one launcher on each host, which starts those of the ranks
+    assert len(summary.exit_codes) == 3  # one launcher on each host, which starts the ranks' launchers
     assert [(epoch["once"], epoch["missing"], epoch["repeated"]) for epoch in summary.epochs] == [(EXAMPLES, 0, 0)] * 2
     assert {name: group["role"] for name, group in summary.cluster.items()} == {
         "data_group": "data",

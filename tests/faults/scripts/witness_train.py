@@ -51,7 +51,7 @@ class Witness:
 
 
 class _Proxy:
-    """An object some attributes of which are replaced; setting an attribute sets it on the object."""
+    """An object with some attributes replaced; setting an attribute sets it on the object."""
 
     def __init__(self, inner: Any, **replaced: Any):
         vars(self).update(_inner=inner, _replaced=replaced)

@@ -12,7 +12,7 @@ from tfhet.__main__ import main
 
 @pytest.fixture
 def launched(monkeypatch) -> list[object]:
-    """Arguments of the launcher, None if it reads those of its process, and the arguments of the process."""
+    """Arguments of the launcher (None: the process's) and of the process."""
     got: list[object] = []
     monkeypatch.setattr(launch, "main", lambda argv=None: got.append((argv, sys.argv[1:])) or 3)
     return got

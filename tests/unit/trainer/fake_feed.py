@@ -74,7 +74,7 @@ class FakeFeed(FakeReader):
     wait_s: float = 0.0
     clock: FakeClock = field(default_factory=FakeClock)
     examples: int | None = None
-    """Examples of the whole source, of all ranks; None for those of this feed."""
+    """Examples of the whole source, of all ranks; None for a feed's."""
     given: int = 0
     """Batches that were requested and delivered."""
     serving: bool = True

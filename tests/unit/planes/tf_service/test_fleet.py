@@ -85,7 +85,7 @@ class Life:
     ports: tuple[int, ...] = ()
     registered: int = 0
     read: list[list[int]] = field(default_factory=list)
-    """Elements at first, after the death of a worker, after that of the dispatcher, and after a renewal."""
+    """Elements at first, after the death of a worker and of the dispatcher, and after a renewal."""
     alive_before: list[bool] = field(default_factory=list)
     rights: dict[str, set[tuple[str, ...]]] = field(default_factory=dict)
     alive_after: list[bool] = field(default_factory=list)
