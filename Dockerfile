@@ -3,7 +3,7 @@
 #   docker build -t tfhet-gpu .                              GPU instances: Horovod with NCCL
 #   docker build -t tfhet-cpu --build-arg DEVICE=cpu .       CPU instances
 #
-# Needs BuildKit (Docker 23 or newer). Python packages have the versions of requirements.lock; TensorFlow is the base's.
+# Needs BuildKit (Docker 23 or newer). Python packages have the versions of requirements-classic.lock; TensorFlow is the base's.
 # scripts/lint reads this file with hadolint; scripts/image --check builds and runs the CPU variant with buildah.
 
 # Ubuntu's archive keeps only the newest build of a package, so a pinned one would soon be gone.
@@ -30,9 +30,9 @@ RUN apt-get update -qq \
 # An environment of its own, because the base's Python packages are partly Ubuntu's, which pip cannot replace. It sees
 # TensorFlow. The tools are what Horovod 0.28.1 and the toolkit build with.
 WORKDIR /build
-COPY requirements.lock .
+COPY requirements-classic.lock .
 RUN python -m venv --system-site-packages /opt/tfhet \
- && grep -E '^(cmake|flit-core|pip|setuptools|wheel)==' requirements.lock >tools.txt \
+ && grep -E '^(cmake|flit-core|pip|setuptools|wheel)==' requirements-classic.lock >tools.txt \
  && /opt/tfhet/bin/python -m pip install --no-cache-dir --no-deps -r tools.txt
 ENV PATH=/opt/tfhet/bin:$PATH
 
@@ -42,7 +42,7 @@ RUN grep -E "^($(echo \
         argcomplete bcrypt boto3 botocore cffi cloudpickle cryptography gevent greenlet inotify-simple invoke jinja2 jmespath lazy-loader \
         markdown-it-py markupsafe mdurl mpi4py msgspec numpy packaging paramiko pip prometheus-client protobuf psutil pycparser \
         pygments pynacl python-dateutil pyyaml retrying rich s3transfer sagemaker-training scipy setuptools six \
-        typing-extensions urllib3 werkzeug zope-event zope-interface | tr ' ' '|'))==" requirements.lock >packages.txt \
+        typing-extensions urllib3 werkzeug zope-event zope-interface | tr ' ' '|'))==" requirements-classic.lock >packages.txt \
  && python -m pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels -r packages.txt
 
 # Horovod. NCCL is the one that TensorFlow 2.15.1 names (tensorflow[and-cuda]), shared, so that a process has one.
@@ -57,7 +57,7 @@ RUN if [ "$DEVICE" = gpu ]; then \
      && export HOROVOD_GPU_OPERATIONS=NCCL HOROVOD_NCCL_LINK=SHARED HOROVOD_NCCL_INCLUDE="$nccl/include" \
             HOROVOD_NCCL_LIB="$nccl/lib" HOROVOD_CUDA_HOME=/usr/local/cuda HOROVOD_BUILD_CUDA_CC_LIST=70,75,80,86,89,90; \
     fi \
- && grep '^horovod==' requirements.lock >horovod.txt \
+ && grep '^horovod==' requirements-classic.lock >horovod.txt \
  && HOROVOD_WITH_TENSORFLOW=1 HOROVOD_WITHOUT_PYTORCH=1 HOROVOD_WITHOUT_MXNET=1 HOROVOD_WITH_MPI=1 HOROVOD_WITH_GLOO=1 \
     MAKEFLAGS="-j$(nproc)" \
     python -m pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels -r horovod.txt

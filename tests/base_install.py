@@ -1,35 +1,67 @@
-"""What the base install must do alone: a plain pipeline, and training on one rank. Run by `scripts/test --base`."""
+"""What the base install must do alone, without a framework: commands, `tfhet.batches`, and errors that name the extra.
+
+Run by `scripts/test --base`, and by any Python that has tfhet and no TensorFlow.
+"""
 
 from __future__ import annotations
 
-import importlib.util
+import subprocess
+import sys
 import tempfile
+from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
+
 import tfhet
-from tfhet.errors import UsageError
-from tfhet.trainer.__main__ import main
+from tfhet.extras import MissingPackage
 
-extras = [
-    name for name in ("horovod", "tensorflow_addons", "sagemaker_training", "sklearn") if importlib.util.find_spec(name)
-]
-assert not extras, f"this is not the base install: {extras}"
+COMMANDS = ("simulate", "report", "timeline", "top", "runs", "doctor", "convert", "prices", "profile", "plan", "init")
+COMMANDS += ("package", "submit", "follow", "diagnose", "launch")
+NEED_TENSORFLOW = ("distribute", "Pipeline", "SyntheticSource", "TFRecordSource", "stages", "StepCallback")
+LIMIT_S = 120.0
 
-pipeline = tfhet.Pipeline(tfhet.SyntheticSource(200, 8), "aws-cifar", batch_size=32)
-seen = sum(len(batch["id"]) for batch in pipeline.dataset())
-assert seen == 200, seen
 
-try:
-    stages = tfhet.stages.parse("gaussian_blur(backend='addons')")
-    list(pipeline.with_stages(stages).dataset().take(1))
-except UsageError as error:
-    if "addons" not in str(error):
-        raise
-else:
-    raise AssertionError("the Addons backend ran without Addons")
+def tfhet_command(*words: object, where: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tfhet", *map(str, words)]
+    return subprocess.run(command, cwd=where, capture_output=True, text=True, timeout=LIMIT_S, check=False)
 
-with tempfile.TemporaryDirectory(prefix="base-") as base:
-    words = ["--data", "synthetic:200:8", "--chain", "digits", "--model", "small_cnn", "--epochs", "1"]
-    assert main(words, {"SAGEMAKER_BASE_DIR": base}) == 0
-    assert (Path(base) / "model" / "1" / "saved_model.pb").is_file()
-print("base install: 1 passed, 0 failed")
+
+def numbers(shard: object) -> list[int]:
+    return list(range(10))
+
+
+def missing(name: str) -> Iterator[str]:
+    try:
+        getattr(tfhet, name)
+    except MissingPackage as error:
+        yield error.module
+
+
+def main() -> None:
+    assert find_spec("tensorflow") is None, "this is not the base install: it has TensorFlow"
+    assert [each for name in NEED_TENSORFLOW for each in missing(name)] == ["tensorflow"] * len(NEED_TENSORFLOW)
+    batches = list(tfhet.batches(numbers, batch_size=4))
+    assert sorted(np.concatenate(batches).tolist()) == list(range(10)), batches
+    train, validation = tfhet.split(list(range(10)), 0.8)
+    assert (len(train), len(validation)) == (8, 2)
+
+    with tempfile.TemporaryDirectory(prefix="base-") as folder:
+        Path(folder, "job.py").write_text("print('trained')\n")
+        for command in COMMANDS:
+            shown = tfhet_command(command, "--help", where=folder)
+            assert shown.returncode == 0, shown.stderr
+        for words in (["profile", "synthetic"], ["convert", "a", "b"]):
+            refused = tfhet_command(*words, where=folder)
+            assert refused.returncode == 2 and "tfhet[tensorflow]" in refused.stderr + refused.stdout, refused
+        words = ("simulate", "homogeneous", "--quiet", "--", "--strategy", "torch", "--train_script", "job.py")
+        trained = tfhet_command(*words, where=folder)
+        assert trained.returncode == 0, trained.stdout + trained.stderr
+        examined = tfhet_command("doctor", "--brief", where=folder)
+        assert "Traceback" not in examined.stderr, examined.stderr
+    print("base install: 1 passed, 0 failed")
+
+
+if __name__ == "__main__":
+    main()

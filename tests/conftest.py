@@ -31,7 +31,7 @@ GRACE_S = 5.0
 """Seconds that processes and folders may take to disappear: signals and reaping are not instant on a loaded machine."""
 
 CHECKED_PER_TEST = ("integration", "faults")
-"""Folders below this one whose tests start whole clusters: there, a check costs little beside the test."""
+"""Folders below this one whose tests start whole clusters: there, a check costs little in comparison."""
 
 SHOWN_VERSIONS = (
     "tensorflow",
@@ -47,7 +47,7 @@ SHOWN_VERSIONS = (
 MARK = "TFHET_TEST_SESSION"
 """This variable names the sessions that a process belongs to, outermost first, with a slash after each.
 
-What a session starts inherits it, so its orphans are known from those of other sessions. What a pytest-xdist worker
+What a session starts inherits it, so its orphans differ from other sessions' orphans. What a pytest-xdist worker
 leaves when it crashes belongs to the session that started the worker, too.
 """
 

@@ -7,8 +7,8 @@
 Names are loaded when they are first used: `import tfhet` loads neither TensorFlow nor Horovod.
 """
 
-import lazy_loader
+from tfhet import extras
 
 __version__ = "0.1.0"
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = extras.attach(__name__, __file__)

@@ -1,11 +1,12 @@
 __version__: str
 
-from . import stages as stages, torch as torch
+from . import horovod as horovod, stages as stages, torch as torch
 from .errors import TfhetError as TfhetError, UsageError as UsageError
 from .placement import Cut as Cut, Pipeline as Pipeline
 from .planes import batches as batches, distribute as distribute
 from .record import Figure as Figure, Record as Record, RunFolder as RunFolder, RunSummary as RunSummary
 from .source import SyntheticSource as SyntheticSource, TFRecordSource as TFRecordSource
+from .splitting import split as split
 from .stages import ImageSpec as ImageSpec, Stage as Stage
-from .steps import StepCallback as StepCallback, step as step
+from .steps import MetricAverageCallback as MetricAverageCallback, StepCallback as StepCallback, step as step
 from .strategies import JobContext as JobContext

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -12,7 +13,10 @@ from tfhet.cli import catalogue, doctor, follow, launch, plan, profile, report, 
 from tfhet.cli.parser import Parser, add_examples, json_for_pipe
 from tfhet.cluster import environment
 from tfhet.errors import TfhetError
+from tfhet.process import open_standard_streams
+from tfhet.report import harmless
 
+_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
 COMMANDS = (simulate, report, doctor, source, catalogue, profile, plan, submit, follow, launch)
 """In the order of the help."""
 
@@ -31,22 +35,30 @@ def _parser() -> Parser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command. Exit codes: 0 ok, 1 the job failed, 2 wrong use; 130 after Ctrl-C, 141 when the reader of
-    standard output has ended."""
+    """Runs one command. Exit codes: 0 ok, 1 the job failed or a file failed, 2 wrong use; 130 after Ctrl-C, 141 when
+    the reader of standard output has ended."""
     words = list(sys.argv[1:] if argv is None else argv)
+    if argv is None:
+        open_standard_streams()
     try:
         code = _run(words, own_process=argv is None)
         sys.stdout.flush()
         return code
     except TfhetError as error:
-        print(f"tfhet: error: {error}", file=sys.stderr)
+        print(f"tfhet: error: {harmless(str(error))}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("tfhet: interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # Python flushes again when it ends: let that succeed
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
+    except OSError as error:
+        if error.errno not in (errno.EPIPE, *_DISK_ERRORS) and error.filename is None:
+            raise
+        if error.errno != errno.EPIPE:
+            where = error.filename or "standard output, or a file"
+            print(f"tfhet: error: {harmless(str(where))}: {error.strerror}", file=sys.stderr)
+        if error.filename is None and argv is None:  # Python flushes again when it ends: let that succeed
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 141 if error.errno == errno.EPIPE else 1
 
 
 def _run(words: list[str], *, own_process: bool) -> int:

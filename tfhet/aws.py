@@ -8,6 +8,7 @@ from typing import Any
 
 from tfhet import clock as clocks
 from tfhet.errors import NotReady, TfhetError, UsageError
+from tfhet.extras import needed
 
 CONNECT_S, READ_S, ATTEMPTS = 5, 30, 3
 """Limits for a connection and for an answer, and the number of tries that boto3 makes by itself."""
@@ -30,12 +31,10 @@ class AwsRefused(TfhetError):
 
 def client(service: str, region: str | None = None) -> Any:
     """Returns boto3's client of a service. Raises UsageError without boto3, or where no region is configured."""
-    try:
+    with needed():
         import boto3
         import botocore.exceptions as wrong
         from botocore.config import Config
-    except ImportError:
-        raise UsageError("boto3 is not installed: pip install 'tfhet[aws]'") from None
     limits = Config(connect_timeout=CONNECT_S, read_timeout=READ_S, retries={"total_max_attempts": ATTEMPTS})
     try:
         return boto3.client(service, region_name=region, config=limits)

@@ -88,7 +88,7 @@ def shown(value: object) -> str:
 
 
 def some(names: Sequence[str], most: int = 10) -> str:
-    """The first `most` names, and how many there are beside them: `a, b and 3 more`."""
+    """The first `most` names, and the number of the others: `a, b and 3 more`."""
     return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
 
 
@@ -105,6 +105,6 @@ def unknown(kind: str, name: object, known: Iterable[object]) -> NoReturn:
 
 
 def nearest(name: object, known: Iterable[object]) -> str:
-    """The end of an error message that offers the name that was probably meant; "" where none is like it."""
+    """The end of an error message that offers the name that was probably meant; "" if none is similar."""
     found = difflib.get_close_matches(str(name), map(str, known), n=1, cutoff=0.7)
     return f"; did you mean {found[0]}?" if found else ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import collections
 import contextlib
 import ctypes
 import faulthandler
@@ -18,14 +17,15 @@ import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import CodeType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import psutil
+from tfhet.process_output import OnLine, ProcessOutput
+
+if TYPE_CHECKING:
+    import psutil
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _PR_SET_NAME = 15
-_LINE_LIMIT_BYTES = 1 << 20
-_TAIL_LINES = 20
 _PIPE_BYTES = (1 << 12, 1 << 16)
 """Size of a pipe whose output is not read, Linux's minimum, so that the child soon waits; and if it is read."""
 _DRAIN_S = 0.5
@@ -37,8 +37,6 @@ _PERHAPS_NO_MEMORY = re.compile(r"ResourceExhaustedError|pthread_create\(\) fail
 
 STACK_SIGNAL = signal.SIGUSR2
 """A script that called `answer_with_stack` prints its Python stack when it gets this signal."""
-
-OnLine = Callable[[str], None]
 
 
 class Channel(Protocol):
@@ -80,6 +78,16 @@ def end_with_parent(number: signal.Signals) -> None:
             os.kill(os.getpid(), number)
 
 
+def open_standard_streams() -> None:
+    """Opens /dev/null for the standard streams that were closed when this process started: files that it opens would
+    get their descriptors, and `print` would raise."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(descriptor)
+    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
+
+
 def answer_with_stack() -> None:
     """Makes this process print the Python stack of its main thread at STACK_SIGNAL, unless it has its own handler."""
     with contextlib.suppress(AttributeError, OSError, RuntimeError, ValueError):  # stderr is missing, or is no file
@@ -113,44 +121,12 @@ def name_process(name: str) -> None:
         _LIBC.prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)
 
 
-class _Output(asyncio.SubprocessProtocol):
-    """Splits the output of a process into lines, and notices its end and the end of its output. asyncio's
-    `Process.wait` (Python 3.11) does not return while a grandchild has the pipe open, such as a daemon of a script."""
-
-    def __init__(self, on_line: OnLine, is_noise: Callable[[str], bool]):
-        self.tail: collections.deque[str] = collections.deque(maxlen=_TAIL_LINES)
-        self.ended = asyncio.Event()
-        self.closed = asyncio.Event()
-        self._on_line, self._is_noise = on_line, is_noise
-        self._rest = b""
-
-    def pipe_data_received(self, fd: int, data: bytes) -> None:
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        if len(self._rest) > _LINE_LIMIT_BYTES:
-            lines, self._rest = [*lines, self._rest], b""
-        for line in lines:
-            self._emit(line)
-
-    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        if self._rest:
-            self._emit(self._rest)
-        self._rest = b""
-        self.closed.set()
-
-    def process_exited(self) -> None:
-        self.ended.set()
-
-    def _emit(self, line: bytes) -> None:
-        text = line.decode(errors="replace").rstrip("\r")
-        if not self._is_noise(text):  # frequent noise would replace the last lines
-            self.tail.append(text)
-        self._on_line(text)
-
-
 class Child:
     """One child process in its own session, whose stdout and stderr are read together, line by line."""
 
-    def __init__(self, name: str, transport: asyncio.SubprocessTransport, output: _Output, channel: Channel | None):
+    def __init__(
+        self, name: str, transport: asyncio.SubprocessTransport, output: ProcessOutput, channel: Channel | None
+    ):
         self.name = name
         self.pid = transport.get_pid()
         self.tail = output.tail
@@ -181,7 +157,7 @@ class Child:
             is_noise: Whether `tail` omits a line.
             before_exec: Called in the child, which has one thread then.
         """
-        output = _Output(on_line, is_noise)
+        output = ProcessOutput(on_line, is_noise)
         try:
             transport, _ = await asyncio.get_running_loop().subprocess_exec(
                 lambda: output,
@@ -265,6 +241,8 @@ class Child:
 
 def lives(process: psutil.Process) -> bool:
     """Whether a process runs; a zombie does not."""
+    import psutil
+
     with contextlib.suppress(psutil.Error):
         return process.is_running() and process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
     return False

@@ -19,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import math
 import re
 import sys
 import types
@@ -44,6 +45,9 @@ Port = Annotated[int, Meta(ge=1, le=65535)]
 _PORT = r"[1-9]\d{0,3}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d\d|655[0-2]\d|6553[0-5]"
 Address = Annotated[str, Meta(pattern=rf"\A\S+:(?:{_PORT})\Z")]
 """HOST:PORT."""
+MAX_SECONDS = 1e7
+"""Maximum of durations, 115 days: waits of threads have a limit."""
+Seconds = Annotated[float, Meta(ge=0.01, le=MAX_SECONDS, description=f"from 0.01 to {MAX_SECONDS:.0f} seconds")]
 Amount = Annotated[float, Meta(ge=0, le=sys.float_info.max)]
 """Not below 0, and finite."""
 
@@ -99,9 +103,13 @@ def bare(kind: Any) -> tuple[Any, Meta | None]:
 
 
 def converted(value: Any, kind: Any) -> Any:
-    """The value of an annotated type. Raises ValueError, with the allowed values in words, for another one."""
+    """The value of an annotated type. Raises ValueError, with the allowed values in words, for another one, and for
+    numbers that are not finite."""
     try:
-        return convert(value, kind, strict=False)
+        found = convert(value, kind, strict=False)
+        if isinstance(found, float) and not math.isfinite(found):
+            raise ValueError("expected a finite number")
+        return found
     except ValueError as error:
         meta, wanted = bare(kind)[1], reason(error, value).removeprefix("expected ").partition(", got ")[0]
         raise ValueError((meta and meta.description) or wanted) from None

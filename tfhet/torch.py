@@ -16,9 +16,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
-import torch
 
+from tfhet.extras import needed
 from tfhet.planes import batches
+
+with needed("tfhet.torch"):
+    import torch
 
 
 def loader(data: Any, **options: Any) -> Iterable[Any]:

@@ -6,14 +6,14 @@ versions(("grpcio",))        # of these packages
 
 from __future__ import annotations
 
-from importlib import metadata
-
 PACKAGES = ("tfhet", "tensorflow", "keras", "horovod", "tensorflow-addons", "sagemaker-training", "numpy")
 """Distributions whose versions a record names when they are installed."""
 
 
 def versions(packages: tuple[str, ...] = PACKAGES) -> dict[str, str]:
     """Distribution name to installed version; what is not installed is left out."""
+    from importlib import metadata  # imports the whole package email
+
     found = {}
     for package in packages:
         try:

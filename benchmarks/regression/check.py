@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -116,8 +117,14 @@ def _probe(side: str, root: Path, folder: Path) -> Iterator[AnsweringProcess]:
         "TF_CPP_MIN_LOG_LEVEL": "3",
         "CUDA_VISIBLE_DEVICES": "-1",
     }
+    # A SIGTERM while the process starts would leave a process that nobody ends.
+    held = list[int]()
+    handler = signal.signal(signal.SIGTERM, lambda number, frame: held.append(number))
     process = AnsweringProcess(side, [sys.executable, "-m", PROBE], env, TURN_LIMIT_S)
     try:
+        signal.signal(signal.SIGTERM, handler)
+        if held:
+            signal.raise_signal(held[0])
         yield process
     finally:
         below = list[psutil.Process]()

@@ -81,7 +81,7 @@ def figures_of(taken: Mapping[str, tuple[Measurement, Measurement, str]]) -> dic
 
 
 def pairs(wanted: Sequence[str] = ()) -> list[Pair]:
-    """Returns all pairs, or those of the stages named. Raises UsageError for a stage without counterpart."""
+    """Returns all pairs, or the pairs of the named stages. Raises UsageError for a stage without counterpart."""
     from tfhet import stages as stage_room
 
     known = sorted({re.split(r"\W", counterpart.stage)[0] for counterpart in COUNTERPARTS})

@@ -2,10 +2,10 @@
 
 import os
 
-import horovod.tensorflow as hvd
 import tensorflow as tf
 
 import tfhet
+import tfhet.horovod as hvd
 from tfhet.source.digits import digits
 
 hvd.init()
@@ -55,4 +55,4 @@ for epoch in range(3):
     if hvd.rank() == 0:
         print(f"epoch {epoch}: loss {float(step.loss):.3f}")
 if hvd.rank() == 0:
-    model.save(os.path.join(os.environ.get("SM_MODEL_DIR", "model"), "1"))
+    model.export(os.path.join(os.environ.get("SM_MODEL_DIR", "model"), "1"))

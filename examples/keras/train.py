@@ -1,10 +1,10 @@
 # train.py
 import os
 
-import horovod.tensorflow.keras as hvd
 import tensorflow as tf
 
 import tfhet
+import tfhet.horovod as hvd
 from tfhet.source.digits import digits
 
 hvd.init()
@@ -38,4 +38,4 @@ model.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"]
 callbacks = [hvd.callbacks.BroadcastGlobalVariablesCallback(0), hvd.callbacks.MetricAverageCallback()]
 model.fit(ds, epochs=3, callbacks=callbacks, verbose=2 if hvd.rank() == 0 else 0)
 if hvd.rank() == 0:
-    model.save(os.path.join(os.environ.get("SM_MODEL_DIR", "model"), "1"))
+    model.export(os.path.join(os.environ.get("SM_MODEL_DIR", "model"), "1"))

@@ -36,4 +36,4 @@ with strategy.scope():
     model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
 
 model.fit(ds, epochs=3, verbose=2)
-model.save(os.path.join(os.environ.get("SM_MODEL_DIR", "model"), "1"))
+tf.saved_model.save(model, os.path.join(os.environ.get("SM_MODEL_DIR", "model"), "1"))

@@ -130,7 +130,7 @@ class Session:
         plugins = ["-p", "no:cacheprovider", *(["-p", "xdist"] if arguments else [])]
         command = [sys.executable, "-m", "pytest", "-q", *plugins, *arguments, str(folder)]
         env = {**os.environ, "BEGUN": str(folder / "begun"), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-        result = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=120, check=False)
+        result = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=240, check=False)
         self.code, self.output = result.returncode, result.stdout + result.stderr
         self.living = [
             process.pid

@@ -8,6 +8,7 @@ import re
 import statistics
 import subprocess
 import sys
+from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
 
 import grimp
@@ -26,6 +27,28 @@ QUICK = [
 """Modules whose public names load no heavy package."""
 # fmt: on
 HEAVY = ["tensorflow", "keras", "horovod.tensorflow", "tensorflow_addons", "torch", "ray"]
+WITH_TENSORFLOW = (
+    *("native.library", "placement*", "planes.distribution", "planes.feed.rank_side", "planes.reader"),
+    *("planes.tf_service.reader", "planes.tf_service.transport", "planes.validation", "profile.anatomy"),
+    *("profile.parts", "profile.pipelines", "profile.rounds", "source.*", "stages*", "steps.callback"),
+    *("steps.continued", "steps.declared", "steps.keras_weights", "steps.noted", "strategies.horovod.*"),
+    *("strategies.tensorflow.collective", "trainer.*", "horovod.*"),
+)
+"""Patterns of the modules that need TensorFlow (or Horovod). All others work in an environment without it."""
+IMPORT_ALL = """
+import importlib, pathlib, sys
+blocked = ["tensorflow", "keras", "tf_keras", "tensorflow_addons", "horovod", "ray", *sys.argv[1:]]
+sys.modules.update(dict.fromkeys(blocked))
+for path in sorted(pathlib.Path("tfhet").rglob("*.py")):
+    name = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+    if "templates" in path.parts or (name in ("tfhet.torch", "tfhet.steps.torch_weights") and "torch" in blocked):
+        continue
+    try:
+        importlib.import_module(name)
+    except Exception as error:
+        print(f"{name}: {error}")
+"""
+"""Imports every module, and prints the names of those that fail."""
 NEUTRAL = ("record", "cluster", "control", "launch", "telemetry", "plan")
 """Subpackages that work with any data plane and strategy, so they name none in code, docstrings or comments."""
 PLANES_AND_STRATEGIES = re.compile(
@@ -47,6 +70,19 @@ FOREIGN_TEXTS = {
     "user code:": "AutoGraph",
     " of example 0 of the block": "native/records.cc, which can raise a text only",
     "The above exception was the direct cause": "Python, chained exceptions",
+    "Traceback ": "Python",
+    "Exception ignored ": "Python",
+    "Exception in ": "Python's threading",
+    "Original exception was:": "Python",
+    "most recent call first": "Python's faulthandler",
+    "Fatal Python error: ": "Python",
+    "INFO": "Python's logging",
+    "root error": "TensorFlow",
+    "Graph execution error": "TensorFlow",
+    "CUDA kernel errors": "PyTorch",
+    "Root Cause": "PyTorch's elastic launcher",
+    "Primary job  terminated normally": "mpirun",
+    "MPI_ERR": "MPI",
     "exit ?code": "SageMaker's failure reason",
     "Command failed": "iproute2",
     "PRIVATE KEY": "ssh-keygen",
@@ -85,7 +121,7 @@ def files_of(repository: Path) -> list[str]:
         names = listing.stdout.split("\0")
     else:
         made = re.compile(  # what is built here
-            r"(^|/)(\.venv|\.git|runs|build|dist|__pycache__|\.\w+_cache|\.hypothesis|[^/]*\.egg-info)(/|$)"
+            r"(^|/)(\.venv[^/]*|\.git|runs|build|dist|__pycache__|\.\w+_cache|\.hypothesis|[^/]*\.egg-info)(/|$)"
         )
         paths = (path.relative_to(repository).as_posix() for path in repository.rglob("*"))
         names = [name for name in paths if not made.search(name)]
@@ -144,11 +180,12 @@ def is_public(repository: Path, module: str) -> bool:
     path = repository / module.replace(".", "/")
     stub = path.parent / "__init__.pyi"
     listed = stub if stub.exists() else path.parent / "__init__.py"
-    return path.is_dir() or bool(re.search(rf"^from \S+ import .*\b{path.name}\b", listed.read_text(), re.MULTILINE))
+    names = rf"^from \S+ import (?:\([^)]*|.*)\b{path.name}\b"
+    return path.is_dir() or bool(re.search(names, listed.read_text(), re.MULTILINE))
 
 
 def sentences_read(text: str) -> list[str]:
-    """The texts of two words and more that a module searches for, without those of other programs."""
+    """The texts of two words and more that a module searches for, without texts of other programs."""
     found = []
     for node in ast.walk(ast.parse(text)):
         sought: ast.expr | None = None
@@ -204,7 +241,7 @@ def test_lanes_name_existing_tests(repository):
     specification = importlib.util.spec_from_file_location("lanes", repository / "scripts" / "lanes.py")
     sys.modules["lanes"] = lanes = importlib.util.module_from_spec(specification)  # dataclasses look it up
     specification.loader.exec_module(lanes)
-    named = {*lanes.NEWEST, *lanes.TORCH, *lanes.RAY}
+    named = {*lanes.TORCH, *lanes.RAY}
     assert sorted(path for path in named if not (repository / path).exists()) == []
 
 
@@ -226,3 +263,13 @@ def test_planes_and_strategies_of_a_launcher_load_no_framework(repository):
     of_planes = "[planes.get(name).settings() for name in planes.names()]"
     of_strategies = "[strategies.get(name).sources for name in strategies.names()]"
     assert loaded_by(f"from tfhet import planes, strategies; {of_planes}; {of_strategies}", repository) == []
+
+
+def test_modules_need_no_tensorflow(repository):
+    """All modules except those in WITH_TENSORFLOW are imported while no framework but PyTorch can be."""
+    command = [sys.executable, "-c", IMPORT_ALL, *(["torch"] if importlib.util.find_spec("torch") is None else [])]
+    result = subprocess.run(command, cwd=repository, capture_output=True, text=True, timeout=120, check=True)
+    failed = dict(line.split(": ", 1) for line in result.stdout.splitlines())
+    needed = {name for name in failed if any(fnmatch(name, f"tfhet.{pattern}") for pattern in WITH_TENSORFLOW)}
+    assert {name: error for name, error in failed.items() if name not in needed} == {}
+    assert [each for each in WITH_TENSORFLOW if not any(fnmatch(name, f"tfhet.{each}") for name in needed)] == []

@@ -1,6 +1,6 @@
 """One rank that does all that a collective promises, and writes what came out: `collective_ranks.py KIND SIZE FILE`.
 
-`facts` and `trained` run for any collective; test_collective.py compares what the ranks of each kind found.
+`facts`, `trained` and `measured` run for any collective; test_collective.py compares what the ranks of each kind found.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfhet import strategies
+from tfhet import MetricAverageCallback, strategies
 from tfhet.placement import Pipeline
 from tfhet.planes import Reader
 from tfhet.source import SyntheticSource
@@ -103,10 +103,7 @@ def trained(together: Collective, unequal: tuple[tuple[int, ...], ...] = UNEQUAL
 
     scaled = KerasAccelerator(model(), tf.keras.optimizers.SGD(0.5), together, loss_scaling=True)
     assert scaled.loss_scale is not None
-    for variable in [
-        *scaled.model.variables,
-        *scaled.loss_scale.variables,
-    ]:  # as after a checkpoint, which rank 0 alone has read
+    for variable in [*scaled.model.variables, *scaled.loss_scale.variables]:  # as if rank 0 alone read a checkpoint
         variable.assign(variable * tf.cast(1 + together.rank, variable.dtype))
     together.broadcast(scaled.variables())
     scaled.step(share(0))
@@ -119,6 +116,22 @@ def trained(together: Collective, unequal: tuple[tuple[int, ...], ...] = UNEQUAL
     normal.average_statistics()
     found["statistics"] = [v.numpy() for v in normal.model.non_trainable_variables]
     return found
+
+
+def measured(together: Collective) -> dict[str, Any]:
+    """The metrics of `fit` and `evaluate` on unequal shares, with tfhet's callback; a solo run takes their union."""
+    classifier = model()
+    auc, accuracy = tf.keras.metrics.AUC(name="auc"), tf.keras.metrics.SparseCategoricalAccuracy(name="accuracy")
+    classifier.compile(tf.keras.optimizers.SGD(0.0), "sparse_categorical_crossentropy", metrics=[accuracy])
+    binary = tf.keras.Sequential([classifier, tf.keras.layers.Lambda(lambda shares: shares[:, :1])])
+    binary.compile(tf.keras.optimizers.SGD(0.0), "binary_crossentropy", metrics=[auc])
+    sizes = (20, 6) if together.size > 1 else (26,)
+    images, labels = data(sizes[together.rank], sum(sizes[: together.rank]))
+    averaged = MetricAverageCallback()
+    how = {"batch_size": 5, "verbose": 0, "callbacks": [averaged]}
+    history = classifier.fit(images, labels, validation_data=(images[:4], labels[:4]), epochs=2, **how).history
+    binary.evaluate(images, tf.cast(labels == 0, tf.float32), **how)
+    return {"fit": history, "evaluate": averaged.evaluated}
 
 
 def looped(together: Collective) -> dict[str, Any]:
@@ -149,7 +162,12 @@ def looped(together: Collective) -> dict[str, Any]:
 
 
 def everything(together: Collective) -> dict[str, Any]:
-    return {"facts": facts(together), "trained": trained(together), "looped": looped(together)}
+    return {
+        "facts": facts(together),
+        "trained": trained(together),
+        "measured": measured(together),
+        "looped": looped(together),
+    }
 
 
 if __name__ == "__main__":

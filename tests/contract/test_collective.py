@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pickle
 import re
 import runpy
 import subprocess
 import sys
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from rank_processes import met, results
 
 from tfhet import strategies
 from tfhet.cluster import Rank, keep_free
@@ -25,7 +25,6 @@ from tfhet.strategies.solo import SoloCollective
 from tfhet.strategies.tensorflow.tf_config import Tasks
 
 SCRIPT = Path(__file__).with_name("collective_ranks.py")
-LIMIT_S = 240
 RANKS = 2
 
 
@@ -33,44 +32,11 @@ def solo() -> list[dict[str, Any]]:
     return [runpy.run_path(str(SCRIPT))["everything"](SoloCollective())]
 
 
-def by_meeting(kind: str, folder: Path) -> list[dict[str, Any]]:
-    """Ranks of a strategy that has a meeting."""
-    strategy = strategies.get(kind)
-    meeting = strategy.meeting(["localhost"], RANKS, OWN)
-    assert meeting is not None
-    meeting.load()
-    order = meeting.open("127.0.0.1", "lo", "127.0.0.1", ())
-    try:
-        ranks = [Rank(rank, RANKS, rank, RANKS, "tfhet") for rank in range(RANKS)]
-        return together(kind, folder, [strategy.environment(order, "localhost", rank, os.environ) for rank in ranks])
-    finally:
-        meeting.close()
-
-
 def multi_worker(kind: str, folder: Path) -> list[dict[str, Any]]:
     with contextlib.ExitStack() as stack:
         kept = [stack.enter_context(keep_free()) for _ in range(RANKS)]
         tasks = Tasks({"worker": [f"127.0.0.1:{each.getsockname()[1]}" for each in kept]})
-        return together(kind, folder, [tasks.of_task("worker", rank) for rank in range(RANKS)])
-
-
-def together(kind: str, folder: Path, variables: Sequence[Mapping[str, str]]) -> list[dict[str, Any]]:
-    """The results of RANKS processes, which get `variables` to find each other."""
-    ranks: list[subprocess.Popen] = []
-    try:
-        for rank in range(RANKS):
-            env = {**os.environ, **variables[rank], "OMP_NUM_THREADS": "1"}
-            command = [sys.executable, str(SCRIPT), kind, str(RANKS), str(folder / f"{rank}.pickle")]
-            with (folder / f"{rank}.log").open("wb") as log:
-                ranks.append(subprocess.Popen(command, env=env, stdout=log, stderr=subprocess.STDOUT))
-        codes = [rank.wait(LIMIT_S) for rank in ranks]
-        logs = "\n".join((folder / f"{rank}.log").read_text()[-3000:] for rank in range(RANKS))
-        assert codes == [0] * RANKS, logs
-    finally:
-        for rank in ranks:
-            rank.kill()
-            rank.wait()
-    return [pickle.loads((folder / f"{rank}.pickle").read_bytes()) for rank in range(RANKS)]
+        return results(SCRIPT, kind, folder, [tasks.of_task("worker", rank) for rank in range(RANKS)])
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +45,6 @@ def alone() -> dict[str, Any]:
 
 
 MARKED = tuple(pytest.param(kind, marks=getattr(pytest.mark, kind)) for kind in ("horovod", "torch"))
-STARTED = {"horovod": by_meeting, "torch": by_meeting, "multi_worker": multi_worker}
 
 
 @pytest.fixture(scope="module", params=("solo", *MARKED, pytest.param("multi_worker", marks=pytest.mark.slow)))
@@ -88,7 +53,9 @@ def ranks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     if request.param == "solo":
         yield [request.getfixturevalue("alone")]
     else:
-        yield STARTED[request.param](request.param, tmp_path_factory.mktemp(request.param))
+        folder = tmp_path_factory.mktemp(request.param)
+        is_met = request.param != "multi_worker"
+        yield met(SCRIPT, request.param, folder) if is_met else multi_worker(request.param, folder)
 
 
 def facts(ranks: list[dict[str, Any]], name: str) -> list[Any]:
@@ -149,6 +116,17 @@ def test_ranks_learn_what_one_rank_learns(ranks, alone):
     assert len({rank["looped"]["digest"] for rank in ranks}) == 1
 
 
+def test_keras_metrics_are_those_of_all_examples(ranks, alone, request):
+    if request.node.callspec.params["ranks"] not in ("solo", "horovod"):
+        return  # the callback is for Horovod
+    for rank in ranks:
+        assert rank["measured"]["evaluate"] == pytest.approx(alone["measured"]["evaluate"], rel=1e-4)
+        assert rank["measured"]["fit"].keys() == alone["measured"]["fit"].keys()
+        for name in ("loss", "accuracy"):
+            assert rank["measured"]["fit"][name] == pytest.approx(alone["measured"]["fit"][name], rel=1e-4)
+    assert len({str(rank["measured"]) for rank in ranks}) == 1
+
+
 def test_moving_statistics_become_their_mean(ranks):
     before = trained(ranks, "statistics before")
     for found in trained(ranks, "statistics"):
@@ -193,7 +171,7 @@ def test_missing_horovod_is_named(monkeypatch, kind):
 
 def test_missing_pytorch_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(UsageError, match="pip install torch"):
+    with pytest.raises(UsageError, match=r"tfhet\[torch\]"):
         strategies.get("torch").collective(2)
 
 

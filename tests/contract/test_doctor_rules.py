@@ -13,6 +13,7 @@ from tfhet.doctor import SUBJECTS, Rule, Status, host
 from tfhet.doctor.cluster import ClusterFacts
 from tfhet.doctor.host import HostFacts
 from tfhet.doctor.pipeline import PipelineFacts
+from tfhet.doctor.reduction import ReductionFacts
 from tfhet.doctor.script import ScriptFacts, parse
 from tfhet.launch import LaunchSettings
 from tfhet.profile.anatomy import Anatomy, GraphStep
@@ -65,7 +66,7 @@ STEPS = (
     GraphStep("augment", "ParallelMap", frozenset({"RandomUniform"}), 32, 3072, 3072, ("uint8",), elements=40),
     GraphStep("Prefetch", "Prefetch", frozenset(), 32, 3072, 3072, ("uint8",), elements=40),
 )
-ANATOMY = Anatomy(False, STEPS, elements=40, is_endless=False, splits=16, sources=1, graph_bytes=MIB, reads_files=True)
+ANATOMY = Anatomy(False, STEPS, elements=40, is_endless=False, splits=16, graph_bytes=MIB, reads_files=True)
 SCRIPT = """
 import horovod.tensorflow.keras as hvd
 import tensorflow as tf
@@ -108,6 +109,9 @@ def steps(**changed: Any) -> PipelineFacts:
     return pipeline(steps=tuple(changed.get(step.kind, step) for step in STEPS))
 
 
+MULTI_WORKER = "s = tf.distribute.MultiWorkerMirroredStrategy()\nmodel.compile()\nmodel.fit(tfhet.distribute(ds))\n"
+
+
 def script(old: str, new: str = "") -> ScriptFacts:
     assert old in SCRIPT
     return parse(SCRIPT.replace(old, new), "train.py")
@@ -135,6 +139,7 @@ SOUND = {
     "cluster": cluster(),
     "pipeline": pipeline(),
     "script": parse(SCRIPT, "train.py"),
+    "gradients": ReductionFacts(parse(SCRIPT, "train.py"), None, ranks=4),
 }
 """Facts at which nothing of a subject is to be said."""
 
@@ -155,7 +160,6 @@ SPEAKS: dict[str, dict[str, Any]] = {
     },
     "versions": {
         "TensorFlow and Keras": versions(keras="3.3.3"),
-        "TensorFlow and Horovod": versions(tensorflow="2.16.1", keras="3.3.3"),
         "TensorFlow and Addons": versions(tensorflow="2.16.1"),
         "TensorFlow and NumPy": versions(numpy="2.0.1"),
         "TensorFlow and protobuf": versions(protobuf="5.28.3"),
@@ -185,11 +189,9 @@ SPEAKS: dict[str, dict[str, Any]] = {
         "size of the graph": pipeline(graph_bytes=3 * GIB),
         "files and workers": pipeline(splits=3),
         "requests": pipeline(reads_files=False, splits=50_000),
-        "sharding": pipeline(sources=2, splits=None),
-        "fixed seeds": pipeline(sources=2, has_fixed_order=True),
+        "sharding": pipeline(refusal="the data set has take; split it by tfhet.split"),
         "own shards": pipeline(steps=(*STEPS, GraphStep("Shard", "Shard"))),
         "end of an epoch": pipeline(elements=None, is_endless=True),
-        "assert_cardinality": pipeline(asserts_cardinality=True),
         "bytes on the wire": pipeline(steps=(*STEPS, FLOATS)),
         "batches": pipeline(steps=STEPS[:5]),
         "prefetch": pipeline(steps=STEPS[:-1]),
@@ -205,11 +207,18 @@ SPEAKS: dict[str, dict[str, Any]] = {
         "first weights": script("hvd.callbacks.BroadcastGlobalVariablesCallback(0)"),
         "import": script("tfhet.distribute(ds", "tfhet.batches(ds"),
         "tf.distribute": script("hvd.init()", "hvd.init(); tf.distribute.MirroredStrategy()"),
+        "Keras 3 and several workers": parse(MULTI_WORKER, "train.py", is_keras_3=True),
         "own shards": script(".batch(2)", ".batch(2).shard(hvd.size(), hvd.rank())"),
         "steps_per_epoch": script(", steps_per_epoch=3"),
         "saving": script("if hvd.rank() == 0:", "if True:"),
         "Python in the data set": script("lambda x: flip(x)", "lambda x: tf.py_function(abs, [x], tf.int64)"),
+        "sampler": parse("init_process_group()\nDataLoader(data, shuffle=True)\n", "train.py"),
         "Keras layers in map": script("lambda x: flip(x)", "lambda x: tf.keras.layers.RandomFlip()(x)"),
+    },
+    "gradients": {
+        "Horovod and Keras 3": ReductionFacts(parse(SCRIPT, "train.py"), "3.15.1"),
+        "several ranks of TensorFlow": ReductionFacts(script("hvd.DistributedOptimizer", "str"), None, ranks=2),
+        "several ranks of PyTorch": ReductionFacts(parse("import torch\nloss.backward()", "train.py"), None, ranks=2),
     },
 }
 RULES = [(subject.section, rule) for subject in SUBJECTS for rule in subject.rules]
@@ -268,14 +277,12 @@ def test_versions_are_compared_as_numbers(name, changes, status):
 def test_gpus_are_optional():
     assert host.gpus(hosts(gpus=(), gpus_seen={"TensorFlow": 0})).found == "none"
     either = host.gpus(hosts(gpus=("H100",), gpus_seen={"TensorFlow": 0, "PyTorch": 1}))
-    assert either.status is Status.OK and either.found == "1, of which TensorFlow sees 0 and PyTorch sees 1: H100"
+    assert either.status is Status.OK and either.found == "1; TensorFlow sees 0 and PyTorch sees 1: H100"
 
 
 def test_data_hosts_decide_between_wrong_and_limited():
     said = {rule.name: rule for section, rule in RULES if section == "pipeline"}
-    facts = pipeline(python_functions=("from_generator",), asserts_cardinality=True)
-    for name in ("Python code", "assert_cardinality"):
+    facts = pipeline(python_functions=("from_generator",), refusal="the data set has take; split it by tfhet.split")
+    for name in ("Python code", "sharding"):
         assert said[name].look(facts).status is Status.WRONG
-    assert said["Python code"].look(replace(facts, workers=0)).status is Status.LIMITED
-    assert said["assert_cardinality"].look(replace(facts, workers=None)).status is Status.LIMITED
-    assert said["assert_cardinality"].look(replace(facts, workers=1)).status is Status.OK
+        assert said[name].look(replace(facts, workers=0)).status is Status.LIMITED

@@ -202,7 +202,7 @@ def fleet(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture
 def idle(fleet: Fleet, tmp_path: Path) -> Iterator[Fleet]:
-    """Sides of the same plane, with ports of their own, of which none serves yet."""
+    """Sides of the same plane, with ports of their own; none serves yet."""
     made = Fleet(fleet.plane.name, tmp_path)
     try:
         yield made

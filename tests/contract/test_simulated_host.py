@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sagemaker_toolkit import toolkit_environments
@@ -20,8 +21,9 @@ CLUSTERS = {
     "homogeneous": {"homogeneousCluster": GroupFile(1, 2, "ml.p3.8xlarge")},
 }
 
-NOT_THE_TOOLKITS = {"SAGEMAKER_BASE_DIR", "TRAINING_JOB_NAME", "SAGEMAKER_JOB_NAME", "CURRENT_HOST", "SM_USER_ARGS"}
-"""Variables of the platform or the host, and one that is compared separately."""
+PLATFORM = {"SAGEMAKER_BASE_DIR", "TRAINING_JOB_NAME", "SAGEMAKER_JOB_NAME", "CURRENT_HOST"}
+APART = {"SM_USER_ARGS", "SM_TRAINING_ENV"}
+"""Variables that are compared separately: the toolkit sorts the words of one, and keeps internal state in the other."""
 
 
 @pytest.mark.timeout(60)
@@ -35,23 +37,30 @@ def test_toolkit_reads_simulated_hosts(tmp_path: Path) -> None:
         simulation = Simulation(ClusterFile("c", groups), command, tmp_path / name)
         for host in simulation.hosts:
             config = resource_config(simulation.submission, host, simulation.hosts)
-            host.write(config, {"training": "File"}, hyperparameters(command, "job-1"))
+            parameters = hyperparameters(command, "job-1") | {
+                "sagemaker_mpi_enabled": "true",
+                "sagemaker_distribution_instance_groups": json.dumps(list(groups)[-1:]),
+            }
+            host.write(config, {"training": "File"}, parameters)
             host.paths.channel("training").mkdir()
-            ours.append(host.variables(config, ["training"], "job-1", command[1:]))
+            ours.append(host.variables(config, {"training": "File"}, parameters, "job-1", command))
             hosts.append({"SAGEMAKER_BASE_DIR": str(host.paths.base), "TRAINING_JOB_NAME": "job-1"})
 
     nowhere = {"SAGEMAKER_BASE_DIR": "/nowhere", "SM_INPUT_CONFIG_DIR": "/nowhere"}
     for variables, toolkit in zip(ours, toolkit_environments(hosts), strict=True):
         theirs = toolkit.variables
-        assert sorted(_value(theirs["SM_USER_ARGS"])) == sorted(command[1:])  # the toolkit sorts them
-        names = set(variables) - NOT_THE_TOOLKITS
+        assert sorted(_value(theirs["SM_USER_ARGS"])) == sorted(command[1:])
+        own, all_of_it = _value(variables["SM_TRAINING_ENV"]), _value(theirs["SM_TRAINING_ENV"])
+        assert own == {name: all_of_it[name] for name in own}
+        names = set(variables) - PLATFORM - APART
+        assert names == {name for name in theirs if name.startswith("SM_")} - APART
         assert {name: _value(theirs[name]) for name in names} == {name: _value(variables[name]) for name in names}
         assert sorted(toolkit.arguments) == sorted(command[1:])
         assert (toolkit.entry_point, toolkit.job_name) == (str(launcher), "job-1")
         assert identify(theirs | nowhere) == identify(variables)
 
 
-def _value(text: str) -> object:
+def _value(text: str) -> Any:
     """The value of a variable, independent of the order of keys and the spaces in its JSON."""
     try:
         return json.loads(text)

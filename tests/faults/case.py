@@ -10,16 +10,9 @@ from faults.job import EPOCHS, LEASE_S, READY_S, WITNESS, FinishedJob, allowance
 from faults.judge import Run
 from tfhet.simulate import Fault
 
-CONTINUES, FAILS, STOPS, FAILS_TO_STOP = "continues", "fails", "stops", "fails to stop"
+CONTINUES, FAILS, STOPS = "continues", "fails", "stops"
 NEVER_JOINS, REFUSES = "never joins", "refuses"
-LIMITS_S = {
-    CONTINUES: None,
-    FAILS: LEASE_S + 5.0,
-    STOPS: 30.0,
-    FAILS_TO_STOP: 30.0,
-    NEVER_JOINS: 25.0,
-    REFUSES: LEASE_S + 5.0,
-}
+LIMITS_S = {CONTINUES: None, FAILS: LEASE_S + 5.0, STOPS: 30.0, NEVER_JOINS: 25.0, REFUSES: LEASE_S + 5.0}
 """How a job ends, and seconds to the last exit: from the fault; of NEVER_JOINS from the start; of REFUSES, where the
 job itself finds what is wrong, from its decision. None: as without faults."""
 BUSY = "busy:"
@@ -106,7 +99,8 @@ def unexpected(case: FaultCase, job: FinishedJob, resumed: FinishedJob | None) -
         found.append(f"lost hosts: {dict(summary.lost_hosts)}")
     if case.end == CONTINUES and total(summary.epochs, "bad") != case.bad * EPOCHS:
         found.append(f"{total(summary.epochs, 'bad')} records were skipped")
-    if case.end == STOPS and Run.read(job.folder).steps and not list(job.checkpoints.glob("checkpoint-*")):
+    can_save = not any(fault.kind in ("full-disk", "failing-write") for fault in job.faults)
+    if case.end == STOPS and can_save and Run.read(job.folder).steps and not list(job.checkpoints.glob("checkpoint-*")):
         found.append("no checkpoint was written")
     if resumed is not None and not lost_its_only_checkpoint(job, resumed):
         found += [] if total(audited_epochs(job, resumed), "before") else ["the job that resumed began its epoch again"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from faults.case import BUSY, CONTINUES, FAILS, FAILS_TO_STOP, NEVER_JOINS, REFUSES, STOPS, FaultCase
+from faults.case import BUSY, CONTINUES, FAILS, NEVER_JOINS, REFUSES, STOPS, FaultCase
 from faults.job import LEASE_S
 
 _FOUR = "two-data-two-dnn"
@@ -30,7 +30,7 @@ def _stops(*faults: str, **more: object) -> FaultCase:
     return FaultCase(faults, STOPS, ("SIGTERM",), code=143, **more)  # type: ignore[arg-type]
 
 
-_fails_to_stop = functools.partial(_fails, end=FAILS_TO_STOP)
+_fails_to_stop = functools.partial(_fails, end=STOPS, code=143)
 _never_joins = functools.partial(_fails, end=NEVER_JOINS)
 _refuses = functools.partial(_fails, end=REFUSES)
 

@@ -83,7 +83,7 @@ class FinishedJob:
 
     def __post_init__(self) -> None:
         lines = [str(event["fault"]) for event in self.named("fault.injected")]
-        struck = [fault for fault in self.faults if any(line.split(": ")[0] == f"fault {fault}" for line in lines)]
+        struck = [fault for fault in self.faults if any(line.split(": ")[0] == str(fault) for line in lines)]
         object.__setattr__(self, "struck", tuple(struck))
 
     def named(self, name: str) -> list[Mapping[str, Any]]:

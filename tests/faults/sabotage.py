@@ -1,4 +1,4 @@
-"""Harm beside the simulator's faults: a damaged data file, a port in use, busy CPUs."""
+"""Harm in addition to the simulator's faults: a damaged data file, a port in use, busy CPUs."""
 
 from __future__ import annotations
 

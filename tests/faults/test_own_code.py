@@ -46,7 +46,7 @@ HOSTS = {"data-1": "algo-3", "data-2": "algo-1", "dnn-1": "algo-2", "dnn-2": "al
 LAUNCHERS = ("algo-3", "algo-1", "algo-2/0", "algo-2/1", "algo-4/2", "algo-4/3")
 WHOLE = {"expected": 100, "before": 10, "once": 90, "repeated": 0, "missing": 0}
 EPOCH_0, EPOCH_1 = {"epoch": 0, **WHOLE}, {"epoch": 1, **WHOLE}
-TOLD = "fault second-job:data-1: the second job ended: exit code"
+TOLD = "second-job:data-1: the second job ended: exit code"
 
 
 def finished(*faults: str, code: int = 0, told: tuple[str, ...] = (), **given: Any) -> FinishedJob:
@@ -54,7 +54,7 @@ def finished(*faults: str, code: int = 0, told: tuple[str, ...] = (), **given: A
     codes = {**dict.fromkeys(LAUNCHERS, code), **given.pop("codes", {})}
     cause = given.pop("cause", "algo-4/2: rank 2 died" if any(codes.values()) else None)
     epochs, lost = given.pop("epochs", [EPOCH_0, EPOCH_1]), given.pop("lost", {})
-    lines = [*(f"fault {fault}: done" for fault in faults), *told]
+    lines = [*(f"{fault}: done" for fault in faults), *told]
     events = [{"event": "fault.injected", "time_s": 10.0, "fault": line} for line in lines]
     events.append({"event": "launchers.gone", "time_s": 12.5})
     summary = RunSummary(exit_codes=codes, exit_code=code, cause=cause, epochs=epochs, lost_hosts=lost, started=5.0)
@@ -170,8 +170,8 @@ def test_other_ends_than_the_case_says_are_found(case: FaultCase, job: FinishedJ
 
 def test_time_to_exit_counts_from_the_first_harm() -> None:
     events = [
-        {"event": "fault.injected", "time_s": 2.0, "fault": "fault same-base:dnn-1: algo-1"},
-        {"event": "fault.injected", "time_s": 12.0, "fault": "fault kill:rank=1: SIGKILL to process 7"},
+        {"event": "fault.injected", "time_s": 2.0, "fault": "same-base:dnn-1: algo-1"},
+        {"event": "fault.injected", "time_s": 12.0, "fault": "kill:rank=1: SIGKILL to process 7"},
         {"event": "job.decided", "time_s": 14.0},
         {"event": "launchers.gone", "time_s": 15.0},
     ]

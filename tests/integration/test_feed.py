@@ -26,7 +26,7 @@ def test_feed_is_exact_despite_lost_servers(simulated, script):
     run = simulated(*FEED, *words, data=2, ranks=1, channels={}, faults=faults)
     found = read(run)
     assert [sorted(epoch) for epoch in found["epochs"]] == [list(range(EXAMPLES))] * epochs
-    assert found["epochs"][0] != found["epochs"][1], "shuffled anew"
+    assert found["epochs"][0] != found["epochs"][1], "shuffled again"
     assert sorted(found["held_out"]) == sorted(f"{shard}/{number}" for shard in range(4) for number in range(10))
     assert not found["tensorflow"] and found["left"] == 0
     assert run.summary.restarts == 1 and list(run.summary.lost_hosts) == ["algo-3"]

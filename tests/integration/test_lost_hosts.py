@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ def names(run: Any) -> list[str]:
 
 
 def living(run: Any, *lost: str) -> set[int | None]:
-    """The exit codes of all launchers but those of the lost hosts."""
+    """The exit codes of all launchers except on the lost hosts."""
     return {code for member, code in run.summary.exit_codes.items() if member.split("/")[0] not in lost}
 
 
@@ -75,3 +76,13 @@ def test_frozen_data_host_keeps_the_scripts_code(simulated, script):
     _, second = names(run)
     assert list(run.summary.lost_hosts) == [second]
     assert living(run, second) == {7}, run.summary.cause
+
+
+@pytest.mark.slow
+def test_validation_without_a_host_fails_at_once(simulated, script):
+    arguments = ["--train_script", script("validates"), "--stall_timeout_s", 90, *QUICK]
+    run = simulated(*arguments, data=2, ranks=1, channels={}, faults=["kill:host@data-2:after=6"], max_run_s=80.0)
+    _, second = names(run)
+    assert run.summary.exit_code == 1
+    assert second in run.summary.cause and "stall_timeout" not in run.summary.cause
+    assert all(line.endswith(" 101") for line in run.lines if re.search(r"epoch \d+ validated", line))

@@ -93,7 +93,7 @@ def contained(tmp_path: Path, repository: Path):
 
 
 def own_processes() -> list[tuple[int, list[str]]]:
-    """Numbers and command lines of the processes of this test: others may run a cluster beside it."""
+    """Numbers and command lines of the processes of this test: others may run a cluster at the same time."""
     found = []
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -193,7 +193,7 @@ def test_out_of_memory_kill_is_recorded(contained, script):
 
 
 def test_failed_container_is_the_cause(contained, script, monkeypatch):
-    monkeypatch.setattr(host_container, "carried", lambda env: ["/nowhere"])
+    monkeypatch.setattr(host_container, "carried", lambda *given: ["/nowhere"])
     arguments = ["--train_script", script("ends"), "--how", "sleep"]
     summary, _ = contained(cluster(ranks=1, channels={}), *arguments, start="alone")
     assert (summary.exit_code, summary.status) == (1, "Failed")

@@ -44,6 +44,9 @@ def test_script_ends_with_equal_weights(simulated, script, shape, ranks, mode):
     found = fits(run.output("fit-*.json"), ranks)
     assert len({fit["digest"] for fit in found}) == 1
     assert {fit["steps"] for fit in found} == {2 * (1437 // 32 // ranks)}
+    assert len({fit["validation_batches"] for fit in found}) == 1 and all(len(fit["loss"]) == 2 for fit in found)
+    for fit in found:
+        assert {name: values[-1] for name, values in fit["validated"].items()} == pytest.approx(fit["whole"], rel=1e-5)
     steps = 1437 // 32 // ranks
     assert (run.summary.steps, run.summary.batch_size, run.summary.ranks) == (2 * steps, 32, ranks)
     assert [(each["epoch"], each["steps"]) for each in run.summary.epochs] == [(0, steps), (1, steps)]

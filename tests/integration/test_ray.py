@@ -46,6 +46,17 @@ def whole(simulated, script, tmp_path_factory):
         return simulated(*RAY, "--train_script", script("ray_cluster"), dnn=2, **TWO)
 
 
+def test_encrypted_cluster_answers_nothing_in_clear(whole, simulated, script):
+    encrypted = (*RAY, "--data_plane_encryption", "true", "--train_script", script("ray_cluster"))
+    wrote = found(simulated(*encrypted, **ONE))
+    assert wrote["ids"] == list(range(80)) and not wrote["answers_in_clear"]
+    assert found(whole)["answers_in_clear"]
+
+
+def test_prints_of_tasks_reach_the_output(whole):
+    assert whole.found(r"\[algo-\d/0\] \S*\(\S*MapBatches\(where\) pid=\d+.*\)\S* mapped (\d+)")
+
+
 def test_script_has_the_cluster_of_all_hosts(whole):
     wrote = found(whole)
     assert wrote["ids"] == list(range(80))

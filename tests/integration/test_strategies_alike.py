@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from keras_version import keras_2
 
 from tfhet.container import kernel
 from tfhet.record import RunFolder, RunSummary
@@ -48,7 +49,7 @@ SHAPES = {
     "torch homogeneous": ("torch", "", TWO_BY_TWO),
     "torch heterogeneous": ("torch", "data", TWO_BY_TWO),
 }
-"""Strategy, the group beside the dnn group, hosts and ranks on each."""
+"""Strategy, the other group than the dnn group, hosts and ranks on each."""
 IN_PROCESSES = [shape for shape in SHAPES if not shape.endswith("heterogeneous")]
 IN_CONTAINERS = [shape for shape in SHAPES if not shape.endswith("homogeneous")]
 BAND = (0.9, 1.0)
@@ -59,6 +60,7 @@ EXAMPLES = 1437
 
 def marked(*names: str, **needs: pytest.MarkDecorator) -> list[Any]:
     """Parameters of a test, with the mark of what each strategy needs."""
+    needs |= {"multi_worker": keras_2, "parameter_server": keras_2}
     return [pytest.param(name, marks=needs.get(SHAPES[name][0], ()), id=name) for name in names]
 
 

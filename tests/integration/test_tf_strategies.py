@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from keras_version import IS_KERAS_3, keras_2
 
 from tfhet.simulate import GroupFile
 
@@ -21,6 +22,7 @@ def fits(run) -> list[dict]:
     return [json.loads(path.read_text()) for path in paths]
 
 
+@keras_2
 @pytest.mark.slow
 def test_workers_train_one_model_on_every_example(simulated, script):
     words = ("--strategy", "multi_worker", "--train_script", script("multi_worker_fit"))
@@ -28,6 +30,7 @@ def test_workers_train_one_model_on_every_example(simulated, script):
     found = fits(run)
     assert [each["replicas"] for each in found] == [2] * 2
     assert len({each["digest"] for each in found}) == 1
+    assert all(each["val"] == pytest.approx(each["whole"], rel=1e-5) for each in found)
     assert all(each["loss"][-1] < each["loss"][0] and each["val_accuracy"][-1] > 0.5 for each in found)
     epochs = [each for each in run.summary.epochs if each.get("expected") is not None]
     assert [(each["once"], each["repeated"], each["missing"], each["left"]) for each in epochs[:2]] == [
@@ -50,6 +53,7 @@ def test_built_in_trainer_resumes_by_multi_worker(simulated, tmp_path):
         run.assert_equal_weights(2)
 
 
+@keras_2
 @pytest.mark.slow
 def test_parameter_servers_have_their_own_group(simulated, script):
     groups = {"dnn_group": GroupFile(hosts=2, ranks=2), "ps_group": GroupFile(hosts=1)}
@@ -61,3 +65,10 @@ def test_parameter_servers_have_their_own_group(simulated, script):
     assert sorted(number for share in found["shares"].values() for number in share) == list(range(60))
     assert found["loss"][-1] < found["loss"][0]
     assert run.summary.cluster["ps_group"]["role"] == "ps"
+
+
+@pytest.mark.skipif(not IS_KERAS_3, reason="fit of Keras 2 works")
+def test_fit_of_keras_3_is_refused_before_training(simulated, script):
+    words = ("--strategy", "multi_worker", "--train_script", script("multi_worker_fit"))
+    run = simulated(*words, data=0, dnn=2, ranks=1)
+    assert run.summary.exit_code == 2 and "keras#20585" in run.summary.cause

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import pytest
+from keras_version import IS_KERAS_3, keras_2
 
 from tfhet.simulate import GroupFile
 
 pytestmark = [pytest.mark.slow, pytest.mark.matrix, pytest.mark.timeout(300)]
+MULTI_WORKER = "multi_worker_loop" if IS_KERAS_3 else "multi_worker_fit"
+"""`fit` of Keras 3 is refused."""
 TWO_HOSTS = {"dnn_group": GroupFile(hosts=2, ranks=2)}
 JOBS = {
-    "multi_worker": ("multi_worker_fit", TWO_HOSTS, 1, ()),
+    "multi_worker": (MULTI_WORKER, TWO_HOSTS, 1, ()),
     "mirrored": ("multi_worker_fit", {"dnn_group": GroupFile()}, 0, ("--mirrored",)),
     "parameter_server": ("parameter_server_fit", {**TWO_HOSTS, "ps_group": GroupFile()}, 2, ()),
 }
 """The script of a strategy, its groups, the rank that something happens to, and arguments of the script."""
+STRATEGIES = ["multi_worker", "mirrored", pytest.param("parameter_server", marks=keras_2)]
 
 
 @pytest.fixture
@@ -31,7 +35,7 @@ def broken(simulated, script):
     return run
 
 
-@pytest.mark.parametrize("strategy", JOBS)
+@pytest.mark.parametrize("strategy", STRATEGIES)
 def test_killed_rank_is_the_cause(broken, strategy):
     summary = broken(strategy, fault="kill:rank={rank}")
     assert summary.exit_code == 137, summary.cause
@@ -39,7 +43,7 @@ def test_killed_rank_is_the_cause(broken, strategy):
     assert set(summary.exit_codes.values()) == {137}
 
 
-@pytest.mark.parametrize("strategy", JOBS)
+@pytest.mark.parametrize("strategy", STRATEGIES)
 def test_code_of_a_rank_is_returned(broken, strategy):
     summary = broken(strategy, "--how", "exit")
     assert summary.exit_code == 3, summary.cause
@@ -47,7 +51,7 @@ def test_code_of_a_rank_is_returned(broken, strategy):
     assert set(summary.exit_codes.values()) == {3}
 
 
-@pytest.mark.parametrize("strategy", ["multi_worker", "mirrored"])
+@pytest.mark.parametrize("strategy", STRATEGIES[:2])
 def test_hanging_rank_is_named(broken, strategy):
     summary = broken(strategy, "--how", "hang", "--stall_timeout_s", 15)
     assert summary.exit_code == 1, summary.cause
@@ -59,8 +63,8 @@ def test_hanging_rank_is_named(broken, strategy):
     [
         ("multi_worker", "kill:host@dnn-2"),
         ("multi_worker", "hang:host@dnn-2"),
-        ("parameter_server", "kill:host@dnn-2"),
-        ("parameter_server", "kill:host@ps-1"),
+        pytest.param("parameter_server", "kill:host@dnn-2", marks=keras_2),
+        pytest.param("parameter_server", "kill:host@ps-1", marks=keras_2),
     ],
 )
 def test_lost_host_is_the_cause(broken, strategy, fault):
@@ -69,7 +73,7 @@ def test_lost_host_is_the_cause(broken, strategy, fault):
     assert "was lost" in summary.cause
 
 
-@pytest.mark.parametrize("strategy", JOBS)
+@pytest.mark.parametrize("strategy", STRATEGIES)
 def test_job_stops_on_request(broken, strategy):
     summary = broken(strategy, fault="sigterm:launcher@dnn-1")
     assert summary.exit_code == 143, summary.cause
@@ -77,7 +81,7 @@ def test_job_stops_on_request(broken, strategy):
 
 
 def test_stop_before_the_data_are_defined(simulated, script):
-    words = ("--strategy", "multi_worker", "--train_script", script("multi_worker_fit"), "--epochs", 500)
+    words = ("--strategy", "multi_worker", "--train_script", script(MULTI_WORKER), "--epochs", 500)
     fault = "sigterm:launcher@dnn-1:from=scripts:after=12"
     summary = simulated(*words, "--pause_s", 10, data=0, faults=[fault]).summary
     assert summary.exit_code == 143, summary.cause

@@ -62,15 +62,50 @@ def test_feed_example_trains_alike_on_all_ranks(simulated, repository):
     assert not any("tensorflow" in line.lower() for line in run.lines), "none of its processes loads it"
 
 
-def test_tf_data_example_trains_alike_on_all_ranks(simulated, repository):
-    run = simulated(*TORCH, "--train_script", repository / "examples" / "torch-tfdata" / "train.py", data=1, ranks=2)
+def test_loaders_of_usual_scripts_deliver_their_examples(simulated, script):
+    words = ("--data_plane", "feed", "--data_host_processes", 1, "--train_script", script("torch_scenarios"))
+    run = simulated(*TORCH, *words, data=2, ranks=2, channels={})
     assert run.summary.exit_code == 0, run.summary.cause
-    found = run.found(r"rank=(\d) steps=(\d+) windows=(.*) weights=(\w+)")
-    assert sorted((rank, steps, windows) for rank, steps, windows, _ in found) == [
-        (rank, "40", "(32, 2, 3072)") for rank in ("0", "1")
-    ]
-    assert len({weights for *_, weights in found}) == 1
-    assert run.summary.wait_pct is not None
+    found = {name: json.loads(values) for name, values in run.found(r"(\w[\w-]*)=(\[.*\])$")}
+    for name in ("validation-0", "validation-1"):
+        assert found.pop(name) == [*range(1000, 1037)]
+    assert sorted(found.pop("part-0") + found.pop("part-1")) == found.pop("stream") == [*range(101)]
+    weighted = found.pop("weighted")
+    assert len(weighted) == 96 and {*weighted} <= {*range(10)}
+    second = [value - 500 for value in found.pop("second")]
+    assert sorted(found) == ["first", "resumed", "texts", "training-0", "training-1"]
+    for values in (second, *found.values()):  # two ranks get six of 13 batches each
+        assert len({*values}) == len(values) == 96 and {*values} <= {*range(101)}
+
+
+DDP = """
+import torch, torch.distributed as dist
+import tfhet.torch
+
+class Numbers(torch.utils.data.Dataset):
+    def __len__(self):
+        return 256
+    def __getitem__(self, index):
+        return torch.tensor([float(index)])
+
+def make(shard):
+    return Numbers()
+
+if __name__ == "__main__":
+    dist.init_process_group("gloo")
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1, 1))
+    for batch in tfhet.torch.loader(make, batch_size=32, shuffle=True):
+        model(batch)
+"""
+
+
+def test_script_of_torchrun_is_profiled(tmp_path, repository):
+    (tmp_path / "train.py").write_text(DDP)
+    command = [sys.executable, "-m", "tfhet", "profile", "--script", "train.py", "--budget_s", "0.1", "--repeats", "2"]
+    env = {**os.environ, "PYTHONPATH": str(repository)}
+    found = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=200, check=False)
+    assert found.returncode == 0, found.stderr[-2000:]
+    assert "the whole" in found.stdout
 
 
 def test_tensors_share_memory_with_arrays():
@@ -101,7 +136,7 @@ def test_tensors_share_the_received_memory():
         "step": np.float16(3),
     }
     tree, buffers = packed(batch)
-    received = b"".join(joined([(Alive(), buffers)])[2:])
+    received = b"".join(joined([(Alive(), buffers)])[1])
     whole = torch.empty(len(received) + 8, dtype=torch.uint8)
     memory = whole.numpy()[: len(received)]
     memory[:] = np.frombuffer(received, np.uint8)
@@ -109,6 +144,20 @@ def test_tensors_share_the_received_memory():
     for name, array in batch.items():
         assert np.array_equal(made[name].numpy(), array) and made[name].numpy().dtype == array.dtype
         assert made[name].untyped_storage().data_ptr() == whole.data_ptr()
+
+
+def numbers(shard):
+    return range(8)
+
+
+def test_loader_has_the_attributes_of_a_dataloader():
+    import torch
+
+    import tfhet.torch
+
+    loader = tfhet.torch.loader(numbers, batch_size=2, shuffle=True)
+    expected = [name for name in vars(torch.utils.data.DataLoader([1])) if name[0] != "_"]
+    assert len(expected) > 10 and [name for name in expected if not hasattr(loader, name)] == []
 
 
 def test_odd_strides_become_tensors():

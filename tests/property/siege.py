@@ -1,8 +1,9 @@
-"""Unwanted visits to a control port: lines, and connections that behave up to a point."""
+"""Unwanted visits to a control port: messages, and connections that behave up to a point."""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any
@@ -11,20 +12,15 @@ from hypothesis import strategies as st
 from rubbish import anything, json_bytes, mutated, numbers
 from sockets import check_left, open_sockets
 
-from tfhet.control import MAX_LINE_BYTES, Secret
-from tfhet.control.connection import Connection
-from tfhet.control.message import VERSION
+from tfhet.control import MAX_MESSAGE_BYTES, Secret
+from tfhet.secure import MAGIC, Records
 
 SECRET = Secret.from_text("the secret of these tests")
 DEADLINE_S = 30.0
 """Seconds for one example; it takes milliseconds."""
-NONCE = "0123456789abcdef" * 4
 EXAMPLES: list[dict[str, Any]] = [
-    {"type": "hello", "version": VERSION, "nonce": NONCE},
-    {"type": "join", "name": "evil-0", "instance": "i", "nonce": NONCE, "proof": NONCE},
-    {"type": "welcome", "proof": NONCE},
+    {"type": "join", "name": "evil-0", "instance": "i", "facts": {"host": "algo-1"}, "seen": 0},
     {"type": "refused", "reason": "because"},
-    {"type": "facts", "facts": {"host": "algo-1"}, "seen": 0},
     {"type": "joined", "lease_s": 0.2, "seen": 0},
     {"type": "alive", "seen": 0},
     {"type": "numbered", "n": 1, "body": {"type": "serving", "host": "algo-1"}},
@@ -42,14 +38,12 @@ right_types = st.one_of(
     st.builds(lambda seen: {"type": "alive", "seen": seen}, whole),
     st.builds(lambda kind, code: {"type": kind, "code": code, "cause": ""}, st.sampled_from(["left", "end"]), whole),
     st.builds(lambda s, seen: {"type": "joined", "lease_s": s, "seen": seen}, numbers | st.floats(0.01, 0.2), whole),
-    st.builds(lambda facts, seen: {"type": "facts", "facts": {"a": facts}, "seen": seen}, anything, whole),
+    st.builds(lambda facts, seen: EXAMPLES[0] | {"facts": {"a": facts}, "seen": seen}, anything, whole),
 )
-lines = st.builds(
-    lambda content: content + b"\n", json_bytes(odd | right_types) | json_bytes(st.sampled_from(EXAMPLES))
-)
-rubbish_lines = st.sampled_from(
-    [b"\n", b"\n" * 1000, b"\0\n", b"null\n", b"x" * (MAX_LINE_BYTES + 1)]
-    + [b'{"type":"alive","seen":0,"x":"' + b"x" * MAX_LINE_BYTES + b'"}\n']
+texts = json_bytes(odd | right_types) | json_bytes(st.sampled_from(EXAMPLES))
+rubbish = st.sampled_from(
+    [b"", b"\0" * 1000, b"null", b"x" * (MAX_MESSAGE_BYTES + 1), MAGIC, MAGIC + b"\4\0" + bytes(100)]
+    + [b'{"type":"alive","seen":0,"x":"' + b"x" * MAX_MESSAGE_BYTES + b'"}']
     + [b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03", b"SSH-2.0-x\r\n"]
 )  # fmt: skip
 
@@ -59,36 +53,29 @@ class Visit:
     """The behaviour of one connection."""
 
     stage: str
-    """How far it behaves: nothing, hello, proved, joined."""
+    """How far it behaves: nothing, opening, proved, joined."""
     name: str
-    pieces: tuple[bytes, ...]
-    """Bytes that it sends then, piece by piece."""
+    texts: tuple[bytes, ...]
+    """Messages that it sends then."""
+    cuts: tuple[int, ...]
+    """Where the bytes of the messages are divided."""
     ending: str
     """eof, close, abort or stay."""
 
 
-def written(connection: Connection, visit: Visit) -> tuple[bytes, ...]:
-    """The writes of a visit: after a handshake each line has its mark, for a peer that knows the secret and is odd."""
-    if connection._seals is None:
-        return visit.pieces
-    *lines, rest = b"".join(visit.pieces).split(b"\n")
-    return (*(connection._seals[0].mark(line + b"\n") + line + b"\n" for line in lines), rest)
-
-
-def _visit(stage: str, name: str, chunks: list[bytes], cuts: list[int], ending: str) -> Visit:
-    content, pieces = b"".join(chunks), []
-    for cut in sorted({cut % (len(content) + 1) for cut in cuts}, reverse=True):
-        content, piece = content[:cut], content[cut:]
-        pieces.insert(0, piece)
-    return Visit(stage, name, (content, *pieces), ending)
+def written(visit: Visit, records: Records | None = None) -> list[bytes]:
+    """The writes of a visit; with `records`, of a peer that knows the secret and is odd."""
+    content = b"".join(visit.texts if records is None else map(records.sealed, visit.texts))
+    places = [0, *sorted({cut % (len(content) + 1) for cut in visit.cuts}), len(content)]
+    return [content[begin:end] for begin, end in itertools.pairwise(places)]
 
 
 def visits(*stages: str) -> st.SearchStrategy[list[Visit]]:
-    chunks = st.lists(lines | lines | rubbish_lines | st.binary(max_size=10), max_size=5)
-    cuts = st.lists(st.integers(0, 400), max_size=3)
+    chunks = st.lists(texts | texts | rubbish | st.binary(max_size=10), max_size=5).map(tuple)
+    cuts = st.lists(st.integers(0, 400), max_size=3).map(tuple)
     name = st.sampled_from(["evil-0", "evil-0", "evil-1", "evil-2", "honest", "stranger"])
     ending = st.sampled_from(["eof", "eof", "close", "abort", "stay"])
-    return st.lists(st.builds(_visit, st.sampled_from(stages), name, chunks, cuts, ending), min_size=3, max_size=8)
+    return st.lists(st.builds(Visit, st.sampled_from(stages), name, chunks, cuts, ending), min_size=3, max_size=8)
 
 
 def run(scenario: Coroutine[Any, Any, None]) -> None:

@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 from rubbish import fuzz
-from siege import DEADLINE_S, NONCE, SECRET, Visit, run, visits, written
+from siege import DEADLINE_S, SECRET, Visit, run, visits, written
 
-from tfhet.control import MAX_LINE_BYTES, LinkClient
-from tfhet.control.connection import Connection
-from tfhet.control.handshake import admit
-from tfhet.control.message import VERSION, Hello, Joined
+from tfhet.control import LinkClient
+from tfhet.control.message import Joined, encode
 from tfhet.errors import ClusterError, NotReady, TfhetError
+from tfhet.secure import MAGIC, Purpose, Records, as_server
 
 pytestmark = pytest.mark.usefixtures("quiet_link")
 
@@ -28,32 +27,29 @@ class FalseCoordinator:
         self.joins = 0
         self._paid = list(paid)
         self._server: asyncio.Server | None = None
-        self._connections: list[Connection] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, limit=4 * MAX_LINE_BYTES)
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connection = Connection(reader, writer)
-        self._connections.append(connection)
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
-        visit = Visit("nothing", "", (), "close")
-        if self._paid:
-            visit = self._paid.pop(0)
-        with contextlib.suppress(OSError, TfhetError, asyncio.CancelledError):
-            if visit.stage == "hello":
-                connection.write(Hello(VERSION, NONCE))
-                await connection.read()
+        visit = self._paid.pop(0) if self._paid else Visit("nothing", "", (), (), "close")
+        records = None
+        with contextlib.suppress(OSError, EOFError, TfhetError, asyncio.CancelledError):
+            if visit.stage == "opening":
+                await reader.readexactly(42)
+                writer.write(MAGIC + bytes(32))
+                await reader.readexactly(32)
             elif visit.stage != "nothing":
-                await admit(connection, SECRET, lambda name, instance: None)
+                records = await self._admit(reader, writer)
                 self.joins += 1
                 if visit.stage == "joined":
-                    connection.write(Joined(0.1, 0))
-            for piece in written(connection, visit):
+                    writer.write(records.sealed(encode(Joined(0.1, 0))))
+            for piece in written(visit, records):
                 writer.write(piece)
                 await asyncio.sleep(0)
             if visit.ending == "stay":
@@ -62,7 +58,22 @@ class FalseCoordinator:
                 writer.write_eof()
                 while await reader.read(1 << 16):
                     pass
-        connection.abort()
+        writer.transport.abort()
+
+    @staticmethod
+    async def _admit(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Records:
+        side = as_server(SECRET.key, {Purpose.LINK})
+        wish = next(side)
+        while True:
+            try:
+                if isinstance(wish, bytes):
+                    writer.write(wish)
+                    wish = next(side)
+                else:
+                    wish = side.send(await reader.readexactly(wish))
+            except StopIteration as done:
+                records: Records = done.value
+                return records
 
     async def close(self) -> None:
         assert self._server is not None
@@ -114,7 +125,7 @@ async def _all_deceived(many: list[list[Visit]]) -> None:
     await asyncio.gather(*(_deceived(paid) for paid in many))
 
 
-_deceits = visits("nothing", "hello", "proved", "joined").map(
+_deceits = visits("nothing", "opening", "proved", "joined").map(
     lambda paid: [paid[i : i + 2] for i in range(0, len(paid), 2)]
 )
 

@@ -9,35 +9,34 @@ from typing import Any
 
 import pytest
 from rubbish import fuzz
-from siege import NONCE, SECRET, Visit, run, visits, written
+from siege import SECRET, Visit, run, visits, written
 
-from tfhet.control import MAX_LINE_BYTES, LinkClient, LinkServer
+from tfhet.control import LinkClient, LinkServer
 from tfhet.control.connection import Connection
-from tfhet.control.handshake import JoinRequest, _keys, introduce
-from tfhet.control.message import Join, Numbered, encode
+from tfhet.control.message import Join, Joined, Numbered, encode
 from tfhet.errors import TfhetError
 from tfhet.events import Event
 from tfhet.record import json_value
+from tfhet.secure import MAGIC, Purpose
 
 pytestmark = pytest.mark.usefixtures("quiet_link")
 
 
-async def _pay(visit: Visit, port: int) -> Connection:
+async def _pay(visit: Visit, port: int) -> asyncio.StreamWriter:
     """Makes a visit; gives its connection, ended by the other side unless the visit stays."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=4 * MAX_LINE_BYTES)
-    connection = Connection(reader, writer)
+    if visit.stage in ("proved", "joined"):
+        connection = await Connection.dial("127.0.0.1", port, SECRET.key)
+        reader, writer, records = connection._reader, connection._writer, connection._records
+    else:
+        (reader, writer), records = await asyncio.open_connection("127.0.0.1", port), None
     with contextlib.suppress(OSError, TfhetError):
         if visit.stage == "joined":
-            await introduce(connection, SECRET, JoinRequest(visit.name, f"{visit.name} itself", {}, 0))
-        elif visit.stage == "proved":
-            hello = await connection.read()
-            said = (visit.name, f"{visit.name} itself", hello.nonce, NONCE)
-            connection.write(Join(visit.name, said[1], NONCE, SECRET.proof("member", *said)))
-            await connection.read()
-            connection.seal(*_keys(SECRET, "member", "coordinator", said))
-        elif visit.stage == "hello":
-            await connection.read()
-        for piece in written(connection, visit):
+            connection.write(Join(visit.name, f"{visit.name} itself", {}, 0))
+            await connection.expect(Joined)
+        elif visit.stage == "opening":
+            writer.write(MAGIC + bytes((Purpose.LINK, 0)) + bytes(32))
+            await reader.readexactly(40)
+        for piece in written(visit, records):
             writer.write(piece)
             await asyncio.sleep(0)
         if visit.ending == "eof":
@@ -45,10 +44,10 @@ async def _pay(visit: Visit, port: int) -> Connection:
             while await reader.read(1 << 16):
                 pass
     if visit.ending == "abort":
-        connection.abort()
+        writer.transport.abort()
     elif visit.ending != "stay":
-        await connection.close()
-    return connection
+        writer.close()
+    return writer
 
 
 class Link:
@@ -109,7 +108,7 @@ async def _besieged(paid: list[Visit], known: set[str]) -> None:
     link = Link()
     link.port = await link.coordinator.start("127.0.0.1", 0)
     honest = await link.joined("honest")
-    connections = await asyncio.gather(*(_pay(visit, link.port) for visit in paid))
+    writers = await asyncio.gather(*(_pay(visit, link.port) for visit in paid))
     honest.send({"type": "still here"})
     await link.until(("message", "honest", {"type": "still here"}))
     late = await link.joined("late")
@@ -119,15 +118,12 @@ async def _besieged(paid: list[Visit], known: set[str]) -> None:
     for name in ("honest", "late"):
         await link.until(("ended", name, 3, "enough"))
     await asyncio.gather(ended, honest.leave(3), late.leave(3))
-    for connection in connections:
-        with contextlib.suppress(OSError):
-            while await connection._reader.read(1 << 16):
-                pass
-        await connection.close()
+    for writer in writers:
+        writer.transport.abort()
     link.check(known)
 
 
-@fuzz(50, visits("nothing", "hello"))
+@fuzz(50, visits("nothing", "opening"))
 def test_strangers_at_the_control_port_change_nothing(paid: list[Visit]) -> None:
     run(_besieged(paid, {"honest", "late"}))
 

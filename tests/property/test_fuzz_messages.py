@@ -46,9 +46,7 @@ def test_any_body_is_sent_or_a_message_error(value: Any, inner: Any) -> None:
     if inner == {1, 2}:
         body["itself"] = body
     with contextlib.suppress(MessageError):
-        line = encode(Numbered(1, body))
-        assert line.endswith(b"\n") and line.count(b"\n") == 1
-        json.loads(line)
+        json.loads(encode(Numbered(1, body)))
 
 
 acts_of_two = st.lists(

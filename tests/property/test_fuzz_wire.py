@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
-import hmac
 import os
 import random
 import socket
@@ -23,16 +21,22 @@ from dataclasses import dataclass
 import pytest
 import stranger
 import tensorflow as tf
+from event_loop import until
 from own_wire import KEY, WIRE, _own_wire  # noqa: F401
+from relay import TRICKS, between, exactly
 from rubbish import FULL
 
 from tfhet.cluster import free_ports
 from tfhet.planes.tf_service import Fleet, Transport
+from tfhet.secure import MAGIC, TAG_BYTES, Purpose, Records, as_client, perform_handshake
+from tfhet.secure.handshake import Schedule
 
 INPUTS = 50_000 if FULL else 2_000
 HERE = "127.0.0.1"
-NONCE_BYTES = 32
-CONTROL, BATCHES, ENCRYPTED, SHARED = 2, 0, 1, 3
+ANSWER_BYTES = 40
+MODES = list(Purpose)[:4]
+BATCHES, ENCRYPTED, CONTROL, SHARED = MODES
+REQUEST = bytes(4) + b"\x08\x07"  # GetElementRequest: task 7, which no worker knows
 
 
 @dataclass
@@ -82,8 +86,8 @@ def service() -> Iterator[Service]:
         loop.close()
 
 
-def hello(mode: int, name: bytes = HERE.encode(), nonce: bytes = bytes(NONCE_BYTES)) -> bytes:
-    return b"tfhet-w1" + bytes([mode, len(name)]) + nonce + name
+def hello(mode: int, name: bytes = HERE.encode()) -> bytes:
+    return MAGIC + bytes([mode, len(name)]) + bytes(32) + name
 
 
 def received(one: socket.socket, most: int = 1 << 16) -> bytes:
@@ -95,33 +99,53 @@ def received(one: socket.socket, most: int = 1 << 16) -> bytes:
     return got
 
 
-def converse(port: int, opening: bytes, key: bytes | None, later: bytes) -> bytes:
-    """Sends an opening, the proof of a key or what is in its place, and something more; returns what came after the
-    nonce of the server, and, for a real key, after its proof."""
+def converse(port: int, opening: bytes, key: bytes | None, later: bytes, sealed: bool = False) -> bytes:
+    """Sends an opening, the proof of a key or what is in its place, and something more, as a record if it is `sealed`;
+    returns what came after the first answer of the server, and, for a real key, after its proof."""
     with socket.create_connection((HERE, port), timeout=60) as one, contextlib.suppress(OSError):
         one.sendall(opening)
-        if key is not None and len(nonce := received(one, NONCE_BYTES)) == NONCE_BYTES:
-            said = opening + nonce
-            one.sendall(hmac.new(key, b"client" + said, hashlib.sha256).digest())
-            if received(one, 32) != hmac.new(key, b"server" + said, hashlib.sha256).digest():
-                return received(one)
-            one.sendall(later)
+        if key is not None and len(answer := received(one, ANSWER_BYTES)) == ANSWER_BYTES:
+            schedule = Schedule(key, opening + answer)
+            one.sendall(schedule.client_proof)
+            if (proof := received(one, 32)) != schedule.server_proof:
+                return proof + received(one)
+            one.sendall(Records(schedule.client_tags, schedule.server_tags).sealed(later) if sealed else later)
             one.shutdown(socket.SHUT_WR)
             return received(one)
         one.sendall(later)
         one.shutdown(socket.SHUT_WR)
-        return received(one)[NONCE_BYTES:]
+        return received(one)[ANSWER_BYTES:]
     return b""
 
 
-def test_the_key_opens_what_it_should(service):
+def test_python_and_the_wire_speak_one_protocol(service):
     """The conversations below would be no test if they were wrong in form."""
-    request = bytes(4) + (2).to_bytes(4, "little") + b"\x08\x07"  # GetElementRequest: task 7, of which no worker knows
-    answer = converse(service.ports[1], hello(BATCHES), KEY, request)
-    assert b"Task 7 not found" in answer or b"task 7" in answer.lower(), answer
+    with socket.create_connection((HERE, service.ports[1]), timeout=60) as end:
+        records = perform_handshake(end, as_client(KEY, Purpose.SERVICE_BATCHES, HERE))
+        for _ in range(2):
+            end.sendall(records.sealed(REQUEST))
+            size, data = records.lengths(exactly(end, Records.HEAD), 1 << 20)
+            answer = bytes(records.opened(exactly(end, size + TAG_BYTES)))
+            assert b"task 7" in answer.lower() and data == 0
 
 
-@pytest.mark.parametrize("mode", [CONTROL, BATCHES, ENCRYPTED, SHARED])
+@pytest.mark.parametrize("trick", TRICKS)
+def test_requests_that_a_relay_forges_are_not_answered(service, trick):
+    with between(service.ports[1], trick, "up") as way, socket.create_connection((HERE, way.port), timeout=60) as end:
+        records = perform_handshake(end, as_client(KEY, Purpose.SERVICE_BATCHES, HERE))
+        end.sendall(records.sealed(REQUEST) + records.sealed(REQUEST + b"\x08\x08"))
+        answers = []
+        with contextlib.suppress(OSError):
+            while True:
+                size, _ = records.lengths(exactly(end, Records.HEAD), 1 << 20)
+                answers.append(bytes(records.opened(exactly(end, size + TAG_BYTES))))
+    assert len(answers) == (trick == "repeats") and b"ask 8" not in b"".join(answers)
+    if trick != "cuts":
+        asyncio.run(until(lambda: any("interferes" in line for line in service.lines)))
+    service.lines.clear()
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_a_wrong_key_opens_nothing(service, mode):
     for port in service.ports:
         assert converse(port, hello(mode), bytes(32), bytes(64)) == b""
@@ -139,14 +163,9 @@ def test_shared_memory_is_not_to_be_had_over_the_network(service):
 def test_rubbish_is_survived(service):
     seeds = [
         (hello(mode), key, later)
-        for mode in (CONTROL, BATCHES, ENCRYPTED, SHARED)
+        for mode in MODES
         for key in (None, bytes(32), KEY)
-        for later in (
-            bytes(40),
-            bytes(4) + b"\xff" * 4,
-            (9).to_bytes(4, "little") * 4,
-            b"\x16\x03\x01\x02\x00" + bytes(80),
-        )
+        for later in (bytes(40), REQUEST, (9).to_bytes(4, "little") * 4, b"\x16\x03\x01\x02\x00" + bytes(80))
     ]
 
     def one(number: int) -> bytes:
@@ -162,7 +181,7 @@ def test_rubbish_is_survived(service):
         )
         if len(opening) < 10 or len(opening) < 42 + opening[9]:
             key = None  # the server waits for more of it, and would not answer
-        got = converse(draw.choice(service.ports), opening, key, later)
+        got = converse(draw.choice(service.ports), opening, key, later, draw.random() < 0.5)
         return b"" if key == KEY else got
 
     with ThreadPoolExecutor(16) as pool:
@@ -189,7 +208,7 @@ def relay(target: int, seen: list[bytes], spoils: bool = False) -> tuple[int, so
             while data := there.recv(1 << 16):
                 if is_client:
                     seen.append(data)
-                elif spoils and passed >= 64:
+                elif spoils and passed >= ANSWER_BYTES + 32:
                     data = b"\0" + data
                 passed += len(data)
                 back.sendall(data)
@@ -227,14 +246,14 @@ def test_a_relay_reads_nothing_and_what_it_has_seen_opens_nothing(service):
     seen: list[bytes] = []
     port, listening = relay(service.ports[0], seen)
     with listening:
-        assert registers(f"{HERE}:{port}", 60).returncode == 0
+        assert registers(f"{HERE}:{port}", 240).returncode == 0
     said = b"".join(seen)
-    assert said.startswith(b"tfhet-w1") and len(said) > 500
+    assert said.startswith(MAGIC) and len(said) > 500
     assert b"secret" not in said and b"RegisterDataset" not in said and b"PRI * HTTP/2" not in said
     with socket.create_connection((HERE, service.ports[0]), timeout=60) as one:
         with contextlib.suppress(OSError):
             one.sendall(said)  # replayed
-        assert len(received(one)) <= NONCE_BYTES
+        assert len(received(one)) <= ANSWER_BYTES
     assert service.serves()
 
 

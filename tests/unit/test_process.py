@@ -143,7 +143,6 @@ def test_exit_code_is_the_childs(code, exit_code):
 @in_event_loop
 async def test_end_can_be_awaited_again():
     child = await start("raise SystemExit(5)")
-    assert child.code is None
     assert await asyncio.gather(child.wait(), child.wait(), child.stop()) in ([5, 5, 5], [-15, -15, -15])
     assert await child.wait() == child.code == await child.stop()
 
@@ -338,3 +337,30 @@ def test_look_for_a_last_thread_keeps_no_object():
         assert held[0]() is None
     finally:
         gc.enable()
+
+
+BAR = """
+import pathlib, sys, time
+sys.stdout.write("\\r1/2"); sys.stdout.flush()
+until_s = time.monotonic() + 30
+while not pathlib.Path(%r).exists() and time.monotonic() < until_s:
+    time.sleep(0.01)
+sys.stdout.write("\\r2/2\\nend\\n")
+"""
+
+
+def test_progress_bar_is_shown_while_it_runs(tmp_path, monkeypatch):
+    monkeypatch.setattr("tfhet.process_output.REDRAWN_S", 0.01)
+    lines: list[str] = []
+
+    def on_line(line: str) -> None:
+        lines.append(line)
+        (tmp_path / "go").touch()
+
+    async def run() -> tuple[int, list[str]]:
+        child = await Child.start("bar", [sys.executable, "-c", BAR % str(tmp_path / "go")], env={}, on_line=on_line)
+        return await child.wait(), list(child.tail)
+
+    code, tail = asyncio.run(run())
+    assert (code, lines[0], lines[-2:]) == (0, "1/2", ["2/2", "end"])
+    assert tail == ["2/2", "end"], "a state replaces the one before"

@@ -17,6 +17,8 @@ INPUT_BOUND_PCT = 10.0
 """Share of a step that waits for data from which a run is input-bound; without it, it is 1.1 times faster."""
 INPUT_KEEPS_UP_PCT = 3.0
 """Share of a step below which the wait is only the hand-over of a batch."""
+LEAST_STEPS = 10
+"""Number of measured steps below which a run says nothing about its input."""
 BUSY_PCT = 80.0
 """Utilisation from which a resource is used up; one-minute means of bursty work do not reach 100 %."""
 IDLE_PCT = 50.0
@@ -124,7 +126,7 @@ def peak_levers(waits: Waiting | None, events: Sequence[tuple[float, str]] = ())
                 "bridge_epochs",
                 "for the epoch starts read on over the end of the epoch, so that the pipeline need not fill again:"
                 " repeat the data, keep one iterator, and count epochs in steps (`steps_per_epoch`); then cache what"
-                " each epoch reads and decodes anew, make shuffle buffers smaller, or have the next epoch made ready",
+                " each epoch reads and decodes again, make shuffle buffers smaller, or have the next epoch made ready",
             )
 
 
@@ -146,7 +148,7 @@ def in_order(
 def _moment(wait_s: float, at: int, waits: Waiting, events: Sequence[tuple[float, str]]) -> str:
     step = waits.entries[at]
     what = [words for time_s, words in events if -AROUND_S <= time_s - step.at_s <= step.dur_s] if step.at_s else []
-    meanwhile = f" beside {', '.join(dict.fromkeys(what))}" if what else ""
+    meanwhile = f" during {', '.join(dict.fromkeys(what))}" if what else ""
     where = "metric line" if waits.stretch > 1 else "measured step"
     return f"{wait_s:.3g} s at {where} {at + 1}{meanwhile}"
 
@@ -180,7 +182,13 @@ def of_run(
     few = f"{counted(len(waits.entries), 'step')} are too few to tell stalls and epoch starts from the steady state"
     is_few = state is not InputState.NOT and waits.entries and not waits.is_divided
     levers = (*in_order(state, [lever], waits, events), *plan)
-    return Diagnosis(state, waiting(waits.steady_pct, few if is_few else "", waits), levers=levers)
+    taken = round(sum(step.times for step in waits.entries) * waits.stretch)
+    if 0 < taken < LEAST_STEPS:
+        found = f"{waits.steady_pct:.1f} % of the time of {counted(taken, 'measured step')} is waiting for data"
+        verdict = Finding("few_steps", f"too few steps for a verdict, which needs {LEAST_STEPS}: {found}")
+    else:
+        verdict = waiting(waits.steady_pct, few if is_few else "", waits)
+    return Diagnosis(state, verdict, levers=levers)
 
 
 def _cheaper(costs: Sequence[tuple[str, Figure]]) -> Finding:
@@ -224,7 +232,20 @@ def profile_command(folder: RunFolder | None = None, run: RunSummary | None = No
         data = [str(channels[0] if channels else Path("DATA")), "--stages", stages, "--batch_size", str(run.batch_size)]
         return f"tfhet profile {shlex.join(data)} --json {to}"
     arguments = f" -- {shlex.join(script[1:])}" if script[1:] else ""
-    return f"tfhet profile --script {shlex.quote(script[0])} --json {to}{arguments}"
+    variables = _channels(folder, script[0]) if folder else ""
+    return f"{variables}tfhet profile --script {shlex.quote(script[0])} --json {to}{arguments}"
+
+
+def _channels(folder: RunFolder, script: str) -> str:
+    """Returns the channels of a simulated run as assignments in a shell, if its script reads their variables."""
+    try:
+        is_read = "SM_CHANNEL_" in Path(script).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        is_read = False
+    paths = {path.name: path for path in sorted(folder.path.glob("hosts/*/input/data/*"), reverse=True) if is_read}
+    return "".join(
+        f"SM_CHANNEL_{name.upper()}={shlex.quote(str(paths[name]))} " for name in sorted(paths) if name.isidentifier()
+    )
 
 
 def _script(folder: RunFolder) -> list[str]:

@@ -20,8 +20,6 @@ from tfhet.advice.input_bound import (
 from tfhet.catalogue import Catalogue, InstanceGroup
 from tfhet.record import Spread, Waiting, median
 
-PROFILING_MS = 500
-"""Interval of SageMaker's profiler in the suggested request."""
 FULL_PCT = 90.0
 """90th percentile over time from which memory or a disk is nearly full."""
 UNEVEN_PCT = 20.0
@@ -61,9 +59,6 @@ class ObservedJob:
     waits: Waiting | None = None
     metric_lines: int = 0
     has_step_timeline: bool = False
-    has_profiler: bool = False
-    output_path: str = ""
-    """S3 prefix of the job's results."""
 
 
 def of_training_job(job: ObservedJob, known: Catalogue) -> Diagnosis:
@@ -137,7 +132,7 @@ def _reason(cpu_pct: float | None, data_pct: float | None) -> str:
         if data_pct >= BUSY_PCT:
             return "the CPUs of the data hosts are used up"
         if (cpu_pct or 0.0) >= BUSY_PCT:
-            return "the CPUs of the training hosts are used up, those of the data hosts are not"
+            return "the CPUs of the training hosts are used up, and the data hosts have some left"
         return "no CPUs are used up: the data hosts wait for their source or the network, or a stage runs on one thread"
     if cpu_pct is None:
         return "how busy the CPUs are is not known"
@@ -238,7 +233,3 @@ def _next_run(job: ObservedJob) -> Iterator[Finding]:
     if not job.has_step_timeline:
         shows = "where the time of each step goes, and what each host sends and receives: SageMaker publishes neither"
         yield Finding("switch_timeline_on", f"hyperparameter timeline=steps: {shows}")
-    if not job.has_profiler:
-        place = f"{job.output_path.rstrip('/') or 's3://BUCKET'}/profiler"
-        settings = {"ProfilerConfig": {"S3OutputPath": place, "ProfilingIntervalInMilliseconds": PROFILING_MS}}
-        yield Finding("switch_profiler_on", f"SageMaker's profiler is off; in the request: {settings}")

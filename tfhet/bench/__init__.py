@@ -6,6 +6,6 @@ taken = measure([Case("sum", lambda _: sum(range(100_000))), Case("max", lambda 
 print(taken["sum"].cheaper_than(taken["max"], against="max"))
 """
 
-import lazy_loader
+from tfhet import extras
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = extras.attach(__name__, __file__)

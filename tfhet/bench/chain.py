@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 TFHET, DECODE = "tfhet", "decode"
 """Names of cases: the chain; reading and batching alone."""
 PASSES, PHOTO_PASSES = 4, 2
-"""Passes over the records in one run of the cheap cases, and of those of photos."""
+"""Passes over the records in one run: of the cheap cases, and of photos."""
 ALONE_IMAGES = {True: 65536, False: 1024}
 """Minimum number of images in one run of a step alone, by whether they are small."""
 

@@ -1,7 +1,7 @@
 """The work by which processors are compared: `python -m tfhet.bench.cpu_work` does it when a request asks for it.
 
 It is what an input pipeline does to images, in plain numpy on one thread: a maximum over neighbours, sums of integers,
-a look-up, a copy in another order; no matrix products, whose speed is that of a library. It must never change, because
+a look-up, a copy in another order; no matrix products, whose speed depends on a library. It must never change, because
 records of it are compared over years. {"passes": n} is answered with {"cpu_s": s, "wall_s": s, "checksum": n}.
 """
 

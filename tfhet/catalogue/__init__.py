@@ -8,6 +8,6 @@ known.price("c5.18xlarge", "us-east-1")                 # a Price, or None if it
 known.common_market(["ml.g5.xlarge", "ml.c5.large"])
 """
 
-import lazy_loader
+from tfhet import extras
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = extras.attach(__name__, __file__)

@@ -33,9 +33,9 @@ class Instance:
     """Model of its GPUs (`V100`); None without GPUs."""
     gpu_memory_gib: Positive | None = None
     network_gbit_per_s: Positive | None = None
-    """Sustained bandwidth in each direction; None where no number is published."""
+    """Sustained bandwidth in each direction; None if no number is published."""
     network_burst_gbit_per_s: Positive | None = None
-    """Bandwidth for some minutes; None where it is not higher."""
+    """Bandwidth for some minutes; None if it is not higher."""
 
     def __post_init__(self) -> None:
         if not (self.gpus > 0) == (self.gpu_kind is not None) == (self.gpu_memory_gib is not None):

@@ -52,7 +52,7 @@ def run_diagnose(args: argparse.Namespace) -> int:
     if any(not use.is_empty for use in found.hosts):
         title = f"{found.state.name}: used, median (p10 to p90) over time"
         report.show(report.table(found.rows, columns=COLUMNS, title=title, extras=3), wide=args.wide)
-    print(sentence(found.diagnosis.verdict))
+    print(report.harmless(sentence(found.diagnosis.verdict)))
     for title, findings in (
         ("It rests on:", found.diagnosis.evidence),
         ("Try these, in this order:", found.diagnosis.levers),
@@ -60,6 +60,6 @@ def run_diagnose(args: argparse.Namespace) -> int:
     ):
         if findings:
             lines = [f"  {number}. {text}" for number, text in enumerate(sentences(findings), 1)]
-            print("\n".join(["", title, *lines]))
+            print(report.harmless("\n".join(["", title, *lines])))
     write_output(args, found.to_json())
     return 0

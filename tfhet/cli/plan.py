@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +83,8 @@ def run(args: argparse.Namespace) -> int:
 
 def calibrate(file: Path | None) -> None:
     """Measures the costs of a plan on this machine, and writes them to `file` or to the user's folder."""
+    import asyncio
+
     from tfhet import bench, planes, report
 
     path = file or planes.own_path()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import importlib
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 from tfhet.cli.parser import add_examples, add_output, number
 from tfhet.errors import UsageError
 from tfhet.events import Event
+from tfhet.extras import needed
 
 if TYPE_CHECKING:
     from tfhet.profile import Profile
@@ -39,6 +39,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measures and prints. Raises UsageError for options that conflict."""
+    import asyncio
+
     from tfhet import planes, profile
     from tfhet.report import progress_of
 
@@ -51,15 +53,14 @@ def run(args: argparse.Namespace) -> int:
             if event.name == "profile.round":
                 step(event.fields["done"], event.fields["total"], "rounds")
 
-        if not args.script:
-            with planes.without_noise():
-                importlib.import_module("tensorflow")
         script = args.script or (Path(args.target) if profile.makes_ray(args.target) else None)
         if script and args.stages:
             raise UsageError("--stages needs a source or a Pipeline; a Ray data set has operators of its own")
         if script:
             found = asyncio.run(profile.measure_script(script, args.command, effort, args.deadline_s, observe))
         else:
+            with needed("the profile of a Pipeline or tf.data.Dataset"), planes.without_noise():
+                importlib.import_module("tensorflow")
             target = profile.load(args.target, args.stages, args.batch_size)
             found = profile.measure_target(target, effort, observe)
     show(found, args.wide)

@@ -110,7 +110,8 @@ def run(args: argparse.Namespace) -> int:
     if summary.not_limited:
         print(f"not limited: {', '.join(summary.not_limited)}")
     if summary.cause:
-        print(f"the job failed: {summary.cause}", file=sys.stderr)
+        ended = "was stopped" if summary.outcome == "stopped" else "failed"
+        print(f"the job {ended}: {report.harmless(summary.cause)}", file=sys.stderr)
     return 130 if summary.cause == STOPPED_ON_REQUEST else 0 if summary.succeeded else 1
 
 

@@ -42,7 +42,9 @@ def run(args: argparse.Namespace) -> int:
 
         size = tuple(args.size) if args.size else None
         options = {"split": args.split, "classes": classes, "report": lines.append}
-        from_image_folder(args.folder, args.directory, args.shards, size, args.seed, progressed, **options)
-    print("\n".join(f"[convert] {line}" for line in lines), file=sys.stderr)
+        try:
+            from_image_folder(args.folder, args.directory, args.shards, size, args.seed, progressed, **options)
+        finally:  # the counts say why nothing could be written
+            print("".join(f"[convert] {line}\n" for line in lines), end="", file=sys.stderr)
     print(args.directory)
     return 0

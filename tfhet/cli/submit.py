@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     init = commands.add_parser("init", help="write the files of a first job: train.py, cluster.yaml, job.yaml")
-    add_examples(init, "tfhet init", "tfhet init first")
+    add_examples(init, "tfhet init first", "tfhet init first --torch")
     init.add_argument("directory", nargs="?", type=Path, default=Path(), help="default: this one")
+    init.add_argument("--torch", action="store_true", help="a script for PyTorch (default: for Keras)")
     init.set_defaults(run=run_init)
     package = commands.add_parser("package", help="make the code directory of a job (source_dir), with tfhet in it")
     add_examples(package, "tfhet package src --script train.py")
@@ -47,10 +48,12 @@ def run_init(args: argparse.Namespace) -> int:
     if there := [name for name in names if (args.directory / name).exists()]:
         raise UsageError(f"{args.directory}: {', '.join(there)} is there already; give another directory, or move it")
     args.directory.mkdir(parents=True, exist_ok=True)
+    own = TEMPLATES / "torch" if args.torch else TEMPLATES
     for name in names:
-        shutil.copyfile(TEMPLATES / name, args.directory / name)
+        shutil.copyfile(own / name if (own / name).exists() else TEMPLATES / name, args.directory / name)
+    how = "--strategy torch --data_plane feed " if args.torch else ""
     print(f"{args.directory}: wrote {', '.join(names)}; there, type next:")
-    print("  tfhet simulate cluster.yaml -- --train_script train.py\n  tfhet package src --script train.py")
+    print(f"  tfhet simulate cluster.yaml -- {how}--train_script train.py\n  tfhet package src --script train.py")
     print("  tfhet submit --dry_run job.yaml")
     return 0
 
@@ -74,7 +77,10 @@ def run(args: argparse.Namespace) -> int:
     job = job_file.read(args.job, catalogue.default(args.instances))
     check_arguments(job)
     submission = JobSubmission.of(job, args.name)
-    for note in rules.notes(job):
+    notes = list(rules.notes(job))
+    if left_out := submission.archive.left_out:
+        notes.append(f"not packed, as hidden files and files with secrets are not: {', '.join(left_out)}")
+    for note in notes:
         print(f"[submit] {note}", file=sys.stderr)
     write_output(args, submission.shown)
     if args.dry_run:

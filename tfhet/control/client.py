@@ -10,15 +10,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tfhet.clock import SYSTEM, Clock
-from tfhet.control.connection import Connection
-from tfhet.control.handshake import JoinRequest, Refused, Unauthenticated, introduce
+from tfhet.control.connection import Connection, Refused
 from tfhet.control.lease import beats
-from tfhet.control.message import Alive, End, Left, Refused as GivenUp, valid_code
+from tfhet.control.message import Alive, End, Join, Joined, Left, Refused as GivenUp, valid_code
 from tfhet.control.outbox import Inbox, Outbox
 from tfhet.control.secret import Secret
 from tfhet.coroutines import in_thread
 from tfhet.errors import ClusterError, NotReady, UsageError
 from tfhet.schema import MessageError
+from tfhet.secure import Unauthenticated
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class LinkClient:
         self._on_message, self._on_end, self._on_lease_lost = on_message, on_end, on_lease_lost
         self._handshake_s, self._clock = handshake_s, clock
         self._instance = secrets.token_hex(8)
-        self._facts: Mapping[str, Any] = {}
+        self._facts: dict[str, Any] = {}
         self._outbox, self._inbox = Outbox(), Inbox()
         self._connection: Connection | None = None
         self._heard_s = 0.0
@@ -130,11 +130,11 @@ class LinkClient:
         raise NotReady(f"the leader at {self._address}:{self._port} was not reached within {allowed}: {why}")
 
     async def _dial_once(self, address: str) -> Connection:
-        connection = await Connection.dial(address, self._port)
+        connection = await Connection.dial(address, self._port, self._secret.key)
         asked_s = self._clock.monotonic()
         try:
-            request = JoinRequest(self.name, self._instance, self._facts, self._outbox.seen)
-            joined = await introduce(connection, self._secret, request)
+            connection.write(Join(self.name, self._instance, self._facts, self._outbox.seen))
+            joined = await connection.expect(Joined)
             self._compare_clocks(joined.wall_s, self._clock.monotonic() - asked_s)
             self._outbox.confirm(joined.seen)
         except BaseException:

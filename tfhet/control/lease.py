@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from tfhet.clock import Clock
 from tfhet.control.connection import Connection
-from tfhet.control.handshake import JoinRequest
+from tfhet.control.message import Join
 from tfhet.control.outbox import Outbox
 
 BEATS_PER_LEASE = 20
@@ -62,7 +62,7 @@ class Standstill:
 class Session:
     """The server's state of a member that has joined; the member keeps it when it dials again."""
 
-    request: JoinRequest
+    request: Join
     connection: Connection | None
     """None while the connection is broken."""
     heard_s: float

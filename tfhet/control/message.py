@@ -1,4 +1,4 @@
-"""The messages of the link between launchers: one JSON object per line."""
+"""The messages of the link between launchers: JSON objects in the records of an authenticated connection."""
 
 from __future__ import annotations
 
@@ -9,44 +9,22 @@ from msgspec import Meta
 from tfhet.schema import MAX_CODE, MAX_NUMBER, Code, Count, Message, decode as decode_json, encode as encode_json
 from tfhet.units import KIB
 
-VERSION = 3  # the server sends it first
-MAX_LINE_BYTES = 64 * KIB
+MAX_MESSAGE_BYTES = 64 * KIB
 SHORTEST_LEASE_S, LONGEST_LEASE_S = 0.01, 86400.0
 """Range of leases: a shorter one keeps a client busy with renewals, a longer one never ends."""
 
-Hex = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
-"""32 bytes."""
 Word = Annotated[str, Meta(min_length=1, max_length=300, pattern=r"\A[^\x00-\x1f\x7f-\x9f\ud800-\udfff]*\Z")]
 
 
-class Hello(Message, frozen=True):
-    """The server's first message (handshake.py)."""
-
-    version: int
-    nonce: Hex
-
-
 class Join(Message, frozen=True):
-    """The client's answer: it knows the secret."""
+    """A member joins with facts about its host, or returns after a broken connection: its first message."""
 
     name: Word
     instance: Word
-    nonce: Hex
-    proof: str
-
-
-class Welcome(Message, frozen=True):
-    """The server knows the secret, too."""
-
-    proof: str
-
-
-class Facts(Message, frozen=True):
-    """A member joins with facts about its host, or returns after a broken connection."""
-
+    """Random text of one process: distinguishes a member that dials again from another process of the same name."""
     facts: dict[str, Any]
     seen: Count
-    """Number of the last message that it has received."""
+    """Number of the last message that it has received; 0 the first time."""
 
 
 class Joined(Message, frozen=True):
@@ -91,17 +69,17 @@ class Left(Message, frozen=True):
     code: Code
 
 
-AnyMessage = Hello | Join | Welcome | Facts | Joined | Refused | Alive | Numbered | End | Left
+AnyMessage = Join | Joined | Refused | Alive | Numbered | End | Left
 
 
 def encode(message: object) -> bytes:
-    """Returns the line of a message, line break included. Raises MessageError for values that cannot be sent."""
-    return encode_json(message, MAX_LINE_BYTES - 1) + b"\n"
+    """Returns the JSON of a message. Raises MessageError for values that cannot be sent."""
+    return encode_json(message, MAX_MESSAGE_BYTES)
 
 
-def decode(line: bytes) -> AnyMessage:
-    """Returns the message in a line. Raises MessageError, and nothing else, for any other line."""
-    return decode_json(line, AnyMessage)
+def decode(text: bytes | memoryview) -> AnyMessage:
+    """Returns the message in JSON. Raises MessageError, and nothing else, for any other text."""
+    return decode_json(text, AnyMessage)
 
 
 def valid_code(code: int) -> int:

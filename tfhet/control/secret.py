@@ -1,16 +1,15 @@
-"""The secret of a job's link, and proofs that one knows it."""
+"""The secret of a job, and the keys that are made from it."""
 
 from __future__ import annotations
 
 import hashlib
-import hmac
 import json
 import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from tfhet.control.message import VERSION
 from tfhet.errors import UsageError
+from tfhet.secure import derived_key
 
 SECRET_VARIABLE = "TFHET_SECRET"
 HYPERPARAMETER_VARIABLE = "SM_HP_TFHET_SECRET"
@@ -56,19 +55,9 @@ class Secret:
                 rest = {name: value.replace(spelling, HIDDEN) for name, value in rest.items()}
         return rest
 
-    def proof(self, *parts: object) -> str:
-        """The HMAC over `parts`: shows to all who know the secret that its sender does."""
-        # JSON keeps the parts apart, so no two different tuples give the same bytes.
-        data = json.dumps(["tfhet", VERSION, *parts]).encode("ascii")
-        return hmac.new(self.key, data, hashlib.sha256).hexdigest()
-
     def derived_key(self, purpose: str) -> bytes:
         """A key of 32 bytes for something else than the link, from which this one cannot be found."""
-        return hmac.new(self.key, f"tfhet key for {purpose}".encode(), hashlib.sha256).digest()
-
-    def proves(self, proof: str, *parts: object) -> bool:
-        """Whether what a peer sent is the proof for `parts`."""
-        return hmac.compare_digest(proof.encode("utf-8", "replace"), self.proof(*parts).encode("ascii"))
+        return derived_key(self.key, purpose)
 
 
 def _key(*parts: str) -> bytes:

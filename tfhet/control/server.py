@@ -6,20 +6,20 @@ import asyncio
 import contextlib
 import functools
 import logging
+import socket
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from tfhet.clock import SYSTEM, Clock
-from tfhet.control.connection import Connection
-from tfhet.control.handshake import JoinRequest, refuse_for
+from tfhet.control.connection import Connection, Refused
 from tfhet.control.lease import Session, Standstill, beats
-from tfhet.control.listener import Listener
-from tfhet.control.message import Alive, End, Joined, Left, Refused, valid_code
+from tfhet.control.message import Alive, End, Join, Joined, Left, Refused as GivenUp, valid_code
 from tfhet.control.outbox import Inbox
 from tfhet.control.secret import Secret
 from tfhet.errors import NotReady, UsageError
 from tfhet.events import Event, Observer, ignore
 from tfhet.schema import MessageError
+from tfhet.secure import Listener, Purpose, Records, as_server, listening
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +61,9 @@ class LinkServer:
         self._inbox = Inbox()
         self._renewing: asyncio.Task[None] | None = None
         self._confirming: asyncio.Task[None] | None = None
-        self._listener = Listener(secret, self._objection, self._serve, self._dropped, handshake_s)
+        self._handshake_s = handshake_s
+        side = functools.partial(as_server, secret.key, {Purpose.LINK})
+        self._listener = Listener(side, self._serve, self._dropped, handshake_s)
 
     @property
     def facts(self) -> Mapping[str, Mapping[str, Any]]:
@@ -95,7 +97,9 @@ class LinkServer:
 
     async def start(self, host: str, port: int) -> int:
         """Listens at `host` and returns the port; 0 takes a free one. Raises UsageError for a port in use."""
-        bound = self._listener.start(host, port)
+        sock = listening(host, port)
+        bound: int = sock.getsockname()[1]
+        self._listener.start(sock)
         self._renewing = asyncio.create_task(self._renew(), name="tfhet-lease")
         return bound
 
@@ -201,8 +205,20 @@ class LinkServer:
         self._tell("link.member_refused", member=name, reason=reason, is_expected=name in self.expected)
         return reason
 
-    async def _serve(self, request: JoinRequest, connection: Connection) -> None:
-        refuse_for(connection, request.name, self._objection(request.name, request.instance))
+    async def _serve(self, end: socket.socket, records: Records, peer: str) -> None:
+        connection = await Connection.take(end, records)
+        try:
+            async with asyncio.timeout(self._handshake_s):
+                request = await connection.expect(Join)
+            if (reason := self._objection(request.name, request.instance)) is not None:
+                connection.write(GivenUp(reason[:2000]))
+                raise Refused(f"{request.name}: {reason}")
+            await self._serve_member(request, connection)
+        finally:
+            with contextlib.suppress(asyncio.CancelledError):
+                await connection.close()
+
+    async def _serve_member(self, request: Join, connection: Connection) -> None:
         session, event = self._sessions.get(request.name), "link.member_joined"
         now = self._clock.monotonic()
         if session is None:
@@ -268,7 +284,7 @@ class LinkServer:
             why = f"the leader stood still for {seconds:.1f} s, the lease is {self._lease_s:g} s; then: {why}"
         session.lost_why = why
         if session.connection is not None:  # it hears this where only what it sends is cut off
-            session.connection.write(Refused(f"it was lost: {why}"))
+            session.connection.write(GivenUp(f"it was lost: {why}"))
             session.connection.abort()
         self._tell("link.member_lost", member=session.name, reason=why)
         self._inbox.put(self._on_lost, session.name, why)

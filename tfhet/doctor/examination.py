@@ -14,7 +14,7 @@ from rich.console import Group
 from rich.text import Text
 
 from tfhet import container
-from tfhet.doctor import cluster, host, pipeline, script, software
+from tfhet.doctor import cluster, host, pipeline, reduction, script, software
 from tfhet.doctor.rule import Check, Status, Subject
 from tfhet.report import Step
 from tfhet.versions import versions
@@ -22,7 +22,9 @@ from tfhet.versions import versions
 SCHEMA = 2
 MARKS = dict(zip(Status, (("✓", "green"), ("!", "yellow"), ("✗", "red"), ("✗", "red"), ("?", "cyan")), strict=True))
 _fill = functools.partial(textwrap.fill, break_long_words=False, break_on_hyphens=False)
-SUBJECTS: Sequence[Subject[Any]] = (host.MACHINE, software.VERSIONS, cluster.CLUSTER, pipeline.PIPELINE, script.SCRIPT)
+SUBJECTS: Sequence[Subject[Any]] = (
+    host.MACHINE, software.VERSIONS, cluster.CLUSTER, pipeline.PIPELINE, script.SCRIPT, reduction.REDUCTION
+)  # fmt: skip
 _OPTIONAL = {
     "unshare": "trying namespaces",
     "CPU set": "hosts in namespaces whose CPUs are counted",
@@ -111,6 +113,7 @@ def examine(
             yield from pipeline.PIPELINE.checks(pipeline.look(target, stages, workers, here.memory_bytes))
         if text is not None:
             yield from script.SCRIPT.checks(text)
+            yield from reduction.REDUCTION.checks(reduction.look(text, job, env))
 
     return Examination(tuple(checks()))
 

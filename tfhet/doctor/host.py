@@ -142,7 +142,7 @@ def gpus(host: HostFacts) -> RuleAnswer:
         return ok("none")
     names = ", ".join(sorted(set(host.gpus)))
     seen = " and ".join(f"{library} sees {count}" for library, count in host.gpus_seen.items())
-    found = f"{len(host.gpus)}, of which {seen or 'no library sees any'}: {names}"
+    found = f"{len(host.gpus)}; {seen or 'no library sees any'}: {names}"
     what = "check CUDA_VISIBLE_DEVICES; pip install tensorflow[and-cuda], or PyTorch for CUDA"
     return limited(found, what, when=most < len(host.gpus), otherwise=found)
 

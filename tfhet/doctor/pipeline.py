@@ -138,20 +138,12 @@ def requests(facts: PipelineFacts) -> RuleAnswer | None:
     return limited(found, what, when=is_much, otherwise=f"{count} for a pass")
 
 
-@_dataset_rule("sharding", "without it every worker delivers everything")
+@_dataset_rule("sharding", "a worker has only a part of the elements")
 def sharding(facts: PipelineFacts) -> RuleAnswer:
-    found = f"{facts.graph.sources} sources, so it is off: a pass repeats some examples and misses others"
-    what = "begin with one list of files, and read what belongs together in one map"
-    sound = "dynamic: each split goes to one worker, once"
-    return limited(found, what, when=facts.graph.sources > 1, otherwise=sound)
-
-
-@PIPELINE.rule("fixed seeds", "without sharding a fixed seed makes every worker send the same batches")
-def same_batches(facts: PipelineFacts) -> RuleAnswer | None:
-    if not _is_dataset(facts) or facts.graph.sources == 1:
-        return None
-    found, what = "a shuffle with a seed, and sharding is off", "shuffle() without seed"
-    return limited(found, what, when=facts.graph.has_fixed_order, otherwise="no shuffle with a seed")
+    if not facts.graph.refusal:
+        return ok("dynamic: each split goes to one worker, once")
+    found, _, what = facts.graph.refusal.partition("; ")
+    return wrong(found, what or "see the message") if facts.workers != 0 else limited(found, what or "see the message")
 
 
 @_dataset_rule("own shards", "rank 0's graph is served: no rank sees what it leaves out")
@@ -170,14 +162,6 @@ def end(facts: PipelineFacts) -> RuleAnswer:
     if facts.graph.is_endless:
         return limited("it has no end", what)
     return limited("it does not know its length", what, when=count is None, otherwise=f"{count} elements")
-
-
-@_dataset_rule("assert_cardinality", "a worker has only a part of the data, so the count fails")
-def assertion(facts: PipelineFacts) -> RuleAnswer:
-    if not facts.graph.asserts_cardinality or facts.graph.sources != 1 or facts.workers == 1:
-        return ok("none inside")
-    what = "put it at the end, or give tfhet.distribute steps_per_epoch"
-    return wrong("it is inside", what) if facts.workers else limited("it is inside: two workers fail", what)
 
 
 @_graph_rule("bytes on the wire", "both sides copy each byte, and a float32 has four of them")

@@ -11,8 +11,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tfhet.cluster import environment
 from tfhet.doctor.rule import RuleAnswer, Subject, limited, ok, wrong
 from tfhet.errors import UsageError
+from tfhet.strategies import keras_fit
+from tfhet.versions import versions
 
 MAPPED = ("map", "interleave", "flat_map", "filter")
 """Methods of a data set with a function."""
@@ -22,6 +25,8 @@ LOADERS = ("batches", "loader")
 SAVES = ("save", "save_weights", "save_model", "ModelCheckpoint", "BackupAndRestore")
 EXCHANGES = ("DistributedOptimizer", "DistributedGradientTape", "PartialDistributedGradientTape", "allreduce")
 BROADCASTS = ("BroadcastGlobalVariablesCallback", "broadcast_variables", "BroadcastGlobalVariablesHook", "load_model")
+
+HOROVOD = ("horovod.", "tfhet.horovod")
 
 
 @dataclass(frozen=True)
@@ -49,12 +54,18 @@ class ScriptFacts:
     error: str = ""
     """Why Python cannot read it; may be empty."""
     is_guarded: bool = False
+    keras_3_fits: tuple[int, ...] = ()
+    """Lines of `fit` of Keras 3 under MultiWorkerMirroredStrategy."""
 
     def named(self, *names: str) -> list[Call]:
         return [call for call in self.calls if call.last in names]
 
     def imports_from(self, package: str) -> bool:
         return any(name.split(".")[0] == package for name in self.imports)
+
+    @property
+    def uses_horovod(self) -> bool:
+        return any(name == "horovod" or name.startswith(HOROVOD) for name in self.imports)
 
 
 def look(path: Path) -> ScriptFacts:
@@ -63,10 +74,10 @@ def look(path: Path) -> ScriptFacts:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeError) as error:
         raise UsageError(f"--script {path}: cannot be read ({error})") from None
-    return parse(text, str(path))
+    return parse(text, str(path), is_keras_3=keras_fit.is_keras_3(versions(("keras",)), environment()))
 
 
-def parse(text: str, path: str) -> ScriptFacts:
+def parse(text: str, path: str, *, is_keras_3: bool = False) -> ScriptFacts:
     try:
         tree = ast.parse(text, path)
     except (SyntaxError, ValueError, RecursionError) as error:
@@ -76,7 +87,8 @@ def parse(text: str, path: str) -> ScriptFacts:
     mapped = {argument.id for node in maps for argument in node.args if isinstance(argument, ast.Name)}
     tests = [node.test for node in tree.body if isinstance(node, ast.If)]
     is_guarded = any(isinstance(name, ast.Name) and name.id == "__name__" for test in tests for name in ast.walk(test))
-    return ScriptFacts(path, tuple(_Reader(names, mapped).calls(tree)), frozenset(names.values()), "", is_guarded)
+    fits = tuple(keras_fit.fits(text)) if is_keras_3 else ()
+    return ScriptFacts(path, tuple(_Reader(names, mapped).calls(tree)), frozenset(names.values()), "", is_guarded, fits)
 
 
 def _imported(tree: ast.AST) -> Iterator[tuple[str, str]]:
@@ -125,7 +137,7 @@ class _Reader:
 
 SCRIPT: Subject[ScriptFacts] = Subject("script")
 _text_rule = functools.partial(SCRIPT.rule, when=lambda facts: not facts.error)
-_horovod_rule = functools.partial(SCRIPT.rule, when=lambda facts: facts.imports_from("horovod"))
+_horovod_rule = functools.partial(SCRIPT.rule, when=lambda facts: facts.uses_horovod)
 
 
 @SCRIPT.rule("readable", "every rank runs it")
@@ -137,12 +149,25 @@ def readable(facts: ScriptFacts) -> RuleAnswer:
 def distribute(facts: ScriptFacts) -> RuleAnswer | None:
     calls = _distributes(facts)
     if not calls and facts.imports_from("torch") and not facts.imports_from("tensorflow"):
-        return None  # its data are not tf.data
+        loaders = facts.named("DataLoader")
+        found = f"the data of DataLoader ({_lines(loaders)}) do not come from a data group, which is idle"
+        what = "loader = tfhet.torch.loader(make_dataset, batch_size=N), or a cluster without a data group"
+        return limited(found, what, when=loaders, otherwise="") if loaders else None
     if not calls:
         return limited("no call of tfhet.distribute", "ds = tfhet.distribute(ds), after batch")
     by_rank = [call for call in calls if call.is_rank_dependent]
     found = f"only some ranks call it ({_lines(by_rank)})"
     return wrong(found, "call it on every rank, in the same order", when=by_rank, otherwise=_lines(calls))
+
+
+@_text_rule("sampler", "without one, all ranks train on the same batches")
+def sampled(facts: ScriptFacts) -> RuleAnswer | None:
+    if not facts.named("DistributedDataParallel", "init_process_group"):
+        return None
+    alike = [call for call in facts.named("DataLoader") if not call.keywords & {"sampler", "batch_sampler", "**"}]
+    found = f"every rank reads all data: DataLoader has no sampler ({_lines(alike)})"
+    what = "DataLoader(..., sampler=DistributedSampler(dataset)), or tfhet.torch.loader, which needs none"
+    return limited(found, what, when=alike, otherwise="each rank reads its share")
 
 
 @_text_rule("import", "the hosts of a feed import the script, for the function that they run")
@@ -157,7 +182,7 @@ def guarded(facts: ScriptFacts) -> RuleAnswer | None:
 
 @_horovod_rule("hvd.init", "every call of Horovod needs it")
 def initialised(facts: ScriptFacts) -> RuleAnswer:
-    calls = [call for call in facts.named("init") if call.name.startswith("horovod")]
+    calls = [call for call in facts.named("init") if call.name.startswith(HOROVOD)]
     found = "horovod is imported and hvd.init() is never called"
     return wrong(found, "call hvd.init() first of all", when=not calls, otherwise=_lines(calls))
 
@@ -185,12 +210,20 @@ def strategy(facts: ScriptFacts) -> RuleAnswer | None:
     calls = [call for call in facts.calls if call.last.endswith("Strategy") and "distribute" in call.name]
     if not calls:
         return None
-    if facts.imports_from("horovod"):
+    if facts.uses_horovod:
         return limited(f"{calls[0].last} and Horovod ({_lines(calls)})", "keep Horovod, and remove the strategy")
     name = next((name for part, name in _OF_DISTRIBUTE.items() if calls[0].last.startswith(part)), "")
     if name:
         return ok(f"{calls[0].last}: start the job with --strategy {name}")
     return limited(f"{calls[0].last} ({_lines(calls)})", f"use one of {', '.join(_OF_DISTRIBUTE)}, or Horovod")
+
+
+@_text_rule("Keras 3 and several workers", "fit fails in its first step", "keras-team/keras#20585")
+def keras_3_fit(facts: ScriptFacts) -> RuleAnswer | None:
+    if not facts.named(keras_fit.STRATEGY):
+        return None
+    found = f"fit under {keras_fit.STRATEGY} ({', '.join(f'line {line}' for line in facts.keras_3_fits)})"
+    return limited(found, keras_fit.ALTERNATIVES, when=facts.keras_3_fits, otherwise="no fit of Keras 3")
 
 
 @_text_rule("own shards", "rank 0's graph is served: no rank sees what it leaves out")

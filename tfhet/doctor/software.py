@@ -38,7 +38,6 @@ _LOAD_TORCH = "import torch; print(torch.cuda.device_count())"
 _PACKAGES = {
     "sagemaker-training": ("simulated hosts that run SageMaker's toolkit", "pip install tfhet[sagemaker]"),
     "mpi4py": ("simulated hosts that run SageMaker's toolkit: it starts ranks with it", "pip install mpi4py"),
-    "tensorflow-addons": ("the backend addons of gaussian_blur, and comparisons with it", "pip install tfhet[addons]"),
     "matplotlib": ("plots", "pip install tfhet[demo]"),
     "scikit-learn": ("the digits, which are the demonstration data", "pip install tfhet[demo]"),
 }
@@ -110,7 +109,7 @@ def checks(loaded: Loaded, gpus: int, installed: Mapping[str, str] | None = None
     if loaded.tensorflow_error and "tensorflow" in there:
         found, what = f"{found}: {loaded.tensorflow_error}", "install it again"
     elif loaded.tensorflow_error:
-        found, what = "not installed", "pip install tensorflow==2.15.1"
+        found, what = "not installed", "pip install 'tfhet[tensorflow]'"
     needed_for = "pipelines, tf.data and the built-in trainer"
     yield _check("tensorflow", found, needed_for, what, is_needed="torch" not in there)
     if "torch" in there:
@@ -118,14 +117,18 @@ def checks(loaded: Loaded, gpus: int, installed: Mapping[str, str] | None = None
         yield _check("torch", f"{there['torch']}{': it does not load' if what else ''}", "scripts for PyTorch", what)
     if "horovod" in there:
         yield from _horovod(there["horovod"], loaded, gpus)
+    is_for_torch = "torch" in there and "tensorflow" not in there
     for name, (needed_for, what) in _PACKAGES.items():
+        if is_for_torch and name == "tensorflow-addons":
+            continue
         yield _check(name, there.get(name, "not installed"), needed_for, "" if name in there else what)
-    if "horovod" not in there:
-        yield _check("horovod", "not installed", "several ranks", "pip install tfhet[horovod]")
+    if "horovod" not in there and not is_for_torch:
+        what = "pip install 'tfhet[horovod]'; for TensorFlow 2.16 and later, scripts/setup builds it with a patch"
+        yield _check("horovod", "not installed", "several ranks", what)
 
 
 def _horovod(version: str, loaded: Loaded, gpus: int) -> Iterator[Check]:
-    again = "build it again (scripts/setup, or pip install --no-binary :all: --force-reinstall horovod==0.28.1)"
+    again = "build it again (scripts/setup does so, with a patch for TensorFlow 2.16 and later)"
     if loaded.horovod_error:
         yield _check("horovod", f"{version}: {loaded.horovod_error}", "several ranks", again)
         return
@@ -134,7 +137,7 @@ def _horovod(version: str, loaded: Loaded, gpus: int) -> Iterator[Check]:
         if part in loaded.horovod:
             yield _check(name, "built in", needed_for)
         elif part != "nccl" or gpus:
-            yield _check(name, "not built in", needed_for, f"{again} with {variables}")
+            yield _check(name, "not built in", needed_for, f"set {variables} and {again}")
 
 
 def _check(name: str, found: str, needed_for: str, what_to_do: str = "", *, is_needed: bool = False) -> Check:
@@ -166,11 +169,6 @@ _conflicts(
     *("TensorFlow and Keras", "tf.keras is the installed Keras", "tensorflow/tensorflow#62825"),
     ("tensorflow<2.16 keras>=3", limited, "pip install 'keras=={0}.*'"),
     ("tensorflow>=2.16 keras<3", limited, "pip install 'keras>=3'"),
-)
-_HOROVOD_NEEDS = "pip install tensorflow==2.15.1, and build Horovod again; or train on one rank"
-_conflicts(
-    *("TensorFlow and Horovod", "Horovod connects several ranks", "horovod/horovod#4290"),
-    ("tensorflow>=2.16 horovod<=0.28.1", wrong, _HOROVOD_NEEDS),
 )
 _conflicts(
     *("TensorFlow and Addons", "the backend addons needs it; it knows Keras 2 only", "tensorflow/addons#2870"),

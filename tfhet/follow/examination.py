@@ -110,8 +110,6 @@ def examine(
         waits=waits,
         metric_lines=len(lines),
         has_step_timeline=state.hyperparameter("timeline") == "steps",
-        has_profiler=bool(state.profiler) and not state.profiler.get("DisableProfiler"),
-        output_path=state.output_path,
     )
     return Examined(state, hosts, of_training_job(job, known))
 

@@ -44,8 +44,6 @@ class JobState:
     """Maximum seconds that the job may take, including the wait for spot instances."""
     is_spot: bool = False
     hyperparameters: Mapping[str, str] = field(default_factory=dict)
-    output_path: str = ""
-    profiler: Mapping[str, Any] = field(default_factory=dict)
     final_metrics: Mapping[str, float] = field(default_factory=dict)
     """Last values that the metric definitions found, by name."""
 
@@ -73,8 +71,6 @@ class JobState:
             limit_s=float(limits.get("MaxWaitTimeInSeconds") or limits.get("MaxRuntimeInSeconds") or USUAL_LIMIT_S),
             is_spot=bool(answer.get("EnableManagedSpotTraining")),
             hyperparameters=dict(answer.get("HyperParameters", {})),
-            output_path=answer.get("OutputDataConfig", {}).get("S3OutputPath", ""),
-            profiler=dict(answer.get("ProfilerConfig", {})),
             final_metrics={one["MetricName"]: one["Value"] for one in answer.get("FinalMetricDataList", ())},
         )
 

@@ -1,5 +1,5 @@
 """The life of one host, from start to exit."""
 
-import lazy_loader
+from tfhet import extras
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = extras.attach(__name__, __file__)

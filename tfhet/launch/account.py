@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from tfhet.launch.agreement import Agreement
 from tfhet.messages import link, rank
 from tfhet.record import RunSummary, Visits
 from tfhet.schema import MessageError, parse
@@ -33,15 +34,20 @@ class _Epoch:
 class Account:
     """The reports of the scripts of all `size` ranks, in the leader."""
 
-    def __init__(self, size: int):
+    def __init__(self, size: int, on_failure: Callable[[int, str], None] = lambda code, cause: None):
+        """on_failure: called with exit code and cause if the job has to fail."""
         self._size = size
+        self._agreement = Agreement(size)
+        self._on_failure = on_failure
         self._standings: dict[int, rank.Standing] = {}
         self._epochs: defaultdict[int, _Epoch] = defaultdict(_Epoch)
         self._over: dict[int, int] = {}
         self._expected: int | None = None
+        self._contributions: defaultdict[str, dict[int, int]] = defaultdict(dict)
 
-    def heard(self, report: link.ScriptReport) -> None:
-        """Takes a report. Raises MessageError for one that is wrong."""
+    def heard(self, report: link.ScriptReport) -> rank.Gathered | None:
+        """Takes a report. Returns the values of all ranks with the last contribution under a key. Raises MessageError
+        for a report that is wrong."""
         number = report.rank
         if number >= self._size:
             raise MessageError(f"script: there is no rank {number}")
@@ -51,6 +57,16 @@ class Account:
         elif isinstance(found, rank.Delivered):
             self._epochs[found.epoch].add(number, rank.unpacked(found.ids))
             self._expected, self._over[number] = found.expected, found.over
+        elif isinstance(found, rank.Weights):
+            if (cause := self._agreement.add(number, found)) is not None:
+                self._on_failure(1, cause)
+        elif isinstance(found, rank.Contribution):
+            values = self._contributions[found.key]
+            values[number] = found.value
+            if len(values) == self._size:
+                del self._contributions[found.key]
+                return rank.Gathered(found.key, tuple(values[each] for each in range(self._size)))
+        return None
 
     def completed(self, summary: RunSummary) -> RunSummary:
         """Rank 0's summary with the reports of all ranks; the built-in trainer's summary is unchanged."""

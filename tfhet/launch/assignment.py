@@ -7,8 +7,10 @@ from dataclasses import dataclass, field, replace
 from socket import socket
 from typing import Any
 
-from tfhet import planes, strategies
+from tfhet import planes, strategies, trainer
 from tfhet.cluster import (
+    DATA,
+    LISTEN_VARIABLE,
     ROLES,
     Identity,
     Place,
@@ -24,7 +26,8 @@ from tfhet.cluster import (
     roles,
 )
 from tfhet.control import SECRET_VARIABLE, Secret
-from tfhet.errors import ClusterError, UsageError
+from tfhet.errors import ClusterError, UsageError, shown
+from tfhet.extras import check
 from tfhet.launch.settings import LaunchSettings
 from tfhet.planes import DataPlane
 from tfhet.strategies import RankSource, Strategy
@@ -69,6 +72,14 @@ class Assignment:
         ports = [each.getsockname()[1] for each in self.held]
         return {"host": self.place.host, "ranks": self.place.size, "ports": ports}
 
+    def check_packages(self) -> None:
+        """Raises MissingPackage if this host lacks a package of the data plane, the strategy, or the trainer."""
+        if self.serving_hosts:
+            check(self.plane.packages, f"--data_plane {self.plane.name}", "--data_plane feed")
+        check(self.strategy.packages, f"--strategy {self.strategy.name}", "another strategy")
+        if self.place.rank is not None and not self.settings.train_script:
+            check(trainer.PACKAGES, "the built-in trainer", "--train_script FILE")
+
     def rank_conflict(self, member: str, facts: Mapping[str, Any]) -> str:
         """Describes a launcher whose `facts` have another number of ranks."""
         place = self.place
@@ -96,6 +107,11 @@ class Assignment:
     def numbers_ranks(self) -> bool:
         """Whether tfhet itself numbered several ranks, which must agree on their number."""
         return self.source is not None and self.source.own and self.place.size > 1
+
+    @property
+    def checks_weights(self) -> bool:
+        """Whether the leader compares the weights of the ranks."""
+        return self.strategy.has_replicas and self.place.size > 1 and self.settings.check_weights == "on"
 
     @property
     def metrics_port(self) -> int | None:
@@ -133,3 +149,18 @@ def _rank(env: Mapping[str, str], parts: Roles, strategy: str) -> Rank:
     if len(hosts := parts.dnn_hosts) > 1:
         raise ClusterError(f"{len(hosts)} dnn hosts ({', '.join(hosts)}) and no rank for this process")
     return Rank(0, 1, 0, 1, "one process on one dnn host")
+
+
+def introduction(assignment: Assignment, facts: Mapping[str, Any]) -> str:
+    """Returns the first line of a launcher: its part in the job. facts: see `LauncherSide.facts`."""
+    place, rank, source = assignment.place, assignment.place.rank, assignment.source
+    part = "delivers data" if place.roles.current is DATA else f"role {place.roles.current.name}"
+    if rank is not None and source is not None:
+        part = f"rank {rank.rank} of {rank.size} ({source.words})"
+    given = place.env.get(LISTEN_VARIABLE, "")
+    where = f"{shown(given)}{', all interfaces' * (given in ('0.0.0.0', '::'))} ({LISTEN_VARIABLE})"
+    weak = "; secret derived from the job's name (set TFHET_SECRET for a real one)"
+    details = ", ".join(f"{name} {value}" for name, value in facts.items())
+    plane = f"data plane {assignment.plane.name}" + (f" ({details})" if details else "")
+    said = f"{place.mode} job: {part}, {plane}, group {place.identity.current_group}"
+    return said + f"; listens at {where}" * bool(given) + weak * assignment.secret.derived

@@ -6,6 +6,7 @@ If no other program has started the ranks of a host, its launcher starts one lau
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import signal
 import sys
@@ -23,7 +24,7 @@ from tfhet.launch.job_result import write_failure
 from tfhet.launch.launcher import Launcher
 from tfhet.launch.output import line_writer
 from tfhet.launch.settings import LaunchSettings
-from tfhet.process import Child, describe_exit, end_with_parent, name_process
+from tfhet.process import Child, describe_exit, end_with_parent, name_process, open_standard_streams
 from tfhet.telemetry import gpu_count
 
 STOP_GRACE_S = 28.0
@@ -36,8 +37,10 @@ def main(argv: Sequence[str] | None = None, env: Mapping[str, str] | None = None
     """Runs the launcher and returns the exit code. Wrong use ends it at once, with the reason in the failure file.
     Without `argv` it is this whole process, which exits afterwards: later signals must not change its code."""
     if argv is None:
+        open_standard_streams()
         name_process(LAUNCHER_NAME)  # PID 1 of the container passes a stop on to processes with this name
     env = environment() if env is None else env
+    _forget_failure(env)
     try:
         settings, rest = LaunchSettings.parse(sys.argv[1:] if argv is None else argv)
         ranks = ranks_to_start(env, settings)
@@ -51,6 +54,13 @@ def main(argv: Sequence[str] | None = None, env: Mapping[str, str] | None = None
         # The SageMaker toolkit dies of SIGTERM and does not pass it on (sagemaker-training-toolkit#125).
         end_with_parent(signal.SIGTERM)
     return asyncio.run(life.run() if argv is not None else then_ignore_stops(life.run()))
+
+
+def _forget_failure(env: Mapping[str, str]) -> None:
+    """Removes the failure file of an earlier job, unless other launchers on this host may have written it."""
+    with contextlib.suppress(TfhetError, OSError):
+        if strategies.rank_of(env) is None:
+            host_paths(env).failure.unlink(missing_ok=True)
 
 
 async def then_ignore_stops(running: Awaitable[int]) -> int:

@@ -11,7 +11,7 @@ from tfhet.control import LinkClient
 from tfhet.errors import ClusterError, NotReady
 from tfhet.launch.assignment import Assignment
 from tfhet.launch.job_result import JobResult
-from tfhet.messages import link
+from tfhet.messages import link, rank
 from tfhet.schema import MessageError, UnknownKind, parse
 
 
@@ -22,11 +22,13 @@ class Follower:
         *,
         on_stop: Callable[[], None] = lambda: None,
         on_host_lost: Callable[[str], None] = lambda host: None,
+        on_gathered: Callable[[rank.Gathered], None] = lambda gathered: None,
     ):
-        """on_stop: called when the script must stop. on_host_lost: with a lost data host, if the job continues."""
+        """on_stop: called when the script must stop. on_host_lost: with a lost data host, if the job continues.
+        on_gathered: with values of all ranks, for this rank's script."""
         place, settings = assignment.place, assignment.settings
         self._assignment, self._place, self._settings = assignment, place, settings
-        self._on_stop, self._on_host_lost = on_stop, on_host_lost
+        self._on_stop, self._on_host_lost, self._on_gathered = on_stop, on_host_lost, on_gathered
         loop = asyncio.get_running_loop()
         self._start: asyncio.Future[link.Start] = loop.create_future()
         self._result: asyncio.Future[JobResult] = loop.create_future()
@@ -81,6 +83,8 @@ class Follower:
             self._on_stop()
         elif isinstance(order, link.HostLost):
             self._on_host_lost(order.host)
+        elif isinstance(order, rank.Gathered):
+            self._on_gathered(order)
         elif isinstance(order, link.Start) and not self._start.done():
             self._start.set_result(order)
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import re
+import errno
 import shutil
-import signal
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,23 +13,14 @@ from tfhet.clock import SYSTEM
 from tfhet.cluster import HostPaths
 from tfhet.errors import JobFailed, TfhetError
 from tfhet.process import describe_exit
-from tfhet.record import TIMELINE_FOLDER, RunFolder
-from tfhet.report import is_error
+from tfhet.record import STOP_CODES, TIMELINE_FOLDER, RunFolder
+from tfhet.report import printable
 
-STOPPED_CODES = frozenset({0, *(128 + number for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM))})
+STOPPED_CODES = frozenset({0, *STOP_CODES})
 """Exit codes of a script that ended properly after a request to stop."""
 LOG_LIMIT = 2000
 FAILURE_LIMIT = 1024
 """Characters of the failure file that SageMaker shows."""
-_AFTER_ERROR = re.compile(
-    r"frame #\d+: |Exception raised from "  # a stack of C++ (c10/util/Backtrace.cpp)
-    r"|(\[rank\d+\]:)?\[[WI]\d{4} \d\d:\d\d:\d\d"  # warnings, as of a process group that was not destroyed
-    r"|(\[rank\d+\]: *)?(CUDA kernel errors might be asynchronously reported|For debugging consider passing CUDA_LAUNCH"
-    r"|Compile with `\w+` to enable device-side|$)"  # advice
-)
-"""Lines that a library prints after the error that ends a process."""
-_THREADS_LEFT = "terminate called without an active exception"
-"""The last line of C++ if threads still run when Python ends."""
 STARTS_WITHIN_S = 10.0
 """Maximum seconds between the starts of the launchers of one host."""
 
@@ -44,8 +34,8 @@ class JobResult:
     @classmethod
     def of(cls, code: int, cause: str, log: Iterable[str] = ()) -> JobResult:
         """Makes a result with the end of `log`."""
-        lines = "\n".join(log)[-LOG_LIMIT:]
-        return cls(code, f"{' '.join(cause.splitlines())}\n{lines}".rstrip("\n"))
+        lines = "\n".join(map(printable, log))[-LOG_LIMIT:]
+        return cls(code, f"{' '.join(map(printable, cause.splitlines()))}\n{lines}".rstrip("\n"))
 
     @classmethod
     def of_error(cls, error: BaseException, where: str, is_noise: Callable[[str], bool]) -> JobResult:
@@ -58,12 +48,10 @@ class JobResult:
         return cls.of(1, f"{where}: {type(error).__name__}: {error}")
 
     @classmethod
-    def of_script(cls, code: int, whose: str, tail: Sequence[str]) -> JobResult:
+    def of_script(cls, code: int, whose: str, error: str, tail: Sequence[str]) -> JobResult:
         """The result of a job that ends with a script. code: negative for a signal; whose: `train.py ended on algo-1,
-        rank 0`; tail: the last lines of its log, without noise."""
-        last = last_word(tail)
-        last = last if len(last) <= 300 else f"{last[:220]} ... {last[-80:]}"  # the cause may be at its end
-        cause = f"{whose}: {describe_exit(code, tail)}{f': {last}' if last else ''}"
+        rank 0`; error: result of `ErrorFinder.error`; tail: the last lines of its log, without noise."""
+        cause = f"{whose}: {describe_exit(code, [*tail, error])}{f': {error}' if error else ''}"
         return cls.of(_exit_code(code), cause, tail)
 
     def plus(self, words: str) -> JobResult:
@@ -77,14 +65,6 @@ class JobResult:
     @property
     def log(self) -> list[str]:
         return self.cause.split("\n")[1:]
-
-
-def last_word(tail: Sequence[str]) -> str:
-    """The line among the last lines of a script that contains the error."""
-    words = [line for line in map(str.strip, tail) if not _AFTER_ERROR.match(line)]
-    if words[-1:] == [_THREADS_LEFT] and is_error("".join(words[-2:-1])):
-        words.pop()
-    return words[-1] if words else ""
 
 
 def _exit_code(code: int) -> int:
@@ -119,7 +99,7 @@ def write_failure(
     """
     head = f"{cause}\n(exit code {code}, seen by {label})\n"
     room = max(0, FAILURE_LIMIT - len(head))
-    lines = "\n".join(tail)
+    lines = "\n".join(map(printable, tail))
     text = head + lines[max(0, len(lines) - room) :]
     try:
         if path.parent.parent.is_dir():
@@ -129,6 +109,9 @@ def write_failure(
             path.unlink()
         with open(path, "x", encoding="utf-8", errors="replace") as file:
             file.write(text[:FAILURE_LIMIT])
-    except OSError:
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):  # an empty file would be a cause without a text
+            with contextlib.suppress(OSError):
+                path.unlink()
         return False
     return True

@@ -12,22 +12,23 @@ from pathlib import Path
 from typing import Any
 
 from tfhet.clock import SYSTEM
-from tfhet.cluster import DATA, LISTEN_VARIABLE
 from tfhet.coroutines import in_thread
-from tfhet.errors import TfhetError, UsageError, shown
+from tfhet.errors import TfhetError, UsageError
 from tfhet.events import Event, Observer, ignore
-from tfhet.launch.assignment import Assignment
+from tfhet.launch.assignment import Assignment, introduction
 from tfhet.launch.follower import Follower
 from tfhet.launch.init import STOP_SIGNALS
 from tfhet.launch.job_result import JobResult, forget_earlier_job, write_failure
 from tfhet.launch.leader import LINGER_S, STOP_S, Leader
 from tfhet.launch.output import Log, labels, load_page, metrics_of, write_outcome, write_page
-from tfhet.launch.script import Script, ScriptOutput, environment_of
+from tfhet.launch.script import Script, environment_of
+from tfhet.launch.script_output import ScriptOutput
 from tfhet.messages import HostLine, JobResultLine, link as reports, rank
 from tfhet.planes import Outlets
 from tfhet.record import TIMELINE_FOLDER, RunFolder, TimelineFile
 from tfhet.schema import to_json
 from tfhet.telemetry import GpuMonitor, Metric, Sampler, gpu_count, host_counters
+from tfhet.trainer import Settings
 from tfhet.writer import Writer
 
 KILL_GRACE_S = 1.0
@@ -62,7 +63,8 @@ class Launcher:
         self._events = Writer("events", self._write_event)
         self._observe: Observer = self._events.put if self.place.is_leader else ignore
         key = assignment.secret.derived_key("the data plane")
-        outlets = Outlets(log.say, self._report, self._observe, self._script.send, self._settings.ready_timeout_s, key)
+        ready_s, script = self._settings.ready_timeout_s, self._settings.train_script
+        outlets = Outlets(log.say, self._report, self._observe, self._script.send, ready_s, key, script)
         self._side = assignment.plane.launcher_side(assignment.plane_settings, self.place, outlets)
 
     async def run(self) -> int:
@@ -71,7 +73,7 @@ class Launcher:
         stopped: asyncio.Future[JobResult] = asyncio.get_running_loop().create_future()
         for number in STOP_SIGNALS:
             asyncio.get_running_loop().add_signal_handler(number, self._ask_to_stop, stopped, number, number.name)
-        self.say(self._introduction())
+        self.say(introduction(self.assignment, self._side.facts))
         self.say(str(self._host_line()))
         on_stop = self._script.request_stop
         if place.is_leader:
@@ -81,10 +83,12 @@ class Launcher:
                 self._observe,
                 on_stop=on_stop,
                 on_host_lost=self._say_host_lost,
+                on_gathered=self._script.send,
                 progress=lambda: self._output.progress_count if self._has_read else None,
             )
         else:
-            link = Follower(self.assignment, on_stop=on_stop, on_host_lost=self._side.gone)
+            lost, gathered = self._side.gone, self._script.send
+            link = Follower(self.assignment, on_stop=on_stop, on_host_lost=lost, on_gathered=gathered)
         self._link = link
         background = [
             asyncio.create_task(self._watch_source(stopped), name="source of ranks"),
@@ -110,7 +114,7 @@ class Launcher:
         self._events.close()
         if isinstance(link, Leader):
             try:
-                given = (result, self.began_s, self._side.use())
+                given = (result, self.began_s, self._side.use(), self._has_read)
                 summary = write_outcome(self._record, self.assignment, link, *given)
             except OSError as error:  # a full disk must not change the exit code
                 self.say(f"the record cannot be written: {error}")
@@ -134,6 +138,7 @@ class Launcher:
 
     async def _work(self, link: Link) -> None:
         await link.join()
+        self.assignment.check_packages()
         tasks = {asyncio.create_task(self._side.serve())}
         if self.place.rank is not None:
             tasks.add(asyncio.create_task(self._train(link)))
@@ -157,6 +162,10 @@ class Launcher:
         place, script = self.place, self._settings.train_script
         if script and not Path(script).is_file():
             raise UsageError(f"--train_script {script}: no such file, seen from {Path.cwd()}")
+        if script:
+            self.assignment.strategy.check_script(script, place.size, place.env)
+        else:
+            await in_thread(Settings.parse(self._arguments).channel, place.paths)
         start = await link.started()
         rank = place.rank
         assert rank is not None
@@ -181,7 +190,7 @@ class Launcher:
             self._script.has_begun_to_read()
             self._observe(Event("training.reading", SYSTEM.wall(), {}))
 
-    def _pass_on(self, report: rank.Standing | rank.Delivered) -> None:
+    def _pass_on(self, report: rank.LeaderReport) -> None:
         assert self.place.rank is not None
         self._report(reports.ScriptReport(self.place.rank.rank, to_json(report)))
 
@@ -272,19 +281,6 @@ class Launcher:
         write_failure(file, result.headline, label, result.code, result.log, self.began_s)
         if self.assignment.source is not None:
             self.assignment.source.release(self.place)
-
-    def _introduction(self) -> str:
-        place, rank, source = self.place, self.place.rank, self.assignment.source
-        part = "delivers data" if place.roles.current is DATA else f"role {place.roles.current.name}"
-        if rank is not None and source is not None:
-            part = f"rank {rank.rank} of {rank.size} ({source.words})"
-        given = place.env.get(LISTEN_VARIABLE, "")
-        where = f"{shown(given)}{', all interfaces' * (given in ('0.0.0.0', '::'))} ({LISTEN_VARIABLE})"
-        weak = "; secret derived from the job's name (set TFHET_SECRET for a real one)"
-        facts = ", ".join(f"{name} {value}" for name, value in self._side.facts.items())
-        plane = f"data plane {self.assignment.plane.name}" + (f" ({facts})" if facts else "")
-        said = f"{place.mode} job: {part}, {plane}, group {place.identity.current_group}"
-        return said + f"; listens at {where}" * bool(given) + weak * self.assignment.secret.derived
 
     def _host_line(self) -> HostLine:
         role, group = self.place.roles.current.name, self.place.identity.current_group

@@ -19,7 +19,7 @@ from tfhet.launch.account import Account, Restarts
 from tfhet.launch.assignment import Assignment
 from tfhet.launch.job_result import STOPPED_CODES, JobResult
 from tfhet.launch.script import SCRIPT_GRACE_S
-from tfhet.messages import link
+from tfhet.messages import link, rank
 from tfhet.planes import LauncherSide
 from tfhet.schema import MessageError, UnknownKind, parse
 from tfhet.strategies import Claim, Meeting
@@ -43,10 +43,11 @@ class Leader:
         *,
         on_stop: Callable[[], None] = lambda: None,
         on_host_lost: Callable[[str], None] = lambda host: None,
+        on_gathered: Callable[[rank.Gathered], None] = lambda gathered: None,
         progress: Callable[[], int | None] = lambda: None,
     ):
         """on_stop: called once, when the scripts must stop. on_host_lost: called with a lost data host without which
-        the job continues. progress: see `Restarts`."""
+        the job continues. on_gathered: with values of all ranks, for this rank's script. progress: see `Restarts`."""
         self.place = assignment.place
         self.job_id = f"{job_name(self.place.env) or 'job'}-{secrets.token_hex(4)}"
         self.exit_codes: dict[str, int] = {}
@@ -56,8 +57,8 @@ class Leader:
         self.restarts = Restarts(progress)
         self.lost_hosts: dict[str, str] = {}
         """Data hosts without which the job continued, with the reason of each loss."""
-        self.account = Account(self.place.size)
-        self._on_stop, self._on_host_lost = on_stop, on_host_lost
+        self.account = Account(self.place.size, self._decide)
+        self._on_stop, self._on_host_lost, self._on_gathered = on_stop, on_host_lost, on_gathered
         self._assignment, self._settings, self._side = assignment, assignment.settings, side
         self._observer = observer
         self._server = LinkServer(
@@ -74,6 +75,8 @@ class Leader:
         self._joined_s: float | None = None
         self._listens_at = ""
         self._stopping: JobResult | None = None
+        self._ended_before_stop = False
+        """Whether the script of a rank had ended with 0 before the stop."""
         self._stop_failure: JobResult | None = None
         self._stopped: set[str] = set()
         self._results: dict[int, int] = {}
@@ -176,7 +179,9 @@ class Leader:
             case link.PlaneReport():
                 self._side.on_report(report.facts)
             case link.ScriptReport():
-                self.account.heard(report)
+                if (gathered := self.account.heard(report)) is not None:
+                    self._server.broadcast(gathered)
+                    self._on_gathered(gathered)
             case link.Restarted():
                 self._tell("service.restarted", **msgspec.structs.asdict(report))
                 if why := self.restarts.add(report):
@@ -207,7 +212,7 @@ class Leader:
             self.trained_s = SYSTEM.monotonic()
             if self._stop_failure is not None:
                 self._decide(self._stop_failure.code, self._stop_failure.cause)
-            elif self._stopping is not None and any(self._results.values()):
+            elif self._stopping is not None and (any(self._results.values()) or not self._ended_before_stop):
                 self._finish(self._stopping)
             else:
                 complete = JobResult(0, "training is complete")
@@ -236,7 +241,7 @@ class Leader:
         """Orders all scripts to stop; the job is over when all have stopped, or `STOP_S` later."""
         if self._stopping is not None:
             return
-        self._stopping = result
+        self._stopping, self._ended_before_stop = result, 0 in self._results.values()
         if not self._begun:
             self._finish(result)
             return
@@ -280,9 +285,11 @@ class Leader:
         return tuple(host for host in self._assignment.serving_hosts if host not in self.lost_hosts)
 
     def _decide(self, code: int, cause: str) -> None:
-        """Ends the job as failed, also while it is stopping: a checkpoint may be missing."""
-        stop = "" if self._stopping is None else f"{self._stopping.headline}; then: "
-        self._finish(JobResult(code, f"{stop}{cause}"))
+        """Ends the job as failed. A job that is stopping keeps the code of the stop; the cause names both."""
+        if self._stopping is None:
+            self._finish(JobResult(code, cause))
+        else:
+            self._finish(JobResult(self._stopping.code, f"{self._stopping.headline}; then: {cause}"))
 
     def _finish(self, result: JobResult) -> None:
         if not self._result.done():

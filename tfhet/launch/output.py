@@ -15,7 +15,7 @@ from tfhet.errors import TfhetError
 from tfhet.launch.assignment import Assignment, known_roles
 from tfhet.launch.job_result import STOPPED_CODES, JobResult
 from tfhet.launch.leader import Leader
-from tfhet.launch.script import ScriptOutput
+from tfhet.launch.script_output import ScriptOutput
 from tfhet.messages import MetricLine
 from tfhet.record import RunFolder, RunSummary, machine, versions
 from tfhet.report import gathered, has_colours, painted
@@ -141,6 +141,7 @@ def write_outcome(
     result: JobResult,
     began_s: float,
     plane_use: Mapping[str, Mapping[str, float]],
+    has_read: bool,
 ) -> RunSummary:
     """Completes `summary.json`, or creates it if the training wrote none."""
     summary = RunSummary(job_id=leader.job_id)
@@ -160,6 +161,7 @@ def write_outcome(
         }
     summary = dataclasses.replace(
         summary,
+        has_read=has_read,
         mode=place.mode,
         started=began_s,
         duration_s=SYSTEM.wall() - began_s,

@@ -10,83 +10,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
-from tfhet.clock import SYSTEM, Clock
 from tfhet.errors import JobFailed
 from tfhet.launch.assignment import Assignment
-from tfhet.launch.job_result import JobResult, last_word
-from tfhet.messages import Channel, MetricLine, link, rank
+from tfhet.launch.job_result import JobResult
+from tfhet.launch.script_output import ScriptOutput
+from tfhet.messages import Channel, link, rank
 from tfhet.planes import LauncherSide
 from tfhet.process import Child
-from tfhet.report import is_error
+from tfhet.report import ErrorFinder
 from tfhet.strategies import JobContext
-
-
-class ScriptOutput:
-    """Receives the messages and the log of one script. on_line: called with each line of the log, and each metric line
-    that arrives as a message. on_metrics: with each metric line: from messages if the script sends them, else from its
-    log. on_reading: when the script starts reading, with whether its data set is endless. on_report: with each report
-    for the leader."""
-
-    def __init__(
-        self,
-        on_line: Callable[[str], None],
-        on_metrics: Callable[[MetricLine], None] = lambda line: None,
-        on_reading: Callable[[bool], None] = lambda endless: None,
-        on_report: Callable[[rank.Standing | rank.Delivered], None] = lambda report: None,
-        clock: Clock = SYSTEM,
-    ):
-        self.metrics: MetricLine | None = None
-        """The last metric line; None before the first one, and on other ranks than 0."""
-        self.totals: Mapping[str, float] = {}
-        """The last totals of `rank.Progress`, without those that the script never sent."""
-        self.progress_count = 0
-        """Number of messages about its progress."""
-        self._on_line, self._on_metrics, self._on_reading = on_line, on_metrics, on_reading
-        self._on_report, self._clock = on_report, clock
-        self._sends_metrics = False
-        self._progress_s: float | None = None
-        """When the script last sent its progress, on the clock; None if it never did."""
-
-    def on_line(self, line: str) -> None:
-        self._on_line(line)
-        if not self._sends_metrics and (metrics := MetricLine.parse(line)) is not None:
-            self._count(metrics)
-
-    def take(self, report: rank.Report) -> None:
-        """Takes one message."""
-        if isinstance(report, rank.Progress):
-            self.expect_progress()
-            self.progress_count += 1
-            values = msgspec.structs.asdict(report)
-            self.totals = {**self.totals, **{name: value for name, value in values.items() if value is not None}}
-        elif isinstance(report, rank.Reading):
-            self._on_reading(report.endless)
-        elif isinstance(report, (rank.Standing, rank.Delivered)):
-            self._on_report(report)
-        elif (metrics := MetricLine.parse(report.line)) is not None:
-            self._sends_metrics = True
-            self._on_line(str(metrics))
-            self._count(metrics)
-
-    def expect_progress(self) -> None:
-        """Starts to measure `silent_s`."""
-        self._progress_s = self._clock.monotonic()
-
-    async def stalls(self, limit_s: float) -> None:
-        """Returns when a script that sends its progress has sent none for `limit_s` seconds; 0: never."""
-        while not limit_s or self.silent_s() < limit_s:
-            await asyncio.sleep(min(1.0, limit_s or 1.0))
-
-    def silent_s(self) -> float:
-        """Seconds since the script last sent its progress; 0 if it never did."""
-        return 0.0 if self._progress_s is None else self._clock.monotonic() - self._progress_s
-
-    def _count(self, metrics: MetricLine) -> None:
-        self.metrics = metrics
-        self._on_metrics(metrics)
-
+from tfhet.telemetry import oom_kills
 
 SCRIPT_GRACE_S = 20.0
 """Seconds that a training script may take from SIGTERM to its checkpoint and its end."""
@@ -148,6 +81,8 @@ class Script:
 
     def __init__(self, assignment: Assignment, output: ScriptOutput, say: Callable[[str], None]):
         self._assignment, self._output, self._say = assignment, output, say
+        self._oom_kills = oom_kills()
+        self._errors = ErrorFinder(assignment.strategy.is_consequence)
         self._channel: Channel | None = None
         self._early: list[rank.Order] = []
         self._child: Child | None = None
@@ -166,13 +101,24 @@ class Script:
         self._channel = channel = Channel(self._output.take, rank.Report)
         for order in self._early:
             self.send(order)
-        name, on_line, is_noise = f"rank {number.rank}", self._output.on_line, self._assignment.plane.is_noise
-        self._child = await Child.start(name, command, env=env, on_line=on_line, channel=channel, is_noise=is_noise)
+        name, on_line = f"rank {number.rank}", self._on_line
+        self._child = await Child.start(
+            name, command, env=env, on_line=on_line, channel=channel, is_noise=self._is_no_reason
+        )
         if self._is_stopping:
             self.request_stop()
         if not self._assignment.settings.train_script:
             self._output.expect_progress()
         return self._child.pid
+
+    def _on_line(self, line: str) -> None:
+        self._errors.feed(line)
+        self._output.on_line(line)
+
+    def _is_no_reason(self, line: str) -> bool:
+        """Whether a line cannot explain the end of the script."""
+        plane = self._assignment.plane
+        return plane.is_noise(line) or plane.is_of_others(line)
 
     async def ended(self) -> JobResult:
         """Waits for its end and returns its part of the job result. Raises JobFailed for a stalled script."""
@@ -185,7 +131,7 @@ class Script:
             stall.cancel()
         if stall.done() and not stall.cancelled():
             raise JobFailed(
-                f"rank {place.rank.rank} on {place.host} took no step for {settings.stall_timeout_s:g} s; "
+                f"rank {place.rank.rank} on {place.host} {self._output.missing} for {settings.stall_timeout_s:g} s; "
                 f"{stall.result()} (--stall_timeout_s)",
                 log_tail=child.tail,
             )
@@ -194,11 +140,11 @@ class Script:
 
     def unreported_failure(self) -> JobResult | None:
         """The result of a script that failed while its launcher was ending for another reason; else None. A script that
-        a signal ended had failed if its last line is an error: shutting down takes a while."""
+        a signal ended had failed if it printed an error: shutting down takes a while."""
         child = self._child
         if child is None or self._is_reported or self._is_stopping or not child.code:
             return None
-        has_failed = child.code > 0 or is_error(last_word(list(child.tail)))
+        has_failed = child.code > 0 or self._errors.has_error
         return self._result(child, max(1, child.code)) if has_failed else None
 
     def _result(self, child: Child, code: int) -> JobResult:
@@ -206,9 +152,14 @@ class Script:
         assert place.rank is not None
         if self._is_stopping and code == signal.SIGTERM:  # a library's handler, which calls sys.exit(signum)
             code = -signal.SIGTERM
-        stop = f", which had {SCRIPT_GRACE_S:g} s to stop" if self._is_stopping and code == -signal.SIGKILL else ""
-        whose = f"{settings.train_script or 'the built-in trainer'} ended on {place.host}, rank {place.rank.rank}{stop}"
-        return JobResult.of_script(code, whose, list(child.tail))
+        whose = f"{settings.train_script or 'the built-in trainer'} ended on {place.host}, rank {place.rank.rank}"
+        error, tail = self._errors.error(code), list(child.tail)
+        if code == -signal.SIGKILL:
+            if self._is_stopping:
+                return JobResult.of(128 - code, f"{whose}: it had {SCRIPT_GRACE_S:g} s to stop, and was killed", tail)
+            if oom_kills() > self._oom_kills:
+                error = f"out of memory: the kernel killed a process of this host{f'; {error}' if error else ''}"
+        return JobResult.of_script(code, whose, error, tail)
 
     def send(self, order: rank.Order) -> None:
         """Sends it a message, now or when it starts."""
@@ -279,6 +230,7 @@ def environment_of(
         output_dir=str(place.paths.output_data),
         record_dir=str(record),
         timeline_dir=None if timeline is None else str(timeline),
+        checks_weights=assignment.checks_weights,
     )
     env = side.environment(start.plane, {**place.env, **job.to_env(), "PYTHONUNBUFFERED": "1"})
     return assignment.strategy.environment(start.strategy, place.host, rank, env)

@@ -6,12 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
-from msgspec import Meta
-
 from tfhet import arguments, planes, strategies
 from tfhet.cluster import CONTROL_PORT, DATA, DNN
 from tfhet.errors import UsageError
-from tfhet.schema import least, matching, one_of, whole
+from tfhet.schema import MAX_SECONDS, Seconds, matching, number, one_of, whole
 
 _NAMESPACE = matching(r"(?!AWS/)[A-Za-z0-9._/#:-]*", "letters, digits and . - _ / # :, and not begin with AWS/", 255)
 """Namespaces that CloudWatch accepts."""
@@ -35,14 +33,16 @@ class LaunchSettings:
     """Number of ranks that a dnn host starts where nothing else starts them; 0: as many as it has GPUs, at least 1."""
     control_port: int = CONTROL_PORT
     """Port of the leader, to which all other launchers connect."""
-    lease_s: Annotated[float, Meta(gt=0, description="positive")] = 10.0
+    lease_s: Seconds = 10.0
     """Seconds after which a host that hears nothing of the job ends itself."""
-    ready_timeout_s: Annotated[float, Meta(gt=0, description="positive")] = 300.0
+    ready_timeout_s: Seconds = 300.0
     """Seconds that all hosts and their processes may take to become ready."""
-    stall_timeout_s: Annotated[float, least(0.0)] = 1800.0
+    stall_timeout_s: Annotated[float, number(0.0, MAX_SECONDS)] = 1800.0
     """Seconds without a step of the trainer, or of a script that reads by tfhet, before the job fails; 0: never."""
     on_data_loss: Annotated[str, one_of(("stop", "local"))] = "stop"
     """After the loss of the last serving host: `stop` ends the job, with `local` the built-in trainer continues."""
+    check_weights: Annotated[str, one_of(("on", "off"))] = "on"
+    """Whether a job fails whose ranks' weights drift apart; `off`: for ranks that train different models on purpose."""
     timeline: Annotated[str, one_of(("hosts", "steps", "off"))] = "hosts"
     """Timeline detail: `hosts` (usage once a second), `steps` (also every training step) or `off`."""
     emf_namespace: Annotated[str, _NAMESPACE] = ""

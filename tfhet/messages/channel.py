@@ -180,7 +180,7 @@ os.register_at_fork(after_in_child=_forked)
 
 
 def inherited(env: Mapping[str, str]) -> ProcessChannel:
-    """The channel that `env` names, opened once in a process; one without a launcher where there is none."""
+    """The channel that `env` names, opened once in a process; if it names none, a channel without a launcher."""
     text = env.get(CHANNEL_VARIABLE, "")
     with _OPENING:
         if text not in _OPENED:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tfhet.messages.rank import Gathered
 from tfhet.schema import Code, Count, Message, Text
 
 
@@ -42,7 +43,7 @@ class ScriptReport(Message, frozen=True):
 
     rank: Count
     facts: Mapping[str, Any]
-    """A `rank.Standing` or `rank.Delivered`, as JSON values."""
+    """A `rank.LeaderReport`, as JSON values."""
 
 
 class Failed(Message, frozen=True):
@@ -85,4 +86,4 @@ class Confirm(Message, frozen=True):
 
 
 Report = PlaneReport | Restarted | ScriptReport | RankResult | Failed | StopWish
-Order = Start | Stop | HostLost | Confirm
+Order = Start | Stop | HostLost | Gathered | Confirm

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import base64
 import zlib
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 from msgspec import Meta
 
-from tfhet.schema import Amount, Count, Message, MessageError
+from tfhet.schema import Amount, Count, Message, MessageError, Text
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 class Progress(Message, frozen=True):
-    """The script makes progress. Totals since it began, over all of its steps; None where it does not count them."""
+    """The script makes progress. Totals since it began, over all of its steps; None if it does not count them."""
 
     steps: Count | None = None
     examples: Amount | None = None
@@ -40,7 +42,7 @@ class Standing(Message, frozen=True):
     wait_pct: Amount
     """Wait share of the measured steps."""
     delivered: Count = 0
-    """Examples of the declared pipeline that `distribute` delivered, all of which `Delivered` reports."""
+    """Examples of the declared pipeline that `distribute` delivered; `Delivered` reports all of them."""
     unused: Count = 0
     """Examples among them that the script had not taken from what it made of the data set, such as its own prefetch."""
 
@@ -55,7 +57,7 @@ class Delivered(Message, frozen=True):
     expected: Count | None
     """Examples in a whole pass."""
     over: Count
-    """Number of passes of which this rank gets nothing any more, as far as that can be known."""
+    """Number of passes from which this rank gets nothing any more, as far as that can be known."""
 
 
 MOST_IDS = 2500
@@ -64,12 +66,16 @@ MOST_IDS = 2500
 
 def packed(ids: np.ndarray) -> str:
     """At most MOST_IDS int64 ids, sorted, as text: few bytes for neighbours."""
+    import numpy as np
+
     steps = np.diff(np.sort(ids), prepend=0).astype("<i8")
     return base64.b64encode(zlib.compress(steps.tobytes(), 1)).decode("ascii")
 
 
 def unpacked(text: str) -> np.ndarray:
     """The ids, int64 [n], ascending. Raises MessageError for another text."""
+    import numpy as np
+
     try:
         content = zlib.decompressobj().decompress(base64.b64decode(text, validate=True), 8 * MOST_IDS)
         steps = np.frombuffer(content, "<i8")
@@ -79,6 +85,30 @@ def unpacked(text: str) -> np.ndarray:
     if ids.size and (ids.min() < 0 or steps.min() < 0):
         raise MessageError("delivered: ids that are below 0, or not ascending")
     return ids
+
+
+class Contribution(Message, frozen=True):
+    """This rank's part of a `Gathered`."""
+
+    key: str
+    value: Count
+
+
+class Weights(Message, frozen=True):
+    """A sample of the trainable weights of this rank, which are equal on all ranks if these train one model."""
+
+    model: str
+    """Name of the model or optimizer, the same on all ranks; it changes with the shapes of the weights."""
+    remedy: Text
+    """How such a script reduces its gradients."""
+    epoch: Count
+    """Pass over the training data."""
+    step: Count
+    """Number of steps that this rank has completed in this pass."""
+    values: str
+    """The elements, as `messages.sample.packed`."""
+    is_maybe_part: bool = False
+    """Whether the ranks may hold different parts of one model: they differ from the start then."""
 
 
 class Metrics(Message, frozen=True):
@@ -96,6 +126,14 @@ class ServingHosts(Message, frozen=True):
     """Whether these hosts are ready: whether the data plane has heard of all of their workers."""
 
 
+class Gathered(Message, frozen=True):
+    """The values that all ranks contributed under a key."""
+
+    key: str
+    values: tuple[Count, ...]
+    """By rank."""
+
+
 class Key(Message, frozen=True):
     """The key of the job's data plane: the first message to a process that takes part in it."""
 
@@ -105,5 +143,7 @@ class Key(Message, frozen=True):
         return "Key()"  # logs must not show it
 
 
-Report = Progress | Reading | Standing | Delivered | Metrics
-Order = ServingHosts | Key
+LeaderReport = Standing | Delivered | Contribution | Weights
+"""What the leader receives of all ranks."""
+Report = Progress | Reading | Metrics | LeaderReport
+Order = ServingHosts | Gathered | Key

@@ -8,6 +8,6 @@
 `names`, `permitted` and `built` need no TensorFlow: a launcher asks them which libraries its host has.
 """
 
-import lazy_loader
+from tfhet import extras
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = extras.attach(__name__, __file__)

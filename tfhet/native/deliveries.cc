@@ -24,14 +24,17 @@ namespace {
 using tensorflow::data::DatasetBase;
 namespace data = tensorflow::data;
 
-constexpr int kColumns = 4;
+constexpr int kColumns = 5;
+constexpr double kEnd = -1.0, kPending = -2.0;
+constexpr char kName[] = "::TfhetNoted";
 
-// One delivery. Times are in seconds on CLOCK_MONOTONIC.
+// One delivery, or a request that is pending. Times are in seconds on CLOCK_MONOTONIC.
 struct Note {
   double asked_s;
   double delivered_s;
-  double examples;  // -1 at the end of a pass
+  double examples;  // kEnd at the end of a pass, kPending before the delivery
   double index;     // within the pass, from 0
+  double is_inner;  // 1 if another noted data set was made of this one, and requests its elements
 };
 
 // The ids and the epochs of each delivery, both int64 [batch].
@@ -44,14 +47,21 @@ class Notes {
     static Notes* notes = new Notes;  // never destroyed: data sets may outlive every static object
     return *notes;
   }
-  void add(int64_t number, const Note& note) {
+  void begin(int64_t number, const void* iterator, const Note& note) {
     std::lock_guard<std::mutex> guard(lock_);
+    pending_[number][iterator] = note;
+  }
+  void end(int64_t number, const void* iterator, const Note& note) {
+    std::lock_guard<std::mutex> guard(lock_);
+    pending_[number].erase(iterator);
     notes_[number].push_back(note);
   }
+  // Takes the deliveries; the pending requests follow them and stay.
   std::vector<Note> take(int64_t number) {
     std::vector<Note> taken;
     std::lock_guard<std::mutex> guard(lock_);
     taken.swap(notes_[number]);
+    for (const auto& [iterator, note] : pending_[number]) taken.push_back(note);
     return taken;
   }
   void add_ids(int64_t number, const tensorflow::Tensor& ids, const tensorflow::Tensor& epochs) {
@@ -68,6 +78,7 @@ class Notes {
  private:
   std::mutex lock_;
   std::unordered_map<int64_t, std::vector<Note>> notes_;
+  std::unordered_map<int64_t, std::unordered_map<const void*, Note>> pending_;
   std::unordered_map<int64_t, Ids> ids_;
 };
 
@@ -89,7 +100,7 @@ class NotedDataset : public DatasetBase {
   ~NotedDataset() override { input_->Unref(); }
 
   std::unique_ptr<data::IteratorBase> MakeIteratorInternal(const std::string& prefix) const override {
-    return std::make_unique<Iterator>(Iterator::Params{this, prefix + "::TfhetNoted"});
+    return std::make_unique<Iterator>(Iterator::Params{this, prefix + kName});
   }
   const tensorflow::DataTypeVector& output_dtypes() const override { return types_; }
   const std::vector<tensorflow::PartialTensorShape>& output_shapes() const override { return shapes_; }
@@ -115,7 +126,9 @@ class NotedDataset : public DatasetBase {
  private:
   class Iterator : public data::DatasetIterator<NotedDataset> {
    public:
-    explicit Iterator(const Params& params) : data::DatasetIterator<NotedDataset>(params) {}
+    explicit Iterator(const Params& params)
+        : data::DatasetIterator<NotedDataset>(params),
+          is_inner_(params.prefix.find(kName) != params.prefix.rfind(kName)) {}
 
     absl::Status Initialize(data::IteratorContext* context) override {
       return dataset()->input_->MakeIterator(context, this, prefix(), &input_);
@@ -124,7 +137,9 @@ class NotedDataset : public DatasetBase {
    protected:
     absl::Status GetNextInternal(data::IteratorContext* context, std::vector<tensorflow::Tensor>* element,
                                  bool* is_end) override {
-      Note note{now_s(), 0.0, -1.0, static_cast<double>(index_)};
+      Note note{now_s(), 0.0, kPending, static_cast<double>(index_), is_inner_ ? 1.0 : 0.0};
+      Notes::all().begin(dataset()->number_, this, note);
+      note.examples = kEnd;
       absl::Status status = input_->GetNext(context, element, is_end);
       note.delivered_s = now_s();
       if (status.ok() && !*is_end) {
@@ -136,7 +151,7 @@ class NotedDataset : public DatasetBase {
         }
         note.examples = !element->empty() && (*element)[0].dims() > 0 ? (*element)[0].dim_size(0) : 1;
       }
-      Notes::all().add(dataset()->number_, note);
+      Notes::all().end(dataset()->number_, this, note);
       return status;
     }
     std::shared_ptr<data::model::Node> CreateNode(data::IteratorContext* context,
@@ -153,6 +168,7 @@ class NotedDataset : public DatasetBase {
    private:
     std::unique_ptr<data::IteratorBase> input_;
     int64_t index_ = 0;  // an iterator has one caller at a time
+    const bool is_inner_;
   };
 
   const DatasetBase* const input_;
@@ -199,6 +215,7 @@ class TakeNotesOp : public tensorflow::OpKernel {
       rows(row, 1) = taken[row].delivered_s;
       rows(row, 2) = taken[row].examples;
       rows(row, 3) = taken[row].index;
+      rows(row, 4) = taken[row].is_inner;
     }
   }
 

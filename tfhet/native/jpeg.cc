@@ -279,6 +279,7 @@ class DecodeWindows {
         width_(attributes.integer("width")),
         channels_(attributes.integer("channels")),
         upright_(attributes.flag("upright")),
+        dct_(attributes.flag("accurate") ? JDCT_ISLOW : JDCT_IFAST),
         sampling_{attributes.flag("antialias"), attributes.flag("confined")} {
     if (height_ < 1 || width_ < 1) tfhet::invalid("height and width are at least 1");
     if (channels_ != 1 && channels_ != 3) tfhet::invalid("channels are 1 or 3, not " + std::to_string(channels_));
@@ -342,7 +343,7 @@ class DecodeWindows {
     if (size.height * size.width >= MOST_PIXELS) decompressor.refuse("too large: 2**29 pixels or more");
     const bool inks = info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK;
     info.out_color_space = channels_ == 1 ? JCS_GRAYSCALE : inks ? JCS_CMYK : JCS_RGB;
-    info.dct_method = JDCT_IFAST;
+    info.dct_method = dct_;
     jpeg_start_decompress(&info);
 
     const int64_t rows = info.output_height, columns = info.output_width;
@@ -381,6 +382,7 @@ class DecodeWindows {
 
   int64_t height_, width_, channels_;
   bool upright_;
+  J_DCT_METHOD dct_;
   Sampling sampling_;
 };
 
@@ -389,6 +391,6 @@ const tfhet::Op<DecodeWindows> decode_windows{
     "TfhetDecodeWindows",
     {"contents: string", "windows: float", "flips: bool"},
     {"images: uint8", "others: int32", "turns: int32"},
-    {"height: int", "width: int", "channels: int", "upright: bool", "antialias: bool", "confined: bool"}};
+    {"height: int", "width: int", "channels: int", "upright: bool", "accurate: bool", "antialias: bool", "confined: bool"}};
 
 }  // namespace

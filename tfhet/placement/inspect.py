@@ -5,8 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import tensorflow as tf
+
+from tfhet.errors import UsageError
+from tfhet.placement import tf_internals
 
 _PYTHON_OPS = {
     "PyFunc": "tf.numpy_function",
@@ -21,6 +25,7 @@ _RESOURCE_OPS = {
     "MutableDenseHashTableV2": "mutable lookup table",
     "MutableHashTableOfTensorsV2": "mutable lookup table",
 }
+_LOCAL = ("Dataset", "TensorArray", "Optional", "Iterator", "Variable")
 _FILE_OPS = ("TFRecordDataset", "TextLineDataset", "FixedLengthRecordDataset")
 
 
@@ -40,6 +45,8 @@ class Inspection:
     seeded_shuffle: bool
     asserts_cardinality: bool
     """Whether assert_cardinality counts elements, which are fewer where the data are shared."""
+    is_positional: bool = False
+    """Whether operations outside functions depend on the place of an element: take, zip and the like."""
     resources: tuple[str, ...] = ()
     """Variables (a Keras layer's random generator is one) and tables, which are outside the graph; copies are sent."""
     graph_bytes: int = 0
@@ -55,8 +62,8 @@ def inspect(dataset: tf.data.Dataset) -> Inspection:
     every = list(with_inputs(dataset))
     roots = [part for part in every if not part._inputs()]
     splits = int(roots[0].cardinality()) if len(roots) == 1 else -1
-    # Without a seed, TensorFlow writes (0, 0) and draws at run time.
-    seeded = [int(part._seed) != 0 or int(part._seed2) != 0 for part in every if "Shuffle" in type(part).__name__]
+    bodies = [graph.node, *(function.node_def for function in graph.library.function)]
+    seeded = [is_seeded for body in bodies for is_seeded in _seeded(body)]
     return Inspection(
         roots=len(roots),
         splits=splits if splits >= 0 else None,
@@ -65,9 +72,32 @@ def inspect(dataset: tf.data.Dataset) -> Inspection:
         unseeded_shuffle=not all(seeded),
         seeded_shuffle=any(seeded),
         asserts_cardinality="AssertCardinalityDataset" in ops,
+        is_positional=any(node.op.startswith(tf_internals.POSITIONAL) for node in graph.node),
         resources=tuple(sorted({_RESOURCE_OPS[op] for op in ops if op in _RESOURCE_OPS})),
         graph_bytes=len(serialised),
     )
+
+
+def _seeded(nodes: Any) -> Iterator[bool]:
+    """Whether each source of random numbers has a seed. Without one, TensorFlow writes (0, 0) and draws at run time."""
+    constants = {node.name: node for node in nodes if node.op == "Const"}
+    for node in nodes:
+        if node.op.startswith(("Shuffle", "RandomDataset")):
+            sources = node.input[:2] if node.op.startswith("Random") else node.input[2:4]
+            seeds = [constants.get(source.partition(":")[0]) for source in sources]
+            yield any(seed is not None and tf.make_ndarray(seed.attr["value"].tensor) != 0 for seed in seeds)
+
+
+def check_elements(element_spec: Any) -> None:
+    """Raises UsageError for elements that cannot be sent to another process, such as data sets."""
+    for spec in tf.nest.flatten(element_spec):
+        kind = type(spec).__name__.removesuffix("Spec")
+        if kind in _LOCAL or getattr(spec, "dtype", None) in (tf.variant, tf.resource):
+            what = "data sets (window, or a function that returns one)" if kind == "Dataset" else f"a {kind}"
+            raise UsageError(
+                f"the elements of the data set contain {what}, which cannot be sent to other processes: make "
+                "tensors of them, of data sets with flat_map, or with .batch(...).get_single_element() in a map"
+            )
 
 
 def without_last_assertion(dataset: tf.data.Dataset) -> tf.data.Dataset:

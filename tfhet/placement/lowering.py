@@ -84,14 +84,22 @@ def remote_part(
     # One thread prepares one batch, so that no stage waits for the share of another thread. Over several passes batches
     # stay in order: else batches of the next pass would come before the last ones of this pass.
     ordered = len(passes(pipeline.repeat, epoch)) > 1
-    dataset = dataset.map(_as_written(prepare), num_parallel_calls=threads, deterministic=ordered)
-    if skips(pipeline):
-        if cut.spec(pipeline).dtype == "encoded":
-            raise UsageError(
-                f"bad records are to be skipped, but the cut at {cut.position} leaves decoding to the trainer: move "
-                "it after the stage that decodes"
-            )
-        dataset = dataset.ignore_errors()  # omits a batch with a bad record; its good records are read later
+    if not skips(pipeline):
+        dataset = dataset.map(_as_written(prepare), num_parallel_calls=threads, deterministic=ordered)
+        return dataset.prefetch(pipeline.prefetch)
+    if cut.spec(pipeline).dtype == "encoded":
+        raise UsageError(
+            f"bad records are to be skipped, but the cut at {cut.position} leaves decoding to the trainer: move "
+            "it after the stage that decodes"
+        )
+
+    def prepare_good(*batch: Any) -> tf.data.Dataset:
+        whole = tf.data.Dataset.from_tensors(batch).map(_as_written(prepare)).ignore_errors()
+        single = tf.data.Dataset.from_tensor_slices(batch).batch(1).map(_as_written(prepare)).ignore_errors()
+        return whole.concatenate(single.rebatch(pipeline.batch_size)).take(1)
+
+    cycle = None if threads == tf.data.AUTOTUNE else threads
+    dataset = dataset.interleave(_as_written(prepare_good), cycle, num_parallel_calls=threads, deterministic=ordered)
     return dataset.prefetch(pipeline.prefetch)
 
 

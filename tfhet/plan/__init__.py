@@ -12,6 +12,6 @@
 The room names no data plane: it takes one as a value, with its costs (`planes.PlaneCosts`) and its words.
 """
 
-import lazy_loader
+from tfhet import extras
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = extras.attach(__name__, __file__)

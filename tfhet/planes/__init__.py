@@ -6,6 +6,6 @@ planes.names()                                        # ('local', 'tf_service', 
 planes.get("tf_service").serving(settings, roles)     # the hosts that prepare batches
 """
 
-import lazy_loader
+from tfhet import extras
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = extras.attach(__name__, __file__)

@@ -17,12 +17,13 @@ from tfhet import strategies
 from tfhet.cluster import environment
 from tfhet.errors import UsageError
 from tfhet.messages import inherited, rank
-from tfhet.placement import Pipeline, inspect, without_autotune, without_last_assertion
+from tfhet.placement import Pipeline, without_autotune, without_last_assertion
 from tfhet.planes import private
 from tfhet.planes.feed import Shard
 from tfhet.planes.hooks import run_hooks
 from tfhet.planes.registry import get
-from tfhet.steps import ScriptSteps
+from tfhet.planes.validation import equal_passes, shares_of
+from tfhet.steps import ScriptSteps, continue_in_keras
 from tfhet.strategies import JobContext
 
 log = logging.getLogger("tfhet")
@@ -48,18 +49,20 @@ def distribute(
     in the next. An endless data set stays endless. One of unknown cardinality becomes endless with several ranks: give
     `steps_per_epoch`, here or to `model.fit`.
 
-    `training=False` is for validation data: a pass delivers every example once, to one of the ranks, and then ends.
-    Ranks may get different numbers of batches, so the steps of such a pass, like Keras', must not wait for other ranks.
+    `training=False` is for validation data: a pass delivers every example once, to one of the ranks, and every rank the
+    same number of batches, in each pass. A rank with fewer examples gets smaller batches at the end.
 
     `data` may be a function at the top level of a module that returns a data set of batches, called as
     `data(shard, **arguments)` (`arguments`: JSON values). With `--data_plane feed` each process of the data hosts calls
     it for its part of the data (`shard.index` of `shard.count`), so it may run any Python. Elsewhere it is called here.
 
     All ranks must call this in the same order. `sharding`: "dynamic" (each file, or other source element, goes to one
-    worker, once), "off" (every worker delivers everything), or "auto". `transport`: settings of the data plane's wire;
-    its own defaults otherwise. `job`: for tests; the environment otherwise.
-    Raises UsageError for what the data plane cannot run (Python code in tf.data service), for less than one batch per
-    rank, and for validation data that never end or would come more than once.
+    worker, once) or "auto", which is the same, or "off" (every worker delivers everything). `take`, `zip` and other
+    operations that depend on the order of all elements keep their meaning if that order is known in advance.
+    `transport`: settings of the data plane's wire; its own defaults otherwise. `job`: for tests; the environment
+    otherwise.
+    Raises UsageError for what the data plane cannot run or share (Python code in tf.data service, `take` of records),
+    for less than one batch per rank, and for validation data that never end or would come more than once.
     """
     make, data = _made(data, arguments)
     if training:
@@ -142,23 +145,28 @@ def _plain(
             "the data set does not know its number of batches: it repeats without end. Say model.fit(..., "
             "steps_per_epoch=N), or tfhet.distribute(ds, steps_per_epoch=N) with N steps for each rank"
         )
-    if steps is not None or job.size > 1:
-        data = data if cardinality == tf.data.INFINITE_CARDINALITY else data.repeat()
+    side = get(job.plane).rank_side()
+    by_pass = side.repeats_by_pass and steps_per_epoch is None and steps is not None
+    if (steps is not None or job.size > 1) and not by_pass and cardinality != tf.data.INFINITE_CARDINALITY:
+        data = data.repeat()
     _say_reading(data)
-    share = get(job.plane).rank_side().plain(data, job, ordinal, sharding=sharding, transport=transport)
+    share = side.plain(data, job, ordinal, sharding=sharding, transport=transport)
+    share = share.repeat() if by_pass else share
     return share if steps is None else _passes(share, steps)
 
 
 def _validation(data: tf.data.Dataset, transport: Any, job: JobContext, ordinal: int) -> tf.data.Dataset:
     if data.cardinality() == tf.data.INFINITE_CARDINALITY:
         raise UsageError("training=False, but the data set repeats without end: omit its repeat()")
-    if job.is_served and inspect(data).roots != 1:
-        raise UsageError(
-            "training=False, but the data set has several sources (zip, or the like), of which workers cannot deliver "
-            "every example once: let every rank read all of it, without distribute"
-        )
-    data = without_last_assertion(data) if job.size > 1 else data
-    return get(job.plane).rank_side().plain(data, job, ordinal, sharding="auto", transport=transport)
+    if job.size == 1 and not job.is_served:
+        return data
+
+    def read(own: tf.data.Dataset, name: str) -> tf.data.Dataset:
+        return get(job.plane).rank_side().plain(own, job, ordinal, sharding="auto", transport=transport, own=name)
+
+    share = equal_passes(data, job, ordinal, read)
+    _say_reading(share)
+    return share
 
 
 def _say_reading(data: tf.data.Dataset) -> None:
@@ -172,13 +180,17 @@ def _pipeline(
 ) -> tf.data.Dataset:
     if not (training or pipeline.repeat == 1):
         raise UsageError(f"training=False, but the pipeline has repeat={pipeline.repeat}: a pass ends after one")
-    count = pipeline.source.example_count()
+    side, count = get(job.plane).rank_side(), pipeline.source.example_count()
     if training and steps is None and count is not None and pipeline.repeat:
         steps = _steps(-(-count * pipeline.repeat // pipeline.batch_size), job.size)
-    data = get(job.plane).rank_side().declared(pipeline, job, ordinal, transport, None if training else 0)
+    divided = None if training or (job.size == 1 and not job.is_served) else shares_of(pipeline, job.size)
+    rest = None if divided is None else divided.rest(job.rank)
+    data = side.declared(pipeline, job, ordinal, transport, None if training else 0, rest)
     _say_reading(data)
     parts = ("image", "label", "id", "epoch") if ids else ("image", "label")
     tuples = data.map(lambda element: tuple(element[part] for part in parts))
+    if divided is not None:
+        return divided.passes(tuples, pipeline.batch_size, job.rank)
     return tuples if steps is None else _passes(tuples, steps)
 
 
@@ -198,4 +210,5 @@ def _passes(endless_data: tf.data.Dataset, steps: int) -> tf.data.Dataset:
     """A data set of `steps` elements that goes on, at each new pass, where the last one stopped."""
     iterator = iter(endless_data)
     data = tf.data.Dataset.range(steps).map(lambda _: next(iterator))
-    return without_autotune(data.prefetch(2).apply(tf.data.experimental.assert_cardinality(steps)))
+    data = without_autotune(data.prefetch(2).apply(tf.data.experimental.assert_cardinality(steps)))
+    return continue_in_keras(data)

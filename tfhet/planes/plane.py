@@ -49,6 +49,8 @@ class Outlets:
     """Seconds that all processes of the job may take to become ready."""
     key: bytes = field(repr=False)
     """Key of the job's data plane, 32 bytes, derived from the job's secret."""
+    script: str = ""
+    """Path of the training script; "" for the built-in trainer."""
 
     def report_restart(self, host: str, process: str, code: int, cause: str) -> None:
         """Writes and reports that a process has ended by itself and is started again."""
@@ -131,6 +133,8 @@ class DataPlane:
     """Kinds of processes that faults can name, and whether the leader's host has the only one."""
     module: str | None = None
     """Python module that the processes run; if there are several kinds, the kind is one of the arguments."""
+    packages: Sequence[str] = ()
+    """Modules that every host needs, if some hosts serve."""
     orders: type[schema.Order] | None = None
     """Class of the order for readers."""
 
@@ -167,6 +171,10 @@ class DataPlane:
         make_limit_s; see `tfhet.batches`."""
         raise NotImplementedError
 
+    def opens_early(self, job: JobContext) -> bool:
+        """Whether `batches` is called as soon as a script names a function, so that servers can import its module."""
+        return False
+
     def rank_side(self) -> RankSide:
         """The plane in a rank; loads the modules for reading."""
         from tfhet.planes.reader import RankSide
@@ -183,3 +191,7 @@ class DataPlane:
         """Whether a screen can omit a line of the plane's processes or of a script that reads from them. gpus: number
         of GPUs of its host. Log files keep the line."""
         return is_noise(line, gpus)
+
+    def is_of_others(self, line: str) -> bool:
+        """Whether a script prints a line for another process, whose errors do not explain the end of the script."""
+        return False

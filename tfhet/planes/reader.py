@@ -22,7 +22,7 @@ import tensorflow as tf
 
 from tfhet.clock import SYSTEM, Clock
 from tfhet.errors import DataError, UsageError
-from tfhet.placement import Cut, Pipeline, Rest, inspect, one_by_one, one_epoch, preparation
+from tfhet.placement import Cut, Pipeline, Rest, inspect, one_by_one, one_epoch, preparation, share_of
 from tfhet.planes import private
 from tfhet.planes.ahead import Prefetcher
 from tfhet.source import RECORD_ERRORS, BadRecord, diagnose, error_text, find
@@ -51,6 +51,10 @@ class Delivery:
 class RankSide:
     """A data plane in the process of a rank."""
 
+    repeats_by_pass = False
+    """Whether a share must be repeated instead of its data: workers that repeat shared data prepare different passes at
+    the same time."""
+
     def reader(self, pipeline: Pipeline, job: JobContext, **options: Any) -> Reader:
         """Returns a reader of a declared pipeline. Options: cut, compression, clock, on_first_batch."""
         options.pop("compression", None)  # nothing is sent
@@ -61,10 +65,11 @@ class RankSide:
         return None
 
     def plain(
-        self, data: tf.data.Dataset, job: JobContext, ordinal: int, *, sharding: str, transport: Any
+        self, data: tf.data.Dataset, job: JobContext, ordinal: int, *, sharding: str, transport: Any, own: str = ""
     ) -> tf.data.Dataset:
-        """Returns this rank's share of a plain data set. ordinal: index of the data set in its script."""
-        return _share(data, job) if job.size > 1 else data
+        """Returns this rank's share of a plain data set. ordinal: index of the data set in its script. own: a name,
+        unique in this ordinal, of a data set all of which is for this rank."""
+        return data if own or job.size == 1 else _share(data, job)
 
     def called(
         self, make: Callable[..., Any], arguments: Mapping[str, Any], spec: Any, job: JobContext, training: bool
@@ -74,10 +79,17 @@ class RankSide:
         return None
 
     def declared(
-        self, pipeline: Pipeline, job: JobContext, ordinal: int, transport: Any, epoch: int | None = None
+        self,
+        pipeline: Pipeline,
+        job: JobContext,
+        ordinal: int,
+        transport: Any,
+        epoch: int | None = None,
+        rest: Rest | None = None,
     ) -> tf.data.Dataset:
-        """Returns this rank's share of an epoch, endless for None: elements with `image`, `label`, `id` and `epoch`."""
-        return one_epoch(pipeline, epoch, (job.rank, job.size), job.threads)
+        """Returns this rank's share of an epoch, endless for None: elements with `image`, `label`, `id` and `epoch`.
+        rest: the examples of the share; None: the plane chooses them."""
+        return one_epoch(pipeline, epoch, (job.rank, job.size) if rest is None else (0, 1), job.threads, rest)
 
 
 class Reader:
@@ -260,17 +272,18 @@ def _holds_examples(element: Mapping[str, tf.Tensor]) -> bool:
 
 
 def _share(data: tf.data.Dataset, job: JobContext) -> tf.data.Dataset:
-    """Returns the files or the elements of this rank."""
+    """Returns the files or the examples of this rank; every n-th batch, if these are not known in advance."""
     found = inspect(data)
-    if found.unseeded_shuffle and not found.reads_files:
-        log.warning(
-            "%s: each rank shuffles alone and reads every %d-th batch of its own order, so ranks see some examples "
-            "twice and miss others in a pass; set a seed in shuffle(), or read from files",
-            job.host,
-            job.size,
+    if not found.python_functions:
+        try:
+            return share_of(data, job.size, job.rank, for_training=True)
+        except UsageError:
+            if found.unseeded_shuffle:
+                raise
+    elif found.unseeded_shuffle:
+        raise UsageError(
+            "each rank shuffles alone, so that ranks see some examples twice and miss others: give shuffle() a seed"
         )
-    enough = found.splits is not None and found.splits >= job.size
-    by_file = found.reads_files and enough and not found.asserts_cardinality
     options, policy = tf.data.Options(), tf.data.experimental.AutoShardPolicy
-    options.experimental_distribute.auto_shard_policy = policy.FILE if by_file else policy.DATA
+    options.experimental_distribute.auto_shard_policy = policy.DATA
     return private.auto_shard(data.with_options(options), job.size, job.rank)

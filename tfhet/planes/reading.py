@@ -47,7 +47,8 @@ def batches(
             map-style dataset of all examples (__len__ and __getitem__). The global generators of Python, NumPy and
             PyTorch are seeded by run, epoch and batch (or shard).
         collate: Makes a batch of a list of examples; None: arrays are stacked.
-        training: Whether all ranks get the same number of batches; otherwise one of the ranks gets each batch.
+        training: Whether batches that fill no round of all ranks are left over. Otherwise, for validation, one of the
+            ranks gets each example, and the last batches are divided so that all ranks have equally many.
         ahead: Number of batches of this rank that each server may have; None: 2, and up to 8 if they are small and
             quick.
         make_limit_s: Limit in seconds for one batch of the function, including all loading before the first one.

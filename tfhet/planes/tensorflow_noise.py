@@ -42,8 +42,8 @@ _NOISE = re.compile(
     # A worker asks again, which takes a moment when its dispatcher is started again (2.15.1).
     r"|\bgrpc_util\.cc:\d+\] Failed to Worker heartbeat\.: UNAVAILABLE: .* Will retry in \d+ms\.$"
     r"|\bworker_impl\.cc:\d+\] Failed to send heartbeat to dispatcher: UNAVAILABLE: "
-    # Where there is no GPU; where there is one, it says what is wrong (2.15.1).
-    r"|(?P<no_gpu>\bcudart_stub\.cc:\d+\] Could not find cuda drivers on )"
+    # On hosts without GPUs; on others, the line says what is wrong (2.15.1 and 2.21).
+    r"|(?P<no_gpu>\bcudart_stub\.cc:\d+\] Could not find cuda drivers on |\bcuda_\w+\.cc:\d+\] failed call to cuInit: )"
     r")|WARNING: All log messages before absl::InitializeLog\(\) is called are written to STDERR$"
     r"|To enable the following instructions: .* rebuild TensorFlow with the appropriate compiler flags\.$)"
     # The configuration of a server, a line each (2.21).

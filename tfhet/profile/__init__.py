@@ -10,6 +10,6 @@
 `parts_of_dataset` takes any tf.data.Dataset. `tfhet profile` is the command.
 """
 
-import lazy_loader
+from tfhet import extras
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = extras.attach(__name__, __file__)

@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfhet.errors import UsageError
-from tfhet.placement import Cut, Inspection, Pipeline, inspect, remote_part, with_inputs
+from tfhet.placement import Cut, Inspection, Pipeline, check_divisible, inspect, remote_part, with_inputs
 
 _PASSED = ("Options", "Model", "Restructured")
 
@@ -96,7 +96,7 @@ class GraphStep:
 
 @dataclass(frozen=True)
 class Anatomy:
-    """A data set with `sources` sources, whose serialised graph has `graph_bytes` bytes."""
+    """A data set whose serialised graph has `graph_bytes` bytes."""
 
     is_declared: bool
     """Whether it is a Pipeline: tfhet chooses batching, order and cut."""
@@ -106,17 +106,14 @@ class Anatomy:
     is_endless: bool
     splits: int | None
     """Splits for dynamic sharding; None for unknown or several sources."""
-    sources: int
     graph_bytes: int
     reads_files: bool = False
     python_functions: tuple[str, ...] = ()
     """Python functions that the graph calls and other processes cannot call."""
     resources: tuple[str, ...] = ()
     """Tables and variables that other processes lack."""
-    has_fixed_order: bool = False
-    """Whether a shuffle has a seed."""
-    asserts_cardinality: bool = False
-    """Whether it asserts its cardinality before its end; `tfhet.distribute` removes an assertion at the end."""
+    refusal: str = ""
+    """Why workers cannot share it; empty if they can."""
     no_tensors: tuple[str, ...] = ()
     """Specs of components that are no tensors."""
     unknown_shapes: tuple[str, ...] = ()
@@ -137,16 +134,24 @@ def anatomy_of(target: Pipeline | tf.data.Dataset) -> Anatomy:
         elements=cardinality if cardinality >= 0 else None,
         is_endless=cardinality == tf.data.INFINITE_CARDINALITY,
         splits=found.splits if declared is None else declared.source.split_count(),
-        sources=found.roots if declared is None else 1,
         graph_bytes=found.graph_bytes,
         reads_files=found.reads_files,
         python_functions=found.python_functions,
         resources=found.resources,
-        has_fixed_order=found.seeded_shuffle,
-        asserts_cardinality=found.asserts_cardinality and kind_of(dataset) != "AssertCardinality",
+        refusal=_refusal(dataset, found) if declared is None else "",
         no_tensors=tuple(type(each).__name__ for each in components if not isinstance(each, tf.TensorSpec)),
         unknown_shapes=tuple(str(each.name or each.dtype.name) for each in tensors if each.shape.rank is None),
     )
+
+
+def _refusal(dataset: tf.data.Dataset, found: Inspection) -> str:
+    if found.python_functions or found.graph_bytes > MOST_GRAPH_BYTES:
+        return ""  # other findings
+    try:
+        check_divisible(dataset)
+    except UsageError as error:
+        return str(error)
+    return ""
 
 
 def _inspected(dataset: tf.data.Dataset) -> Inspection:

@@ -13,19 +13,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import tensorflow as tf
-
 from tfhet.errors import NotReady, UsageError
 from tfhet.events import Observer, ignore
-from tfhet.placement import Pipeline
+from tfhet.extras import needed
 from tfhet.planes import Loader, on_training_data
 from tfhet.planes.feed import Shard
+from tfhet.profile.effort import Effort
 from tfhet.profile.loader import measure_loader
-from tfhet.profile.parts import parts_of_dataset, parts_of_pipeline
 from tfhet.profile.ray_data import measure_ray, names_ray
 from tfhet.profile.result import Profile
-from tfhet.profile.rounds import Effort, measure
-from tfhet.profile.target import function_of, load, makes_ray, ray_data_set
+from tfhet.profile.target import function_of, makes_ray, ray_data_set
 from tfhet.record import RunFolder, write_text
 
 REACHED, RECORD, FAILURE = "reached", "record.json", "failure"
@@ -41,17 +38,17 @@ def measure_target(target: Any, effort: Effort, observer: Observer = ignore) -> 
         make = functools.partial(source.make, Shard(0, 1))
         given: dict[str, Any] = {"batch_size": source.batch_size, "otherwise": as_loader, "observer": observer}
         return measure_ray(make, effort, **given)
-    if not isinstance(target, (Pipeline, tf.data.Dataset)):
-        raise UsageError(f"a {type(target).__name__}; wanted a Pipeline, a tf.data.Dataset or a loader")
-    is_declared = isinstance(target, Pipeline)
-    parts = parts_of_pipeline(target) if is_declared else parts_of_dataset(target)
-    return measure("pipeline" if is_declared else "dataset", parts, effort, observer=observer)
+    with needed("the profile of a Pipeline or tf.data.Dataset"):
+        from tfhet.profile.pipelines import measure_pipeline
+    return measure_pipeline(target, effort, observer)
 
 
 def _named(target: str, effort: Effort, observer: Observer) -> Profile:
     """Returns the profile of FILE.py:NAME in a file that imports Ray."""
 
     def otherwise() -> Profile:
+        from tfhet.profile import load  # loads TensorFlow
+
         return measure_target(load(target), effort, observer)
 
     try:

@@ -21,8 +21,8 @@ from tfhet.errors import UsageError
 from tfhet.events import Event, Observer, ignore
 from tfhet.planes import Loader
 from tfhet.planes.feed import BatchRequest, EndOfShard, Production, Shard, examples_in
+from tfhet.profile.effort import Effort
 from tfhet.profile.result import PYTHON, Cost, Profile
-from tfhet.profile.rounds import Effort
 
 PROBE_CPU_S = 0.1
 """Minimum CPU seconds of the run that estimates the cost of an example."""

@@ -19,8 +19,8 @@ from tfhet.clock import SYSTEM, Clock
 from tfhet.errors import UsageError
 from tfhet.events import Event, Observer, ignore
 from tfhet.planes.ray import Execution, alone, executed, is_dataset, prefixes
+from tfhet.profile.effort import Effort
 from tfhet.profile.result import RAY, Cost, Profile
-from tfhet.profile.rounds import Effort
 
 PROBE_CPU_S = 0.5
 """Minimum CPU seconds, with Ray's own, of the run that estimates the cost of an input."""

@@ -22,6 +22,7 @@ from tfhet.clock import SYSTEM, Clock
 from tfhet.errors import UsageError
 from tfhet.events import Event, Observer, ignore
 from tfhet.planes import cpus
+from tfhet.profile.effort import DEFAULT, Effort
 from tfhet.profile.parts import PipelinePart
 from tfhet.profile.result import Cost, Profile
 
@@ -38,14 +39,6 @@ REST_S = 0.005
 REST_CALM = 4
 """Consecutive looks without work after which the process is idle: its threads may wait for a core during one."""
 REST_POLLS = 2000
-
-
-@dataclass(frozen=True)
-class Effort:
-    budget_s: float = 30.0
-    """Approximate CPU seconds of all rounds, above 0."""
-    repeats: int = 5
-    """Measured rounds after a warm-up round, at least 1."""
 
 
 class _Case:
@@ -117,7 +110,7 @@ def _draw(iterator: Any, count: int) -> None:
 def measure(
     name: str,
     parts: Sequence[PipelinePart],
-    effort: Effort = Effort(),
+    effort: Effort = DEFAULT,
     *,
     observer: Observer = ignore,
     clock: Clock = SYSTEM,

@@ -4,29 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import os
+import socket
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from tfhet.cluster import environment
+from tfhet.cluster import Rank, environment, keep_free
 from tfhet.errors import DataError, NotReady, UsageError
 from tfhet.events import Event, Observer, ignore
 from tfhet.planes import with_malloc_tunables
 from tfhet.planes.ray import alone_variables, end_marked
 from tfhet.process import Child, describe_exit
 from tfhet.profile import handed_over
+from tfhet.profile.effort import Effort
 from tfhet.profile.handed_over import FAILURE, REACHED, RECORD
 from tfhet.profile.result import Profile
-from tfhet.profile.rounds import Effort
 from tfhet.profile.target import makes_ray
 from tfhet.record import Record, RunFolder
+from tfhet.strategies.tensorflow import VARIABLE as TF_CONFIG, WORKER, Tasks
+from tfhet.strategies.torch import TorchRendezvous
+from tfhet.telemetry import gpu_count
 
 RAY = "ray"
 """Name of the folder of a Ray node."""
 GRACE_S = 10.0
 """Seconds that the script may take to end after the measurement."""
 LOOK_S = 0.1
+ONLY_HOST = "algo-1"
+PARAMETER_SERVERS = "ParameterServerStrategy"
 BUDGETS = 20.0
 """Maximum duration of measuring as a multiple of the budget's CPU seconds, after the script's deadline."""
 
@@ -39,8 +47,11 @@ async def measure_script(
     or ends before the call, NotReady if the script is late, and DataError if the data cannot be profiled."""
     if not script.is_file() and not makes_ray(str(script)):
         raise UsageError(f"--script {script}: no such file")
-    with tempfile.TemporaryDirectory(prefix="tfhet-profile-") as name:
+    needs_servers = script.is_file() and PARAMETER_SERVERS in script.read_text(encoding="utf-8", errors="replace")
+    with tempfile.TemporaryDirectory(prefix="tfhet-profile-") as name, _one_rank() as place:
         folder = Path(name)
+        if needs_servers:  # the only worker would serve until the deadline
+            del place[TF_CONFIG]
 
         def look() -> None:
             for event in RunFolder(folder).events()[-1:]:
@@ -48,7 +59,8 @@ async def measure_script(
 
         words = [name, str(effort.budget_s), str(effort.repeats), str(script), *arguments]
         command = [sys.executable, "-m", handed_over.__name__, *words]
-        env = alone_variables(with_malloc_tunables(environment()), folder / RAY) | {"PYTHONUNBUFFERED": "1"}
+        env = {**_one_host(folder), **environment(), **place, "PYTHONUNBUFFERED": "1"}
+        env = alone_variables(with_malloc_tunables(env), folder / RAY)
         child = await Child.start(script.name, command, env=env, on_line=_say)
         try:
             late = f"{script} has not called tfhet.distribute within {deadline_s:g} s (--deadline_s)"
@@ -68,8 +80,32 @@ async def measure_script(
             when = "before it handed data for training to tfhet.distribute, which is what would be profiled"
             when = "while its data were measured" if (folder / REACHED).exists() else when
             last = next((f": {line.strip()}" for line in reversed(child.tail) if line.strip()), "") if code else ""
+            if code and needs_servers:
+                last = f"{last.removesuffix('.')}. With {PARAMETER_SERVERS}, workers make data: profile FILE.py:NAME"
             raise UsageError(f"{script} ended with {describe_exit(code, child.tail)} {when}{last}")
         return Profile.of(Record.read(folder / RECORD))
+
+
+def _one_host(folder: Path) -> dict[str, str]:
+    """Variables of SageMaker that scripts read without a default, for a job of this host alone."""
+    return {
+        "SM_HOSTS": json.dumps([ONLY_HOST]),
+        "SM_CURRENT_HOST": ONLY_HOST,
+        "SM_NUM_GPUS": str(gpu_count({})),
+        "SM_NUM_CPUS": str(os.cpu_count() or 1),
+        "SM_MODEL_DIR": str(folder / "model"),
+        "SM_OUTPUT_DATA_DIR": str(folder / "output"),
+    }
+
+
+@contextlib.contextmanager
+def _one_rank() -> Iterator[dict[str, str]]:
+    """The variables of torchrun's only rank and of TF_CONFIG's only worker, whose ports the block keeps free."""
+    with keep_free(socket.SO_REUSEADDR) as store, keep_free() as server:
+        interface = next((name for _, name in socket.if_nameindex() if name.startswith("lo")), "lo")
+        torch = TorchRendezvous("127.0.0.1", store.getsockname()[1], interface)
+        tasks = Tasks({WORKER: [f"127.0.0.1:{server.getsockname()[1]}"]})
+        yield {**torch.variables("", Rank(0, 1, 0, 1, "profile")), **tasks.of_task(WORKER, 0)}
 
 
 async def _until(

@@ -15,7 +15,7 @@ from tfhet.record.figure import Figure, Interval, Spread, View
 from tfhet.record.folder import RUNS, TIMELINE_FOLDER, EventTail, LineTail, RunFolder, latest_in, runs_in
 from tfhet.record.json_file import json_value, read_json, write_json, write_text
 from tfhet.record.record import Record, machine, usable_cores
-from tfhet.record.run import RunSummary, Visits
+from tfhet.record.run import STOP_CODES, RunSummary, Visits
 from tfhet.record.statistics import median, percentile
 from tfhet.record.step_time import WARM_UP_STEPS, Pause, StepTime, measured_steps, share_pct, wait_pct
 from tfhet.record.timeline import Timeline, natural
@@ -24,9 +24,9 @@ from tfhet.versions import versions
 
 # fmt: off
 __all__ = [
-    "RUNS", "TIMELINE_FOLDER", "WARM_UP_STEPS", "ClockOffset", "Entry", "EventTail", "Figure", "HostUsage", "Interval",
-    "LineTail", "Pause", "Record", "RunFolder", "RunSummary", "Spread", "StepTime", "Timeline", "TimelineFile",
-    "UsageSample", "View", "Visits", "WaitPart", "Waiting",
+    "RUNS", "STOP_CODES", "TIMELINE_FOLDER", "WARM_UP_STEPS", "ClockOffset", "Entry", "EventTail", "Figure",
+    "HostUsage", "Interval", "LineTail", "Pause", "Record", "RunFolder", "RunSummary", "Spread", "StepTime",
+    "Timeline", "TimelineFile", "UsageSample", "View", "Visits", "WaitPart", "Waiting",
     "json_value", "latest_in", "machine", "measured_steps", "median", "natural", "percentile", "read_json", "runs_in",
     "share_pct", "usable_cores", "versions", "wait_pct", "write_json", "write_text",
 ]

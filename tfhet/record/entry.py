@@ -77,7 +77,10 @@ _NAMES = {kind: name for name, kind in _KINDS.items()}
 
 def entry_line(entry: Entry) -> str:
     """The entry as one line of JSON with its line break; numbers are rounded to 7 decimals (0.1 microseconds)."""
-    return json.dumps({"kind": _NAMES[type(entry)], **_rounded(asdict(entry))}) + "\n"
+    fields = _rounded(asdict(entry))
+    if fields.get("times") == 1:
+        del fields["times"]
+    return json.dumps({"kind": _NAMES[type(entry)], **fields}) + "\n"
 
 
 def _rounded(value: Any) -> Any:
@@ -100,8 +103,15 @@ class TimelineFile:
 
     path: Path
 
-    def append(self, new: Sequence[Entry]) -> None:
-        if new:
+    def size(self) -> int:
+        """Bytes in the file; 0 if it does not exist."""
+        return self.path.stat().st_size if self.path.exists() else 0
+
+    def append(self, new: Sequence[Entry], begin: int | None = None) -> None:
+        """Appends entries. begin: after removing what follows that number of bytes."""
+        if new or begin is not None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with open(self.path, "a", encoding="utf-8") as file:
+                if begin is not None:
+                    file.truncate(begin)
                 file.write("".join(map(entry_line, new)))

@@ -110,7 +110,7 @@ class RunFolder:
     def log_tail(self, host: str, lines: int = 20, limit_bytes: int = 65536) -> list[str]:
         """The last `lines` lines of a host's log, from its last `limit_bytes` bytes; empty without a log."""
         path = self.log_path(host)
-        if not path.exists():
+        if not path.is_file():
             return []
         with open(path, "rb") as file:
             start = max(0, file.seek(0, os.SEEK_END) - limit_bytes)
@@ -167,8 +167,8 @@ def _append(path: Path, content: bytes) -> None:
 
 
 def _events(path: Path) -> Iterator[dict[str, Any]]:
-    """The JSON objects of a file with one per line; none where there is no file."""
-    if path.exists():
+    """The JSON objects of a file with one per line; none without a file."""
+    if path.is_file():
         with open(path, encoding="utf-8", errors="replace") as file:
             yield from (event for line in file if (event := _parsed(line)) is not None)
 

@@ -47,8 +47,12 @@ def json_value(value: Any) -> Any:
 
 def write_text(path: Path, content: str) -> Path:
     """Writes `content` (UTF-8) to `path` and makes its folders. A reader finds the old file or the new one, whole. A
-    lone surrogate, which UTF-8 cannot encode (from a file name that is not UTF-8), is written as a JSON escape."""
+    lone surrogate, which UTF-8 cannot encode (from a file name that is not UTF-8), is written as a JSON escape. A
+    device or a pipe is written to, and not replaced."""
     path = Path(path)
+    if path.exists() and not path.is_file():
+        path.write_text(content, encoding="utf-8", errors="backslashreplace")
+        return path
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
     try:

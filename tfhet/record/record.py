@@ -13,8 +13,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from tfhet import clock as clocks
 from tfhet.errors import DataError
 from tfhet.record.figure import Figure
@@ -113,6 +111,8 @@ def _compact_json(content: Mapping[str, Any]) -> str:
 def machine(proc: Path = Path("/proc")) -> dict[str, Any]:
     """The machine as JSON values: cpu, cpu_features (those between which kernels choose), cores
     (logical), cores_usable, memory_bytes, gpus, kernel, system, python."""
+    import psutil
+
     flags = next((value.split() for key, value in _facts(proc / "cpuinfo") if key in ("flags", "Features")), [])
     names = (value for key, value in _facts(proc / "cpuinfo") if key in ("model name", "Model", "Hardware") and value)
     gpus = (_facts(path) for path in sorted(proc.glob("driver/nvidia/gpus/*/information")))

@@ -6,6 +6,7 @@ Renaming, removing or redefining a field raises it, and readers refuse versions 
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -20,6 +21,8 @@ KIND = "run summary"
 MEASURES = ("loss", "accuracy", "acc", "auc", "precision", "recall")
 """Ends of the names of what an epoch measures of the training: a loss, or a share."""
 MODES = ("local", "homogeneous", "heterogeneous")
+STOP_CODES = frozenset(128 + number for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM))
+"""Exit codes of a job that was stopped."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,9 @@ class RunSummary:
     """Duration of a measured step of rank 0, in milliseconds (`record.step_time`)."""
     wait_ms: Spread | None = None
     """Wait for data in each of those steps, in milliseconds (`record.step_time`)."""
+    slow_steps: tuple[Mapping[str, float], ...] = ()
+    """The steps that waited longest, if `step_ms` and `wait_ms` have a sample of the steps: `step`, `dur_ms`,
+    `wait_ms`."""
     delivery_ms: Spread | None = None
     """Milliseconds that the data of `distribute` took for a batch, where a script of one's own made more of them: what
     the script's own `prefetch` hides of it is no wait."""
@@ -82,6 +88,8 @@ class RunSummary:
     Of a script of one's own, `steps` and `examples` are those of its pass of that number, the rest is of the epoch of
     the data: also `left`, the ids that had not come when the script ended, and may have been under way; and `by_rank`,
     the examples delivered to each rank."""
+    has_read: bool | None = None
+    """Whether the script of the leader's host read data by tfhet; None if it is not known."""
     not_counted: str | None = None
     """Why it is not known how often each example came; None where it is known."""
     stages_where: Mapping[str, str] = field(default_factory=dict)
@@ -124,6 +132,13 @@ class RunSummary:
     @property
     def succeeded(self) -> bool:
         return self.exit_code == 0
+
+    @property
+    def outcome(self) -> str:
+        """`succeeded`, `stopped` (by a signal to a launcher), `failed`, or `running`."""
+        if self.exit_code is None:
+            return "running"
+        return "succeeded" if self.succeeded else "stopped" if self.exit_code in STOP_CODES else "failed"
 
     @property
     def measures(self) -> dict[str, list[tuple[float, float]]]:

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from tfhet.errors import UsageError
+
+if TYPE_CHECKING:
+    import numpy as np  # where it is used: a command line starts in half the time without it
 
 LEVEL = 0.95
 """Least level of an interval, where the samples are many enough."""
@@ -22,6 +24,8 @@ _EXACT = 1000
 
 
 def _array(samples: Sequence[float]) -> np.ndarray:
+    import numpy as np
+
     values = np.asarray(samples, dtype=np.float64)
     if values.ndim != 1 or values.size == 0:
         raise UsageError(f"at least one number is needed, got {samples!r}")
@@ -30,17 +34,23 @@ def _array(samples: Sequence[float]) -> np.ndarray:
 
 def percentile(samples: Sequence[float], q: float) -> float:
     """The `q`-th percentile (0 to 100), interpolated linearly between neighbours. Raises UsageError without samples."""
+    import numpy as np
+
     return float(np.percentile(_array(samples), q))
 
 
 def median(samples: Sequence[float]) -> float:
     """The middle sample, or the mean of the two middle ones. Raises UsageError without samples."""
+    import numpy as np
+
     return float(np.median(_array(samples)))
 
 
 def median_interval(samples: Sequence[float]) -> tuple[float, float, float]:
     """The interval of the median: low, high, and its level, the probability with which it holds the true median. Of a
     single sample it is the sample itself, and the level 0. Raises UsageError without samples."""
+    import numpy as np
+
     ordered = np.sort(_array(samples))
     left_out, level = _left_out(ordered.size)
     return float(ordered[left_out]), float(ordered[-1 - left_out]), level

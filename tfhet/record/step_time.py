@@ -47,6 +47,8 @@ class StepTime:
     epoch: int = 0
     rank: int = 0
     host: str = ""
+    times: int = 1
+    """Number of steps that it stands for: long runs keep a sample of their steps."""
 
     @property
     def compute_s(self) -> float:
@@ -74,8 +76,8 @@ def measured_steps(steps: Sequence[T]) -> Sequence[T]:
 
 def share_pct(steps: Sequence[StepTime], seconds_of: Callable[[StepTime], float]) -> float | None:
     """Share of the time of `steps` that `seconds_of` finds in them, 0 to 100; None where they took no time."""
-    total_s = sum(step.dur_s for step in steps)
-    return 100 * sum(map(seconds_of, steps)) / total_s if total_s else None
+    total_s = sum(step.times * step.dur_s for step in steps)
+    return 100 * sum(step.times * seconds_of(step) for step in steps) / total_s if total_s else None
 
 
 def wait_pct(steps: Sequence[StepTime]) -> float | None:

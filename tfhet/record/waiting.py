@@ -25,8 +25,9 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
+import operator
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tfhet.record.run import RunSummary
 from tfhet.record.statistics import median, percentile
@@ -90,7 +91,8 @@ class Waiting:
         mean. mean_pct: the share of all ranks; what other ranks wait beyond this one counts as steady."""
         durs_s = [step.dur_s if 0 < step.dur_s < _MOST_S else 0.0 for step in steps]
         waits_s = [max(0.0, min(dur_s, step.wait_s)) for dur_s, step in zip(durs_s, steps, strict=True)]
-        whole_s = stretch * sum(durs_s)
+        times = [stretch * step.times for step in steps]
+        whole_s = sum(map(operator.mul, times, durs_s))
         if not whole_s:
             return cls(mean_pct, None, mean_pct)
         filling = _filling([step.epoch for step in steps], math.ceil(WARM_UP_STEPS / stretch))
@@ -106,21 +108,22 @@ class Waiting:
             starts = {at: beyond_s[at] for at in sorted(filling) if beyond_s[at] > far_s}
             stalls = {at: beyond_s[at] for at in rest if beyond_s[at] > stall_s}
         shares = [100.0 * wait_s / dur_s if dur_s else 0.0 for wait_s, dur_s in zip(waits_s, durs_s, strict=True)]
-        out_s = stretch * (sum(starts.values()) + sum(stalls.values()))
-        mean_pct = 100.0 * stretch * sum(waits_s) / whole_s if mean_pct is None else mean_pct
+        out_s = sum(times[at] * wait_s for at, wait_s in [*starts.items(), *stalls.items()])
+        mean_pct = 100.0 * sum(map(operator.mul, times, waits_s)) / whole_s if mean_pct is None else mean_pct
         steady_s = max(0.0, min(100.0, mean_pct) / 100.0 * whole_s - out_s)
         usual = [usual_s if at in starts or at in stalls else wait_s for at, wait_s in enumerate(waits_s)]
 
         def part(found: dict[int, float]) -> WaitPart:
-            total_s = stretch * sum(found.values())
+            total_s = sum(times[at] * wait_s for at, wait_s in found.items())
             each_s = tuple(stretch * wait_s for wait_s in found.values())
-            return WaitPart(each_s, total_s, 100.0 * total_s / whole_s, total_s / max(1, len(found)), tuple(found))
+            count = sum(steps[at].times for at in found)
+            return WaitPart(each_s, total_s, 100.0 * total_s / whole_s, total_s / max(1, count), tuple(found))
 
         return cls(
             mean_pct,
             median(shares),
             min(100.0, 100.0 * steady_s / max(whole_s - out_s, _LEAST_S)) if out_s else mean_pct,
-            WaitPart(tuple(usual), steady_s, 100.0 * steady_s / whole_s, steady_s / (stretch * len(steps))),
+            WaitPart(tuple(usual), steady_s, 100.0 * steady_s / whole_s, steady_s / sum(times)),
             part(starts),
             part(stalls),
             tuple(steps),
@@ -136,6 +139,8 @@ class Waiting:
             first = [step for step in steps if step.rank == least]
             return cls.of(measured_steps(first), mean_pct=run.wait_pct)
         durs_ms, waits_ms = (spread.samples if spread else () for spread in (run.step_ms, run.wait_ms))
+        if run.slow_steps:
+            return cls.of(_sampled(run, durs_ms, waits_ms), mean_pct=run.wait_pct)
         counts = [epoch.get("steps") for epoch in run.epochs]
         ends = list(itertools.accumulate(n for n in counts if isinstance(n, (int, float)) and 0 < n < _MOST_S))
         taken, found = (ends[-1] if ends else 0) or run.steps or 0, min(len(durs_ms), len(waits_ms))
@@ -150,6 +155,19 @@ class Waiting:
             stretch=stretch,
             mean_pct=run.wait_pct,
         )
+
+
+def _sampled(run: RunSummary, durs_ms: Sequence[float], waits_ms: Sequence[float]) -> list[StepTime]:
+    """The steps of a long run: those that waited longest, and a sample that stands for all others."""
+    slow = [StepTime(each["dur_ms"] / 1e3, each["wait_ms"] / 1e3, step=int(each["step"])) for each in run.slow_steps]
+    least_s = min(step.wait_s for step in slow)
+    usual = [
+        StepTime(dur_ms / 1e3, wait_ms / 1e3)
+        for dur_ms, wait_ms in zip(durs_ms, waits_ms, strict=False)
+        if wait_ms / 1e3 <= least_s
+    ]
+    times = max(1, round(((run.steps or 0) - len(slow)) / max(1, len(usual))))
+    return [*(replace(step, times=times) for step in usual), *slow]
 
 
 def _filling(epochs: Sequence[int], count: int) -> set[int]:

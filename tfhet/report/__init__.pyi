@@ -3,10 +3,12 @@ from .html import Given as Given, page as page, read_given as read_given, write_
 from .live import Screen as Screen, screen as screen, top as top
 from .log_lines import (
     gathered as gathered,
+    harmless as harmless,
     has_colours as has_colours,
     is_error as is_error,
     painted as painted,
     place_of as place_of,
+    printable as printable,
 )
 from .numbers import duration as duration, number as number, usd as usd
 from .picture import Picture as Picture
@@ -19,6 +21,7 @@ from .run_tables import (
     show_next as show_next,
 )
 from .run_view import RunView as RunView
+from .script_error import ErrorFinder as ErrorFinder
 from .tables import (
     Step as Step,
     figure_table as figure_table,

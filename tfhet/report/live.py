@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import re
 from collections.abc import Iterator
 from typing import IO
 
@@ -17,7 +16,7 @@ from tfhet.errors import UsageError
 from tfhet.messages import MetricLine
 from tfhet.record import RunFolder
 from tfhet.report import numbers
-from tfhet.report.log_lines import hue, is_error
+from tfhet.report.log_lines import harmless, hue, is_error, printable
 from tfhet.report.picture import Picture, Watcher, event_line
 from tfhet.report.tables import FittedTable, show, table
 
@@ -26,8 +25,6 @@ GIVE_UP_S = 1800.0
 COST_EVERY_S = 60.0
 """Minimum seconds between two plain lines with the cost."""
 INCIDENTS_SHOWN = 5
-_ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.?)")
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class Plain:
@@ -72,7 +69,7 @@ class Plain:
 
     def _write(self, text: str) -> None:
         encoding = getattr(self._out, "encoding", None) or "utf-8"
-        self._out.write(text.encode(encoding, "replace").decode(encoding) + "\n")
+        self._out.write(harmless(text).encode(encoding, "replace").decode(encoding) + "\n")
 
 
 class Redrawn:
@@ -88,7 +85,7 @@ class Redrawn:
             self._print(Text.assemble((who, hue(who.partition(" ")[0])), " | ", marked))
 
     def say(self, text: str) -> None:
-        self._print(Text(text))
+        self._print(Text(harmless(text)))
 
     def _print(self, text: Text) -> None:
         self.live.console.print(text, highlight=False, soft_wrap=True)
@@ -152,12 +149,6 @@ def step_line(step: MetricLine) -> str:
         f"step={step.step} epoch={step.epoch} step_ms={step.step_ms:g} wait_pct={step.wait_pct:g} "
         f"examples_per_s={step.examples_per_s:g}{loss}"
     )
-
-
-def printable(text: str) -> str:
-    """Strips control sequences; of a line redrawn with `\\r` the last text remains."""
-    last = text.rstrip("\r").rpartition("\r")[2]
-    return _CONTROLS.sub("", _ESCAPES.sub("", last))
 
 
 def top(

@@ -12,11 +12,29 @@ from tfhet.messages import JobResultLine, parse_line
 HUES = ("green", "yellow", "blue", "magenta", "cyan")
 """Colours of hosts, in the order of their escape sequences from 32 on; 31 is red."""
 _PLACE = re.compile(r"(?:[\w.-]+ \| )?(?:\[\d+,[^\]]*\]<std\w+>:)?\[(?!tfhet\])([\w.-]+(?:/\d+)?)\] ")
+_ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.?)")
+_COLOURS = re.compile(r"(\x1b\[[0-9;:]*m)")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _COUNT = re.compile(r" \((\d+) ranks\)$")
 _ERROR = re.compile(
     r"(\[[\w.-]+\] )?(\[rank\d+\]: ?)?"  # PyTorch puts the rank before its tracebacks
     r"(Traceback \(|([A-Za-z_]\w*\.)*([A-Z]\w*)?(Error|Exception)(: |$)|\d{4}-\S+ \S+: [EF] |[EF]0000 )"
 )
+
+
+def harmless(text: str, *, keeps_colours: bool = False) -> str:
+    """Strips control characters and sequences, which could move the cursor or set the title of a terminal; keeps line
+    ends and tabs. keeps_colours: keeps colours, too, and ends them."""
+    if keeps_colours and "\x1b" in text:
+        parts = _COLOURS.split(text)
+        found = "".join(part if index % 2 else harmless(part) for index, part in enumerate(parts))
+        return f"{found}\x1b[0m" if len(parts) > 1 else found
+    return text if text.isprintable() else _CONTROLS.sub("", _ESCAPES.sub("", text))
+
+
+def printable(text: str, *, keeps_colours: bool = False) -> str:
+    """`harmless`; of a line redrawn with `\\r` the last text remains."""
+    return harmless(text.rstrip("\r").rpartition("\r")[2], keeps_colours=keeps_colours)
 
 
 def place_of(line: str) -> tuple[str, str]:
@@ -52,9 +70,12 @@ def hue(place: str) -> str:
 
 
 def painted(line: str, is_coloured: bool) -> str:
-    """Returns the line with its place in the colour of its host, and `!`, in red, before an error."""
-    place, text = place_of(line)
+    """Returns the line for a screen: `printable`, with its place in the colour of its host, and `!`, in red, before an
+    error."""
+    place, raw = place_of(line)
+    text = printable(raw)
     is_bad = is_error(text)
+    text = text if is_bad else printable(raw, keeps_colours=is_coloured)
     text = f"! {text}" if is_bad else text
     if is_coloured:
         text = f"\x1b[31m{text}\x1b[0m" if is_bad else text

@@ -95,7 +95,8 @@ class Watcher:
 
 def _state(summary: RunSummary | None, events: Sequence[Mapping[str, Any]]) -> str:
     if summary is not None and summary.exit_code is not None:
-        return "succeeded" if summary.succeeded else f"failed: {summary.cause or f'exit code {summary.exit_code}'}"
+        cause = f": {summary.cause or f'exit code {summary.exit_code}'}" * (not summary.succeeded)
+        return f"{summary.outcome}{cause}"
     by_name = {event["event"]: event for event in events}
     if "job.decided" in by_name:
         return f"ending: {by_name['job.decided'].get('cause')}"

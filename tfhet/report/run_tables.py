@@ -92,6 +92,23 @@ def parts_of_wait(waits: Waiting) -> list[tuple[str, str]]:
     return rows
 
 
+def _unread(summary: RunSummary) -> str:
+    """The consequence for a job whose script read nothing by tfhet, and what to do; "" for others."""
+    if summary.step_ms is not None or summary.exit_code != 0 or summary.has_read is not False:
+        return ""
+    data = [f"{len(group.get('hosts') or ())} x {name}" for name, group in summary.cluster.items() if _serves(group)]
+    idle = f"so {', '.join(data)} served nothing, and its steps are not known" if data else "so its steps are not known"
+    alike = "; each rank reads what its own code reads, perhaps all the same" if (summary.ranks or 1) > 1 else ""
+    return (
+        f"the script read no data by tfhet, {idle}{alike}: read by tfhet.distribute(dataset) or "
+        "tfhet.torch.loader(make_dataset)"
+    )
+
+
+def _serves(group: Mapping[str, Any]) -> bool:
+    return group.get("role") == "data"
+
+
 def run_table(summary: RunSummary, folder: Path | str | None = None) -> FittedTable:
     """Returns the table of one run; `folder` has its timeline, and is named in the last row."""
     waits = Waiting.of_run(summary, RunView.of(summary, RunFolder(folder)).timeline.steps if folder else ())
@@ -109,6 +126,8 @@ def run_table(summary: RunSummary, folder: Path | str | None = None) -> FittedTa
         steps, shares = ([each[name] for each in summary.by_rank] for name in ("step_ms", "wait_pct"))
         between = f"step {numbers.number(min(steps))} to {numbers.number(max(steps), unit='ms')}, waiting "
         rows.append(("of the ranks", f"{between}{numbers.percent(min(shares))} to {numbers.percent(max(shares))}"))
+    if unread := _unread(summary):
+        rows.append(("not read by tfhet", unread))
     if summary.epochs:
         rows.append(("examples", _examples_seen(summary)))
     if made_good := _made_good(summary):

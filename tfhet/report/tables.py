@@ -19,6 +19,7 @@ from rich.text import Text
 from tfhet.errors import UsageError
 from tfhet.record import Figure
 from tfhet.report import numbers
+from tfhet.report.log_lines import harmless
 
 Step = Callable[[int, "int | None", str], None]
 """Arguments: number of finished steps, number of all steps (None if unknown), and their name."""
@@ -84,9 +85,11 @@ def table(
     for index, column in enumerate(columns):
         numeric = all(line[index] is None or _is_number(line[index]) for line in cells) and bool(cells)
         label = index == 0 and not header
-        made.add_column(Text(str(column)), justify="right" if numeric else "left", overflow="fold", no_wrap=label)
+        made.add_column(
+            Text(harmless(str(column))), justify="right" if numeric else "left", overflow="fold", no_wrap=label
+        )
     for line in cells:
-        made.add_row(*(value if isinstance(value, Text) else Text(_text(value)) for value in line))
+        made.add_row(*(value if isinstance(value, Text) else Text(harmless(_text(value))) for value in line))
     return made
 
 

@@ -1,5 +1,5 @@
 """Many hosts on one machine: process trees, or containers with a network and limits of their own."""
 
-import lazy_loader
+from tfhet import extras
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = extras.attach(__name__, __file__)

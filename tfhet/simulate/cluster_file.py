@@ -19,7 +19,7 @@ from tfhet.yaml_file import YamlFile, read_text
 
 DIGITS = "digits"
 """First part of a channel's directory that is demonstration data: `digits/train`."""
-MOST_HOSTS = 100
+MOST_HOSTS, MOST_RANKS = 1000, 100
 _PRESETS = Path(__file__).parent / "presets"
 
 
@@ -29,7 +29,7 @@ class GroupFile:
 
     hosts: Annotated[int, whole(0, MOST_HOSTS)] = 1
     """At least 0; SageMaker allows a group without hosts."""
-    ranks: Annotated[int, whole(1, MOST_HOSTS)] = 1
+    ranks: Annotated[int, whole(1, MOST_RANKS)] = 1
     """Training processes on each host, where the group trains."""
     instance_type: Name = "ml.m5.large"
     cpus: Annotated[float, number(0.01, 1000.0)] | None = None

@@ -21,6 +21,7 @@ from tfhet.process import Child
 from tfhet.simulate.fault import PRELOADED, Fault, HostFaults, library
 from tfhet.simulate.scale import limits_of
 from tfhet.simulate.submission import Submission
+from tfhet.simulate.toolkit import input_config, toolkit_variables
 
 
 @dataclass(frozen=True)
@@ -55,9 +56,8 @@ class SimulatedHost:
         paths = self.paths
         for directory in (paths.input_config, paths.input_data, paths.model, paths.output_data):
             directory.mkdir(parents=True, exist_ok=True)
-        channels = {name: {"TrainingInputMode": mode, "RecordWrapperType": "None"} for name, mode in modes.items()}
         for file, content in (
-            (paths.input_config / "inputdataconfig.json", channels),
+            (paths.input_config / "inputdataconfig.json", input_config(modes)),
             (paths.resource_config, resources),
             (paths.hyperparameters, parameters),
         ):
@@ -75,34 +75,21 @@ class SimulatedHost:
         return seen
 
     def variables(
-        self, resource_config: Mapping[str, Any], channels: Sequence[str], job: str, arguments: Sequence[str]
+        self,
+        resources: Mapping[str, Any],
+        modes: Mapping[str, str],
+        parameters: Mapping[str, str],
+        job: str,
+        command: Sequence[str],
     ) -> dict[str, str]:
-        """The `SM_*` variables that SageMaker's toolkit sets for an entry point on this host."""
-        paths, by_name = self.paths, {one["instance_group_name"]: one for one in resource_config["instance_groups"]}
+        """The variables that SageMaker's platform and toolkit set for an entry point on this host; see
+        `toolkit_variables`."""
         return {
-            "SAGEMAKER_BASE_DIR": str(paths.base),
+            "SAGEMAKER_BASE_DIR": str(self.paths.base),
             "TRAINING_JOB_NAME": job,
             "SAGEMAKER_JOB_NAME": job,
             "CURRENT_HOST": self.name,
-            "SM_CURRENT_HOST": self.name,
-            "SM_HOSTS": json.dumps(resource_config["hosts"]),
-            "SM_CURRENT_INSTANCE_TYPE": self.instance_type,
-            "SM_CURRENT_INSTANCE_GROUP": self.group,
-            "SM_CURRENT_INSTANCE_GROUP_HOSTS": json.dumps(by_name[self.group]["hosts"]),
-            "SM_INSTANCE_GROUPS": json.dumps(list(by_name)),
-            "SM_INSTANCE_GROUPS_DICT": json.dumps(by_name),
-            "SM_IS_HETERO": "true" if len(by_name) > 1 else "false",
-            "SM_NETWORK_INTERFACE_NAME": resource_config["network_interface_name"],
-            "SM_RESOURCE_CONFIG": json.dumps(resource_config),
-            "SM_CHANNELS": json.dumps(sorted(channels)),
-            **{f"SM_CHANNEL_{name.upper()}": str(paths.channel(name)) for name in channels},
-            "SM_INPUT_DIR": str(paths.base / "input"),
-            "SM_INPUT_CONFIG_DIR": str(paths.input_config),
-            "SM_OUTPUT_DIR": str(paths.base / "output"),
-            "SM_OUTPUT_DATA_DIR": str(paths.base / "output" / "data"),
-            "SM_MODEL_DIR": str(paths.base / "model"),
-            "SM_USER_ARGS": json.dumps(list(arguments)),
-            "SM_LOG_LEVEL": "20",
+            **toolkit_variables(self.paths, resources, modes, parameters, job, command),
         }
 
 
@@ -119,6 +106,12 @@ def hosts_of(job: Submission, folder: Path, seed: int, *, detours: bool = False)
         )
     random.Random(seed).shuffle(groups)
     settings, plane, has_network = job.settings, job.plane, job.host_kind == "namespace"
+    subnet = ip_network(SUBNET if has_network else "127.0.0.0/16")
+    if len(groups) > (most_hosts := subnet.num_addresses - 4):  # the network, broadcast, the machine and this program
+        raise UsageError(
+            f"cluster {job.cluster.name!r}: {len(groups)} hosts; containers can be at most {most_hosts}: use "
+            "--hosts process"
+        )
     role_of = {name: job.role(name) for name in job.cluster.groups}
     wanted = {role: plane.ports(settings.planes[plane.name], role) for role in {DNN, *role_of.values()}}
     most = sum(1 + sum(ports.count for ports in wanted[role_of[name]].values()) for name, _ in groups)
@@ -142,7 +135,7 @@ def hosts_of(job: Submission, folder: Path, seed: int, *, detours: bool = False)
                 name,
                 group,
                 spec.instance_type,
-                address=str(ip_network(SUBNET if has_network else "127.0.0.0/24")[index + 1]),
+                address=str(subnet[index + 1]),
                 ports=Ports(control, ports_of),
                 ranks=(job.ranks_per_host or spec.ranks) if role is DNN else 1,
                 paths=HostPaths(folder.resolve() / "hosts" / name),
@@ -215,13 +208,15 @@ class HostBackend(abc.ABC):
 
     def lay_out(
         self, host: SimulatedHost, parameters: Mapping[str, str]
-    ) -> tuple[dict[str, object], list[str], dict[Path, Path]]:
-        """Writes a host's files. Returns its resource config, its channels, and `SimulatedHost.directories`."""
+    ) -> tuple[dict[str, object], dict[str, str], dict[Path, Path]]:
+        """Writes a host's files. Returns its resource config, the input mode of each of its channels, and
+        `SimulatedHost.directories`."""
         job = self.job
         channels = job.seen_by(host.group, self.channels)
         config = resource_config(job, host, self.hosts)
-        host.write(config, {name: job.mode(name) for name in channels}, parameters)
-        return config, list(channels), host.directories(channels, job.code, job.checkpoints)
+        modes = {name: job.mode(name) for name in channels}
+        host.write(config, modes, parameters)
+        return config, modes, host.directories(channels, job.code, job.checkpoints)
 
     @abc.abstractmethod
     async def open(self, channels: Mapping[str, Path]) -> None:

@@ -15,7 +15,7 @@ from tfhet.control import SECRET_VARIABLE
 from tfhet.errors import UsageError
 from tfhet.simulate.fault import CONTROL, PRELOAD, library
 from tfhet.simulate.host import HostBackend, SimulatedHost
-from tfhet.simulate.submission import hyperparameters
+from tfhet.simulate.submission import Submission, hyperparameters
 from tfhet.submit import MPI_OPTIONS
 from tfhet.versions import versions
 
@@ -33,9 +33,10 @@ def container(
     """Writes the configuration files of a host and returns its container. scratch: an empty directory for the
     container's changes. secret: the job's secret. keys: see `ssh_files`."""
     job = backend.job
-    config, channels, places = backend.lay_out(host, _parameters(backend))
+    parameters = _parameters(backend)
+    config, modes, places = backend.lay_out(host, parameters)
     mounts = [Mount(str(host.paths.base), str(BASE), SHARED)]
-    mounts += [Mount(path, path) for path in carried(backend.env)]
+    mounts += [Mount(path, path) for path in carried(backend.env, job.settings.train_script)]
     for place, directory in places.items():
         kind = OVERLAY
         if place == host.paths.checkpoints:
@@ -53,9 +54,11 @@ def container(
     command = [sys.executable, "-m", "tfhet.launch.init"]
     if job.start == "toolkit":
         command += [str(Path(sys.executable).parent / "train")]
+        if Path(job.command[0]).is_absolute():
+            files[str(BASE / "code" / _program(job))] = job.program.read_text(encoding="utf-8")
     else:
         inside = replace(host, paths=HostPaths(BASE))
-        environment |= inside.variables(config, channels, job.job, job.command[1:])
+        environment |= inside.variables(config, modes, parameters, job.job, job.command)
         command += [sys.executable, *job.command, "--processes_per_host", str(host.ranks)]
     names = "\n".join(["127.0.0.1 localhost", *(f"{one.address} {one.name}" for one in backend.hosts), ""])
     return Container(
@@ -76,7 +79,7 @@ def _parameters(backend: HostBackend) -> dict[str, str]:
         return dict(job.parameters)
     ranks = max(one.ranks for one in backend.hosts if one.group == job.dnn_group)
     return {
-        **hyperparameters(job.command if job.parameters is None else job.command[:1], job.job),
+        **hyperparameters([_program(job), *(job.command[1:] if job.parameters is None else ())], job.job),
         "sagemaker_container_log_level": "20",
         "sagemaker_mpi_enabled": "true",
         "sagemaker_mpi_num_of_processes_per_host": str(ranks),
@@ -84,6 +87,12 @@ def _parameters(backend: HostBackend) -> dict[str, str]:
         "sagemaker_distribution_instance_groups": json.dumps([job.dnn_group]),
         **(job.parameters or {}),
     }
+
+
+def _program(job: Submission) -> str:
+    """The program's path below the code directory; the toolkit refuses absolute ones, so they are copied there."""
+    program = Path(job.command[0])
+    return f"tfhet-{program.name}" if program.is_absolute() else job.command[0]
 
 
 def environment_of(backend: HostBackend, host: SimulatedHost, secret: str) -> dict[str, str]:
@@ -110,9 +119,9 @@ def environment_of(backend: HostBackend, host: SimulatedHost, secret: str) -> di
     }
 
 
-def carried(env: Mapping[str, str]) -> list[str]:
+def carried(env: Mapping[str, str], train_script: str = "") -> list[str]:
     """Directories that the job needs and that a container sees only if they are mounted."""
-    wanted = {sys.prefix, sys.base_prefix, str(_PACKAGE), env.get("XDG_CACHE_HOME", "")}
+    wanted = {sys.prefix, sys.base_prefix, str(_PACKAGE), env.get("XDG_CACHE_HOME", ""), str(Path(train_script).parent)}
     wanted |= set(env.get("PYTHONPATH", "").split(":"))
     hidden = sorted(path for path in wanted if path.startswith(_HIDDEN) and Path(path).is_dir())
     return [path for path in hidden if not any(path.startswith(other + "/") for other in hidden)]

@@ -103,6 +103,8 @@ class Injector:
             return
         number = _SIGNALS[fault.kind]
         self.report(f"fault {fault}: {number.name} to process {', '.join(str(process.pid) for process in chosen)}")
+        if number is signal.SIGKILL:  # or a process would act on the end of another one before its own
+            _signal(chosen, signal.SIGSTOP)
         _signal(chosen, number)
         if fault.kind != "hang":
             return

@@ -15,6 +15,7 @@ from tfhet.clock import SYSTEM
 from tfhet.cluster import DNN, HostPaths, Ports, free_ports
 from tfhet.process import Child, describe_exit
 from tfhet.record import RunFolder, RunSummary
+from tfhet.secure import MAGIC, Purpose
 from tfhet.simulate.cluster_file import GroupFile
 from tfhet.simulate.host import HostBackend, SimulatedHost, resource_config
 
@@ -26,8 +27,8 @@ LIMIT_S, GRACE_S = 60.0, 5.0
 Connect = Callable[[str, int], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 SILENT = 270
 """Simultaneous connections that send nothing: more than a server lets wait for authentication."""
-SCANS = 10
-"""Connections that are closed at once."""
+SCANS, RANDOM = 10, 11
+"""Connections that are closed at once, and connections that send random bytes."""
 _DIAL_S, _LAST_S, _SLOW_S = 2.0, 1.0, 0.1
 _HTTP_2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 _OPENINGS = (
@@ -35,7 +36,7 @@ _OPENINGS = (
     bytes([22, 3, 1, 0, 200, 1, 0, 0, 196, 3, 3]),  # of TLS
     b"GET /metrics HTTP/1.1\r\n\r\n",
     b'{"type": "join", "member": "rank-1"}\n',
-    *(b"tfhet-w1" + bytes([mode, 1]) + bytes(32) + b"a" + bytes(32) for mode in range(5)),
+    *(MAGIC + bytes([purpose, 1]) + bytes(32) + b"a" + bytes(32) for purpose in Purpose),
 )
 
 
@@ -79,8 +80,11 @@ async def run_second_job(backend: HostBackend, host: SimulatedHost) -> str:
     outside, inside, env, before = backend.second_job(host)
     second = replace(host, group=job.dnn_group, role=DNN.name, ports=ports, detour=None, paths=HostPaths(outside))
     second.write(config := resource_config(alone, second, [second]), {}, {})
+    for channel in job.seen_by(job.dnn_group, job.cluster.channels):  # empty files: it ends before it reads them
+        second.paths.channel(channel).mkdir(exist_ok=True)
+        (second.paths.channel(channel) / "empty.tfrecord").touch()
     command = [*job.command, "--processes_per_host", "1", "--dnn_host_workers", str(workers)]
-    variables = replace(second, paths=HostPaths(inside)).variables(config, [], f"{job.job}-second", command[1:])
+    variables = replace(second, paths=HostPaths(inside)).variables(config, {}, {}, f"{job.job}-second", command)
     env = {**env, **variables, **second.port_variables}
     started = [*before, sys.executable, *command]
     child = await Child.start("second", started, env=env, on_line=lambda line: None, cwd=job.code)
@@ -112,7 +116,7 @@ async def visit(connect: Connect, address: str, port: int, seed: int = 0) -> Vis
     """Scans a port, sends the openings of other protocols, forged proofs and random bytes, some of them slowly, and
     keeps connections open, for some seconds. Refused connections count, too."""
     draw = random.Random(seed)
-    texts = [*_OPENINGS, *(draw.randbytes(draw.choice([1, 30, 5000])) for _ in range(11)), *[b""] * SILENT]
+    texts = [*_OPENINGS, *(draw.randbytes(draw.choice([1, 30, 5000])) for _ in range(RANDOM)), *[b""] * SILENT]
     slow = {*range(0, len(_OPENINGS) + 11, 4)}
     held: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
 

@@ -55,19 +55,19 @@ class ProcessHosts(HostBackend):
     async def start(self, host: SimulatedHost, children: dict[str, Child]) -> None:
         job = self.job
         parameters = {**hyperparameters(job.command, job.job), **(job.parameters or {})}
-        config, channels, places = self.lay_out(host, parameters)
+        config, modes, places = self.lay_out(host, parameters)
         for place, directory in places.items():
             place.symlink_to(directory)
         env = {
             **self.env,
             **job.environment,
-            **host.variables(config, channels, job.job, job.command[1:]),
+            **host.variables(config, modes, parameters, job.job, job.command),
             **host.port_variables,
             "PYTHONPATH": ":".join(filter(None, (str(host.paths.code), self.env.get("PYTHONPATH", "")))),
             "PYTHONUNBUFFERED": "1",
         }
         if faults := self.preloaded.get(host.name):
-            reads = [self.channels[name].resolve() for name in channels]
+            reads = [self.channels[name].resolve() for name in modes]
             temporary = Path(env.get("TMPDIR") or tempfile.gettempdir())
             faults.open(reads, [host.paths.base, host.paths.checkpoints.resolve(), temporary.resolve()])
             env |= faults.variables(env)

@@ -23,6 +23,27 @@ BASE_BYTES, PROCESS_BYTES = GIB // 2, GIB
 """Least memory of a host: for its launchers, and for each process with TensorFlow, which needs 450 MiB when idle."""
 
 
+MANY_HOSTS = 50
+"""Number of hosts from which a simulation reports their cost."""
+_HOST_BYTES, _HOST_CPU_S = 200 * MIB, 2.0
+"""Memory, and CPU time from start to end, of a host whose script and data cost nothing."""
+
+
+def cost_of(hosts: int, cpus: int, memory_bytes: int, ready_timeout_s: float) -> str | None:
+    """Describes the memory and the time that many hosts need on a machine; None for few hosts."""
+    if hosts < MANY_HOSTS:
+        return None
+    starts_s = hosts * _HOST_CPU_S / cpus
+    note = (
+        f"{hosts} hosts: about {_HOST_BYTES / MIB:.0f} MiB and {_HOST_CPU_S:g} s of CPU time per host without its data "
+        f"and script; together {hosts * _HOST_BYTES / GIB:.1f} of {memory_bytes / GIB:.1f} GiB, and {starts_s:.0f} s "
+        f"on {cpus} CPUs"
+    )
+    if starts_s > ready_timeout_s / 2:
+        note += f"; give the launcher --ready_timeout_s {2 * starts_s:.0f}"
+    return note
+
+
 def parse_scale(text: Scale) -> Scale:
     """Parses a scale from a command line. Raises UsageError."""
     if text == FIT:

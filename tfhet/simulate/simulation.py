@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import resource
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from tfhet.clock import SYSTEM
 from tfhet.cluster import environment
 from tfhet.errors import JobFailed, TfhetError, UsageError
 from tfhet.events import Event
 from tfhet.process import Child
-from tfhet.record import EventTail, RunFolder, RunSummary, machine, versions
+from tfhet.record import EventTail, RunFolder, RunSummary, machine, usable_cores, versions
 from tfhet.report import write_html
 from tfhet.simulate import training_job
 from tfhet.simulate.cluster_file import ClusterFile, channel_directories
@@ -24,6 +27,7 @@ from tfhet.simulate.host import HostBackend, SimulatedHost, hosts_of
 from tfhet.simulate.injector import Injector
 from tfhet.simulate.namespace_hosts import NamespaceHosts
 from tfhet.simulate.process_hosts import ProcessHosts
+from tfhet.simulate.scale import cost_of
 from tfhet.simulate.submission import Submission, named_now
 from tfhet.simulate.targets import Population, Targets, kill_all
 from tfhet.simulate.training_job import STOPPED_ON_REQUEST
@@ -102,6 +106,14 @@ class Simulation:
         finally:
             lines.close(READER_S)
 
+    def _cost(self) -> Iterator[str]:
+        """Yields what many hosts cost, and lets this process open the files that they need."""
+        ready_s = self.submission.settings.ready_timeout_s
+        if note := cost_of(len(self.hosts), usable_cores(), psutil.virtual_memory().total, ready_s):
+            most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+            yield note
+
     async def _run(self, stop: asyncio.Event) -> str | None:
         """Returns why the simulator ended the job, or None."""
         channels = await channel_directories(self.cluster.channels, self._env, self._on_line, stop)
@@ -109,7 +121,7 @@ class Simulation:
         tasks: list[asyncio.Task[None]] = []
         begun_s = SYSTEM.monotonic()
         try:
-            for note in backend.notes:
+            for note in (*self._cost(), *backend.notes):
                 self._on_line(f"[simulate] {note}")
             await backend.open(channels)
             tasks = [asyncio.create_task(self._injector.run()), asyncio.create_task(self._watch())]
@@ -204,7 +216,7 @@ class Simulation:
         self._note("launchers.gone", at_s=gone_s)
         if cause is None and self._never_began is None:
             self._never_began = self._backend.not_made(self._children.values())
-        summary = training_job.completed(self.hosts, self.codes, self._leader, cause, self._never_began)
+        summary = training_job.completed(self.hosts, self.codes, self._leader, cause, self._never_began, self.folder)
         whole, before, after = (self._cpu_s.get(name, {}) for name in ("whole", "before", "after"))
         ends = self._rank_ends()
         summary = dataclasses.replace(
@@ -234,7 +246,7 @@ class Simulation:
             self._on_line(f"[simulate] {name} could not be recorded: {error}")
 
     def _report_fault(self, line: str) -> None:
-        self._note("fault.injected", fault=line)
+        self._note("fault.injected", fault=line.removeprefix("fault "))
         self._on_line(f"[simulate] {line}")
 
     def _rank_ends(self) -> list[float]:
@@ -261,7 +273,7 @@ class Simulation:
         tag = f"{host} | " if self.submission.host_kind == "namespace" else ""
 
         def write(line: str) -> None:
-            with open(path, "a", encoding="utf-8") as log:
+            with contextlib.suppress(OSError), open(path, "a", encoding="utf-8", errors="replace") as log:
                 print(line, file=log)
             self._on_line(f"{tag}{line}")
 

@@ -19,6 +19,7 @@ from tfhet.planes import DataPlane
 from tfhet.simulate.cluster_file import DIGITS, ClusterFile, GroupFile
 from tfhet.strategies.horovod import HOROVOD
 from tfhet.submit import ALONE, LAUNCHER, PIPE, Channel, Job, check_code
+from tfhet.trainer import Settings
 
 STARTS: Mapping[str, tuple[str, ...]] = {"process": ("ranks", "alone"), "namespace": ("toolkit", "alone")}
 """Ways to start launchers by kind of hosts, the default first: `ranks`, one per rank, like horovodrun; `alone`, one per
@@ -71,6 +72,15 @@ class Submission:
         script = self.settings.train_script
         if script and not Path(script).is_absolute() and not (self.code / script).is_file():
             raise UsageError(f"--train_script {script}: no such file in {self.code} (--source_dir)")
+        if not script and self.program == LAUNCHER and self.parameters is None:
+            self._check_channel()
+
+    def _check_channel(self) -> None:
+        """Raises UsageError if the built-in trainer would not find its channel."""
+        data, channels = Settings.parse(self.command[1:]).data, self.seen_by(self.dnn_group, self.cluster.channels)
+        if data.partition(":")[0] != "synthetic" and data not in channels:
+            names = ", ".join(channels) or "none"
+            raise UsageError(f"channel {data!r} is missing: the cluster {self.cluster.name!r} has {names}")
 
     @classmethod
     def of(

@@ -82,8 +82,11 @@ class Population:
         except psutil.Error:
             return cls(())
         named = [process for process in everything if _ask(process.name, "") == LAUNCHER_NAME]
+        ranks = {process.pid: rank_of(process) for process in named}
+        # A child has the name and the rank of its launcher until it runs its own program.
+        named = [each for each in named if ranks.get(_ask(each.ppid, 0), -1) != ranks[each.pid]]
         starters = {_ask(process.ppid, 0) for process in named}  # without MPI a launcher starts one per rank
-        launchers = {rank_of(process): process for process in named if process.pid not in starters}
+        launchers = {ranks[process.pid]: process for process in named if process.pid not in starters}
         return cls(everything, launchers or ({rank_of(first): first} if is_launcher else {}))
 
     def servers(self, kind: str) -> list[psutil.Process]:

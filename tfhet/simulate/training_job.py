@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tfhet.errors import TfhetError
+from tfhet.messages import JobResultLine, parse_line
 from tfhet.process import describe_exit
 from tfhet.record import RunFolder, RunSummary
+from tfhet.report import place_of, printable
 from tfhet.simulate.host import SimulatedHost
 
 COMPLETED, FAILED, STOPPED = "Completed", "Failed", "Stopped"
 STOPPED_ON_REQUEST = "stopped on request"
 NO_REASON = "no launcher said why"
+_LOG_LINES = 400
 
 
 def completed(
@@ -21,9 +25,11 @@ def completed(
     leader: RunFolder,
     cause: str | None,
     never_began: str | None,
+    logs: RunFolder,
 ) -> RunSummary:
     """The leader's summary with exit codes, cause, status and failure reason. codes: by `host` or `host/rank`. cause:
-    why the simulator stopped the job, or None. never_began: why a host could not be made, or None."""
+    why the simulator stopped the job, or None. never_began: why a host could not be made, or None. logs: the record
+    with the output of all hosts."""
     try:
         summary = leader.read_summary()
     except TfhetError:
@@ -39,17 +45,26 @@ def completed(
     if bad and not exit_code:
         exit_code, cause = 1, _exits(bad)
     if exit_code or cause:
-        cause = cause or summary.cause or _first_failure(hosts, codes)
+        cause = cause or summary.cause or _first_failure(hosts, codes, logs)
         exit_code = exit_code or 1
     codes = dict(sorted(codes.items()))
     return replace(summary, exit_codes=codes, exit_code=exit_code, cause=cause, status=state, failure_reason=reason)
 
 
-def _first_failure(hosts: Sequence[SimulatedHost], codes: Mapping[str, int]) -> str:
+def _first_failure(hosts: Sequence[SimulatedHost], codes: Mapping[str, int], logs: RunFolder) -> str:
+    """The first line of a failure file; on full disks the last job result that a launcher printed; else the last line
+    of the log of a host that failed."""
     for host in hosts:
-        if host.paths.failure.is_file():
-            return host.paths.failure.read_text(encoding="utf-8", errors="replace").split("\n")[0]
-    return f"{NO_REASON} ({_exits(codes)})"
+        with contextlib.suppress(OSError):
+            if cause := host.paths.failure.read_text(encoding="utf-8", errors="replace").split("\n")[0]:
+                return printable(cause)
+    lines = [place_of(line)[1] for name in logs.hosts() for line in logs.log_tail(name, _LOG_LINES)]
+    for line in map(parse_line, reversed(lines)):
+        if isinstance(line, JobResultLine) and line.code:
+            return line.cause
+    bad = {label.split("/")[0] for label, code in codes.items() if code}
+    ends = [f"{name} printed last: {line}" for name in sorted(bad) for line in logs.log_tail(name, 1)]
+    return "; ".join([f"{NO_REASON} ({_exits(codes)})", *map(printable, ends[:1])])
 
 
 def _exits(codes: Mapping[str, int], between: str = "; ") -> str:

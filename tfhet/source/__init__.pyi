@@ -9,7 +9,7 @@ from .damage import (
 from .feature import Encoded as Encoded, Feature as Feature, Fixed as Fixed, Raw as Raw, Scalar as Scalar
 from .folder import from_image_folder as from_image_folder
 from .id_set import IdCount as IdCount, IdSet as IdSet
-from .orientation import exif_orientation as exif_orientation, turned as turned
+from .orientation import decoded as decoded, exif_orientation as exif_orientation, turned as turned
 from .source import (
     BadRecord as BadRecord,
     BlockSource as BlockSource,

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfhet.errors import UsageError
+from tfhet.extras import needed
 from tfhet.source.feature import Raw, Scalar
 from tfhet.source.tfrecord import TFRecordSource
 from tfhet.source.writing import made_once, write_tfrecords
@@ -61,11 +61,9 @@ def repeated(directory: Path, examples: int, cache: Path | None = None) -> TFRec
 
 def _loaded() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Returns images uint8 [n, 32, 32, 3], labels [n], and which of them are for validation, bool [n]."""
-    try:
+    with needed("the digits data set"):
         from sklearn.datasets import load_digits
         from sklearn.model_selection import train_test_split
-    except ImportError:
-        raise UsageError("the digits come with scikit-learn: pip install 'tfhet[demo]'") from None
     images, labels = load_digits(return_X_y=True)
     every = np.arange(len(labels))
     _, held_out = train_test_split(every, test_size=VALIDATION_EXAMPLES, stratify=labels, random_state=SEED)

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfhet.errors import UsageError
-from tfhet.source.orientation import exif_orientation, turned
+from tfhet.source.orientation import decoded, exif_orientation, turned
 
 
 @dataclass(frozen=True)
@@ -171,6 +171,8 @@ class Encoded(Feature):
     """Channels of the decoded image: 1 (grey) or 3 (RGB)."""
     upright: bool = True
     """Whether the decoded image is turned by the Exif orientation of its file, as photos of phones need."""
+    accurate: bool = False
+    """Whether JPEG is decoded by the accurate transform (JDCT_ISLOW); see the stage `decode`."""
 
     kind: ClassVar[str] = "encoded"
 
@@ -190,8 +192,7 @@ class Encoded(Feature):
             return tf.saturate_cast(tf.round(tf.image.resize(image, size, antialias=True)), tf.uint8)
 
         def one(content: tf.Tensor) -> tf.Tensor:
-            image = tf.io.decode_image(content, channels=self.channels, expand_animations=False)
-            image = tf.ensure_shape(image, [None, None, self.channels])
+            image = tf.ensure_shape(decoded(content, self.channels, self.accurate), [None, None, self.channels])
             image = turned(image, exif_orientation(content)) if self.upright else image
             fits = tf.reduce_all(tf.shape(image)[:2] == tf.constant(size.as_list()))
             image = tf.cond(fits, lambda: image, lambda: resized(image))

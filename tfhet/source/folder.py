@@ -25,6 +25,8 @@ SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"BM", b"GIF8")
 PROGRESS_EXAMPLES = 500
 """Number of images between two calls of `progressed`."""
 HIDDEN, NO_CLASS = "hidden", "in no folder of a class"
+SPLITS = frozenset({"train", "training", "val", "valid", "validation", "eval", "test", "testing"})
+"""Names of folders that hold the folders of classes."""
 NO_FILE, LOOP = "a pipe, socket or device", "a link to a folder above it, or to one that was read before"
 NO_IMAGE, UNREADABLE = "not JPEG, PNG, BMP or GIF", "cannot be read or decoded"
 NARROWED = "written, but decoding keeps the upper 8 of 16 bits of each channel"
@@ -113,11 +115,16 @@ def _report(
 def _listed(folder: Path) -> tuple[tuple[str, ...], list[Path], dict[str, list[Path]]]:
     """Returns the classes, the files that are called like images, and by reason the others. Paths begin in `folder`."""
     if not folder.is_dir():
-        raise UsageError(f"no image folder {folder}: it should hold one sub-folder for each class")
+        what = f"{folder} is no folder" if folder.exists() else f"no image folder {folder}"
+        raise UsageError(f"{what}: it should hold one sub-folder for each class")
     entries = sorted(folder.iterdir())
     classes = tuple(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("."))
     if not classes:
         raise UsageError(f"{folder} has no sub-folders: put the images of each class into a sub-folder of their own")
+    if len(classes) > 1 and {name.lower() for name in classes} <= SPLITS:
+        raise UsageError(
+            f"the sub-folders of {folder} are called like splits, {', '.join(classes)}: convert each of them"
+        )
     files: list[Path] = []
     passed_over: dict[str, list[Path]] = defaultdict(list)
     loops: list[Path] = []
@@ -134,7 +141,11 @@ def _listed(folder: Path) -> tuple[tuple[str, ...], list[Path], dict[str, list[P
             else:
                 files.append(file)
         if is_class and (not files or files[-1].parts[0] != entry.name):
-            raise UsageError(f"class {entry.name} has no images in {entry}; images end in {', '.join(SUFFIXES)}")
+            reasons = [
+                each for each, paths in passed_over.items() if any(path.parts[0] == entry.name for path in paths)
+            ]
+            why = f" (passed over: {', '.join(reasons)})" if reasons else ""
+            raise UsageError(f"class {entry.name} has no images in {entry}{why}; images end in {', '.join(SUFFIXES)}")
     passed_over[LOOP] += [path.relative_to(folder) for path in loops]
     return classes, files, passed_over
 

@@ -1,4 +1,5 @@
-"""The Exif orientation of JPEG and PNG files: phones store photos unturned, with a note how to turn them."""
+"""Decoding of image files by TensorFlow, and the Exif orientation of JPEG and PNG files: phones store photos unturned,
+with a note how to turn them."""
 
 from __future__ import annotations
 
@@ -6,6 +7,18 @@ import tensorflow as tf
 
 _TAG, _SHORT = 0x0112, 3
 _MOST_BYTES = 1 << 16  # of an Exif block in a JPEG file
+
+
+def decoded(content: tf.Tensor, channels: int, accurate: bool = False) -> tf.Tensor:
+    """Decodes an image file, string [], to uint8 [height, width, channels]. accurate: JPEG by JDCT_ISLOW."""
+
+    def of_any() -> tf.Tensor:
+        return tf.io.decode_image(content, channels=channels, expand_animations=False)
+
+    def of_jpeg() -> tf.Tensor:
+        return tf.io.decode_jpeg(content, channels=channels, dct_method="INTEGER_ACCURATE")
+
+    return tf.cond(tf.strings.substr(content, 0, 3) == b"\xff\xd8\xff", of_jpeg, of_any) if accurate else of_any()
 
 
 def exif_orientation(content: tf.Tensor) -> tf.Tensor:

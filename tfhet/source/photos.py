@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfhet.errors import UsageError
+from tfhet.extras import needed
 from tfhet.source.feature import Encoded, Scalar
 from tfhet.source.writing import made_once, write_tfrecords
 
@@ -51,10 +52,8 @@ def photos(
 
 
 def _examples(count: int, seed: int) -> Iterator[Mapping[str, Any]]:
-    try:
+    with needed("the photos data set"):
         from sklearn.datasets import load_sample_image
-    except ImportError:
-        raise UsageError("the photos come with scikit-learn: pip install 'tfhet[demo]'") from None
     originals = [load_sample_image(name) for name in CLASSES]
     random = np.random.default_rng(seed)
     for index in range(count):

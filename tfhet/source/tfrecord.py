@@ -120,6 +120,11 @@ class TFRecordSource:
         is_same = "label" not in features or numbers == tuple(range(len(numbers)))
         return cls(files, features, counts, on_bad_record, () if is_same else numbers)
 
+    def with_files(self, splits: Sequence[int]) -> TFRecordSource:
+        """Returns the source of some of the files, by their numbers."""
+        files = [self.files[split] for split in splits]
+        return TFRecordSource(files, self.features, self._listed, self.on_bad_record, self.numbers)
+
     def split_count(self) -> int:
         return len(self.files)
 

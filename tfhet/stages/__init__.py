@@ -9,6 +9,11 @@
 `docs/stages.md` shows what each stage does.
 """
 
+from tfhet.extras import needed
+
+with needed(__name__):
+    import tensorflow  # first, for its error
+
 from tfhet.stages import randomness
 from tfhet.stages.call_syntax import CHAINS, chain, parse, text
 from tfhet.stages.choice import Choice, OneOf, Probability

@@ -98,6 +98,7 @@ class Decoding(Step):
             window.scaling,
             self.stages[-1].output.channels,
             decode.upright,
+            decode.accurate,
         )
 
 

@@ -2,7 +2,7 @@
 
 A transform is float32 [batch, 8]: (a0 a1 a2 b0 b1 b2 c0 c1) sends the *output* point (x, y) to the input point
 ((a0 x + a1 y + a2) / k, (b0 x + b1 y + b2) / k) with k = c0 x + c1 y + 1, as in `ImageProjectiveTransformV3`. The
-matrices equal the Keras 2.15 layers RandomRotation, RandomZoom and RandomTranslation.
+matrices equal the layers RandomRotation, RandomZoom and RandomTranslation of Keras 2.15 and 3.15.
 """
 
 from __future__ import annotations

@@ -6,6 +6,6 @@ with steps.step() as step:      # optional, in a script that reads by tfhet.dist
     step.loss = train(batch)
 """
 
-import lazy_loader
+from tfhet import extras
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = extras.attach(__name__, __file__)

@@ -1,4 +1,5 @@
-from .callback import StepCallback as StepCallback
+from .callback import MetricAverageCallback as MetricAverageCallback, StepCallback as StepCallback
+from .continued import continue_in_keras as continue_in_keras
 from .declared import facts as facts
 from .meter import Journal as Journal, Meter as Meter
 from .note import Note as Note, NotedLoader as NotedLoader

@@ -6,8 +6,9 @@ between two steps are a pause. So are two or more batches of another training da
 step.
 
 Keras counts the batches of a pass and does not ask for its end: the last step of such a pass, and the one before a
-validation, have no end that can be seen. Such a step counts as long as its wait and the median of the computing of the
-steps before it; what is left until the next step is a pause, `between epochs` or the validation.
+validation, have no end that can be seen. Such a step ends where `StepCallback` was called last. Without the callback it
+counts as long as its wait and the median of the computing of the steps before it; what is left until the next step is a
+pause, `between epochs` or the validation.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from dataclasses import dataclass
 from tfhet.record import Pause, StepTime, median
 
 TRAINING, VALIDATION, OTHER = "training", "validation", "other"
+ENDS, MAY_END = "ends", "may end"
+"""What a script says of the step in progress: it ends; or it does if the script asks for no other batch of the pass."""
 RECENT = 32
 """Number of steps before a step without an end that say how long it computed."""
 
@@ -33,10 +36,10 @@ class Moment:
     """The data that it concerns: TRAINING, VALIDATION, or OTHER training data."""
     wait_s: float = 0.0
     examples: int | None = None
-    """Number of examples in a batch that was delivered; None for the end of a pass, or of a step."""
+    """Number of examples in a batch that was delivered; None for the end of a pass, and for what a script says."""
     begins_pass: bool = False
-    ends_step: bool = False
-    """Whether the script says that a step ends."""
+    says: str = ""
+    """ENDS or MAY_END if the script says so; else it is a batch, or the end of a pass."""
 
 
 @dataclass
@@ -56,19 +59,23 @@ class StepFinder:
         """Number of the pass over the training data."""
         self._open: _Open | None = None
         self._others: list[Moment] = []
-        """Other data's events since the step began."""
+        """The first three of the other data's batches since the step began."""
         self._paused_s: tuple[str, float] | None = None
         """Name and beginning of the pause that goes on."""
         self._compute_s: deque[float] = deque(maxlen=RECENT)
         self.says_ends = False
         """Whether the script says where its steps end."""
         self._has_begun = False
+        self._may_end_s = float("-inf")
+        """When the script said last that a step may end."""
 
     def add(self, event: Moment) -> Iterator[StepTime | Pause]:
         """Takes an event; yields the steps and pauses that it ends. `examples` of a step are those of this rank."""
-        if event.ends_step:
+        if event.says == ENDS:
             self.says_ends = True
             yield from self._end(event.at_s)
+        elif event.says == MAY_END:
+            self._may_end_s = event.at_s
         elif event.of != TRAINING:
             yield from self._other(event)
         elif event.examples is not None:
@@ -104,7 +111,8 @@ class StepFinder:
     def _other(self, event: Moment) -> Iterator[StepTime | Pause]:
         if event.examples is None:
             return
-        self._others.append(event)
+        if len(self._others) < 3:
+            self._others.append(event)
         if event.of == VALIDATION or len(self._others) == 2:
             name, began_s = self._paused_s or ("", self._others[0].at_s)
             if name != "validation":
@@ -118,9 +126,11 @@ class StepFinder:
             yield StepTime(dur_s, step.wait_s, step.examples, at_s=step.at_s, epoch=self.epoch, allreduce_s=None)
 
     def _end_unseen(self, at_s: float, pause: str) -> Iterator[StepTime]:
-        """Ends a step of which nothing shows the end, at `at_s` at the latest; a pause of that name begins there."""
+        """Ends a step whose end no request shows, at `at_s` at the latest; a pause of that name begins there."""
         step = self._open
-        if step is not None and self._compute_s:
+        if step is not None and step.at_s + step.wait_s <= self._may_end_s <= at_s:
+            at_s = self._may_end_s
+        elif step is not None and self._compute_s:
             at_s = min(at_s, step.at_s + step.wait_s + median(list(self._compute_s)))
         if step is not None or self._paused_s is not None:
             name, began_s = self._paused_s or (pause, at_s)

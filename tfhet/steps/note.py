@@ -2,39 +2,60 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
+from tfhet.clock import SYSTEM
 from tfhet.messages import rank
 
 
 @dataclass(frozen=True)
 class Note:
-    """One delivery, or the end of a pass."""
+    """One delivery, or the end of a pass. Times are in seconds on the monotonic clock."""
 
     asked_s: float
-    """When the element was asked for, in seconds on the monotonic clock; `delivered_s`: when it was there."""
+    """Time of the request."""
     delivered_s: float
     examples: int | None
     """Length of the element's first axis; None at the end of a pass."""
     index: int
     """Number of elements that its iterator delivered before."""
+    end: str = ""
+    """The data set that was iterated over, which the script made of the noted one; "" for the noted one."""
 
 
 class NotedLoader:
     """The notes of an iterable of Python. One thread notes, another one takes."""
 
     def __init__(self) -> None:
+        self.has_ids = False
+        """Whether its batches come with ids."""
+        self.expected: int | None = None
+        """Number of examples in a pass of all ranks; None if it is unknown."""
+        self.lengths: dict[str, int] = {}
+        self.pending_s: dict[str, float] = {}
         self._notes: deque[Note] = deque()
         self._ids: deque[tuple[np.ndarray, int]] = deque()
 
+    @contextlib.contextmanager
+    def request(self) -> Iterator[None]:
+        """Marks the body of the `with` statement as a request for a batch."""
+        self.pending_s = {"": SYSTEM.monotonic()}
+        try:
+            yield
+        finally:
+            self.pending_s = {}
+
     def add(self, note: Note, ids: np.ndarray | None = None, epoch: int = 0) -> None:
-        """ids: int64 [n], of the examples that were delivered."""
+        """Adds a delivery. ids: int64 [n], of the examples that were delivered."""
         self._notes.append(note)
         if ids is not None:
+            self.has_ids = True
             self._ids.append((np.array(ids, np.int64), epoch))
 
     def take(self) -> list[Note]:
@@ -53,16 +74,43 @@ class NotedLoader:
         )
 
 
+class Notes(Protocol):
+    """The notes of a data set: a `NotedDataset` or a `NotedLoader`."""
+
+    lengths: dict[str, int]
+    """Number of elements of each end, negative if unknown or endless."""
+    pending_s: dict[str, float]
+    """The time of the request that each end has not answered."""
+
+    def take(self) -> list[Note]:
+        """Takes the consumer's notes since the last call, in the order of time."""
+
+    def take_deliveries(self) -> list[Note]:
+        """Takes the notes of deliveries to what a script made of the data set."""
+
+
+@dataclass
+class NotedSet:
+    """A data set of a script."""
+
+    is_training: bool
+    noted: Notes
+    name: str
+    """The same for a data set that is defined again in the same way."""
+    phase: int
+    is_read: bool = False
+    """Whether its last pass was read to its end, and is no look."""
+
+
 class Deliveries:
     """Reports to the launcher of the ids that a script was delivered. take_ids: takes new ids and their epochs, int64
-    [2, n]. expected: the number of examples in a pass; None: not known. late: the number of passes by which an example
-    may come late; None: any."""
+    [2, n]. expected: returns the number of examples in a pass, or None if it is unknown. late: the number of passes by
+    which an example may come late; None: any."""
 
-    def __init__(self, take_ids: Callable[[], np.ndarray], expected: int | None, late: int | None = 0):
+    def __init__(self, take_ids: Callable[[], np.ndarray], expected: Callable[[], int | None], late: int | None = 0):
         self.count = 0
         """Number of examples delivered."""
-        self.expected = expected
-        self._take_ids, self._late, self._latest = take_ids, late, 0
+        self._take_ids, self._expected, self._late, self._latest = take_ids, expected, late, 0
         self._held = np.zeros([2, 0], np.int64)
 
     def take(self, is_due: bool) -> Iterator[rank.Delivered]:
@@ -79,4 +127,4 @@ class Deliveries:
             own = ids[epochs == epoch]
             for at in range(0, len(own), rank.MOST_IDS):
                 text = rank.packed(own[at : at + rank.MOST_IDS])
-                yield rank.Delivered(int(epoch), text, self.expected, over)
+                yield rank.Delivered(int(epoch), text, self._expected(), over)

@@ -12,21 +12,24 @@ import hashlib
 import logging
 import math
 import threading
-from array import array
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tfhet import strategies
 from tfhet.clock import SYSTEM, Clock
 from tfhet.cluster import environment
 from tfhet.messages import ProcessChannel, inherited, rank
 from tfhet.process import answer_with_stack, stack_of_last_thread
-from tfhet.record import Pause, RunFolder, RunSummary, Spread, StepTime, median
-from tfhet.steps.finder import OTHER, TRAINING, VALIDATION, Moment, StepFinder
+from tfhet.record import RunFolder, RunSummary, Spread, median
+from tfhet.steps.finder import ENDS, TRAINING, VALIDATION, Moment
+from tfhet.steps.kept import Sample
 from tfhet.steps.meter import Journal, Meter
-from tfhet.steps.note import Deliveries, NotedLoader
+from tfhet.steps.note import Deliveries, NotedLoader, NotedSet
+from tfhet.steps.phases import LOOK, Phases
+from tfhet.steps.training_pass import TrainingPasses
 from tfhet.strategies import JobContext
 
 if TYPE_CHECKING:
@@ -58,29 +61,34 @@ class OwnStep:
 
 
 class ScriptSteps:
-    """Steps of the script in this process. Its first data set for training is the one whose batches are steps."""
+    """Steps of the script in this process. The examples of its first data set for training are counted."""
 
     _of_process: ScriptSteps | None = None
 
     def __init__(self, job: JobContext, channel: ProcessChannel, clock: Clock = SYSTEM):
-        self.meter = Meter()
         self._job, self._channel, self._clock = job, channel, clock
-        self._journal = Journal(job, self.meter, clock)
-        self._finder = StepFinder()
-        self._sets: list[tuple[str, NotedDataset | NotedLoader]] = []
-        self._ends: deque[float] = deque()
-        self._delivery_ms = array("d")
+        strategy = strategies.chosen(job.strategy, job.size)
+        self.passes = TrainingPasses(job, channel)
+        self._phases = Phases(job.size, strategy.parts_of_batch(job.size))
+        self._journal = Journal(job, self._phases.recorded.meter, clock)
+        self._sets: list[NotedSet] = []
+        self._said: deque[Moment] = deque()
+        self._delivery_ms = Sample()
         self._loss: Any = None
         self._facts: dict[str, Any] = {}
         self._deliveries: Deliveries | None = None
         self._taken = 0
         self._first_batch_s: float | None = None
+        self._has_asked = False
         self._line_s = clock.monotonic()
-        self._batch_size = 0
         self._written: bytes | None = None
         """Digest of the summary that was written last."""
-        self._epochs: dict[int, dict[str, Any]] = {}
         self._taking, self._closes = threading.Lock(), threading.Event()
+
+    @property
+    def meter(self) -> Meter:
+        """The meter of the phase that the record describes."""
+        return self._phases.recorded.meter
 
     @classmethod
     def of_process(cls, job: JobContext) -> ScriptSteps | None:
@@ -101,7 +109,7 @@ class ScriptSteps:
         """Whether `watch` takes the ids of a pipeline's data set: the first one for training, with the compiled op."""
         from tfhet import native
 
-        return self._kind(training) == TRAINING and native.ops("deliveries") is not None
+        return self._is_first(training) and native.ops("deliveries") is not None
 
     def watch(
         self, dataset: tf.data.Dataset, training: bool = True, pipeline: Pipeline | None = None
@@ -113,69 +121,73 @@ class ScriptSteps:
         from tfhet.steps.declared import facts, late_passes
         from tfhet.steps.noted import NotedDataset
 
-        has_ids, kind = pipeline is not None and self.takes_ids(training), self._kind(training)
-        noted = NotedDataset(dataset, native.ops("deliveries"), has_ids)
-        if kind == TRAINING and pipeline is None:
+        has_ids, is_first = pipeline is not None and self.takes_ids(training), self._is_first(training)
+        noted = NotedDataset(dataset, native.ops("deliveries"), has_ids, self.passes if training else None)
+        if is_first and pipeline is None:
             self._facts = {"not_counted": NO_IDS}
-        elif kind == TRAINING and pipeline is not None:
+        elif is_first and pipeline is not None:
             expected = pipeline.source.example_count()
             lacks = None if expected is not None else NO_COUNT
             self._facts = {"not_counted": lacks if has_ids else NO_OP, **facts(pipeline, self._job)}
-            self._deliveries = Deliveries(noted.take_ids, expected, late_passes(pipeline)) if has_ids else None
-        self._sets.append((kind, noted))
+            self._deliveries = Deliveries(noted.take_ids, lambda: expected, late_passes(pipeline)) if has_ids else None
+        self._add(training, noted, f"{int(dataset.cardinality())} of {dataset.element_spec}")
         return noted.dataset
 
-    def watch_loader(self, training: bool, has_ids: bool) -> NotedLoader:
-        """Where an iterable of Python notes its deliveries. has_ids: whether its batches come with ids."""
-        noted = NotedLoader()
-        if self._kind(training) == TRAINING:
-            self._facts = {} if has_ids else {"not_counted": NO_LOADER_IDS}
-            self._deliveries = Deliveries(noted.take_ids, None) if has_ids else None
-        self._sets.append((self._kind(training), noted))
+    def watch_loader(self, training: bool, source: str) -> NotedLoader:
+        """Returns where an iterable of Python notes its deliveries. source: names what it reads. An iterable that is
+        made again, for example in each epoch, continues the notes of the earlier one."""
+        name = f"loader of {source}"
+        known = [each for each in self._sets if (each.name, each.is_training) == (name, training)]
+        if known and isinstance(known[0].noted, NotedLoader):
+            return known[0].noted
+        noted, is_first = NotedLoader(), self._is_first(training)
+        self._add(training, noted, name)
+        if is_first:
+            self._deliveries = Deliveries(noted.take_ids, lambda: noted.expected)
         return noted
 
-    def expect_examples(self, count: int) -> None:
-        """Says how many examples a pass over the training data has, where its loader has ids."""
-        if self._deliveries is not None:
-            self._deliveries.expected = count
+    def _add(self, training: bool, noted: NotedDataset | NotedLoader, name: str) -> None:
+        """Adds a data set. One like it that was read to its end is of the same phase: a script may define it again."""
+        alike = [each for each in self._sets if (each.name, each.is_training, each.is_read) == (name, training, True)]
+        self._sets.append(NotedSet(training, noted, name, alike[-1].phase if alike else len(self._sets)))
 
-    def _kind(self, training: bool) -> str:
-        is_first = all(of != TRAINING for of, _ in self._sets)
-        return VALIDATION if not training else TRAINING if is_first else OTHER
+    def _is_first(self, training: bool) -> bool:
+        return training and not any(each.is_training for each in self._sets)
 
     def expect_ends(self) -> None:
         """From now on, steps end where `end_step` is called, and nowhere else."""
-        self._finder.says_ends = True
+        self._phases.says_ends = True
 
-    def end_step(self, loss: Any = None) -> None:
+    def end_step(self, loss: Any = None, says: str = ENDS) -> None:
+        """Ends a step. says: MAY_END if only the last step of a pass ends here."""
         self._loss = loss
-        self._ends.append(self._clock.monotonic())
+        self._said.append(Moment(self._clock.monotonic(), says=says))
 
     def take(self, is_last: bool = False) -> None:
         with self._taking:
-            events = sorted(self._events(), key=lambda event: event.at_s)
-            found = [each for event in events for each in self._finder.add(event)]
+            events = sorted(self._events(), key=lambda each: each[0].at_s)
+            for event, phase, length in events:
+                self._phases.add(event, phase, length)
             if is_last:
-                found += self._finder.close(self._clock.monotonic())
-            for each in found:
-                if isinstance(each, Pause):
-                    self.meter.pauses.append(each)
-                else:
-                    self._count(each)
-            if not is_last:  # what a script does after its last step is none of the steps'
+                self._phases.close(self._clock.monotonic())
+            else:  # what a script does after its last step is none of the steps'
                 self.meter.count_cpu(self._clock.cpu())
-            if events:
+            has_asked, self._has_asked = self._has_asked, self._has_asked or self._waiting_s() > 0
+            if events or self._has_asked != has_asked:
                 self._channel.send(self.meter.totals(), limit_s=0.1)
+            self._journal.follow(self.meter)
             self._journal.write(is_last)
             is_due = is_last or self._clock.monotonic() >= self._line_s + LINE_S
             limit_s = 1.0 if is_last else 0.1
             for report in self._deliveries.take(is_due) if self._deliveries else ():
                 self._channel.send(report, limit_s)
-            if is_due and self.meter.steps:
+            if is_due:
                 self._line_s = self._clock.monotonic()
-                self._channel.send(self._standing(), limit_s)
+                if self.meter.steps:
+                    self._channel.send(self._standing(), limit_s)
                 if self._job.rank == 0:
-                    self._report()
+                    self._send_line()
+                    self._write_summary()
 
     def close(self) -> None:
         self._closes.set()
@@ -200,52 +212,67 @@ class ScriptSteps:
                 # The launcher would take silence for a script that hangs.
                 self._channel.send(self.meter.totals())
 
-    def _events(self) -> Iterator[Moment]:
-        for of, noted in self._sets:
-            for note in noted.take():
+    def _events(self) -> Iterator[tuple[Moment, Hashable, int]]:
+        """Yields the new events, each with its phase and the number of batches in a pass, negative if unknown."""
+        for each in self._sets:
+            for note in each.noted.take():
+                length = each.noted.lengths.get(note.end, -1)
+                each.is_read = note.index >= LOOK and (note.examples is None or note.index + 1 == length)
                 wait_s = note.delivered_s - note.asked_s
-                self._taken += (note.examples or 0) if of == TRAINING else 0
                 begins = note.index == 0 and note.examples is not None
-                yield Moment(note.asked_s, of, wait_s, note.examples, begins)
-                if self._first_batch_s is None and of == TRAINING:
+                of = TRAINING if each.is_training else VALIDATION
+                event = Moment(note.asked_s, of, wait_s, note.examples, begins)
+                phase = (each.phase, note.end) if each.is_training else None
+                yield event, phase, length
+                if each.is_training and each.phase == self._first_phase:
+                    self._taken += note.examples or 0
+                if self._first_batch_s is None and each.is_training:
                     self._first_batch_s = wait_s
-            deliveries = [each for each in noted.take_deliveries() if each.examples is not None]
-            if of == TRAINING:
-                self._delivery_ms.extend(1e3 * (each.delivered_s - each.asked_s) for each in deliveries)
-        while self._ends:
-            yield Moment(self._ends.popleft(), ends_step=True)
+            deliveries = [note for note in each.noted.take_deliveries() if note.examples is not None]
+            if each.is_training:
+                self._delivery_ms.extend([1e3 * (note.delivered_s - note.asked_s) for note in deliveries])
+        while self._said:
+            yield self._said.popleft(), None, -1
 
-    def _count(self, step: StepTime) -> None:
-        self._batch_size = max(self._batch_size, int(step.examples))
-        examples = step.examples * self._job.size
-        self.meter.add(replace(step, step=len(self.meter.steps) + 1, examples=examples))
-        epoch = self._epochs.setdefault(step.epoch, {"epoch": step.epoch, "steps": 0, "examples": 0})
-        epoch["steps"] += 1
-        epoch["examples"] += int(examples)
+    @property
+    def _first_phase(self) -> int | None:
+        return next((each.phase for each in self._sets if each.is_training), None)
 
-    def _report(self) -> None:
-        """Sends a metric line, which the launcher prints, and writes the summary."""
-        line = self.meter.line(len(self.meter.steps), self._finder.epoch, _number(self._loss))
-        self._channel.send(rank.Metrics(line.exact()), limit_s=0.1)
-        if self._job.record_dir:
-            folder = RunFolder(Path(self._job.record_dir)).create()
-            there = _digest(folder.summary_path) if folder.summary_path.exists() else None
-            if there == self._written:  # else the script writes its own
-                self._written = _digest(folder.write_summary(self._summary()))
+    def _waiting_s(self) -> float:
+        """Seconds for which the script has been waiting for a batch for training; 0 if it is not."""
+        asked_s = [at_s for each in self._sets if each.is_training for at_s in [*each.noted.pending_s.values()]]
+        return max(0.0, self._clock.monotonic() - max(asked_s)) if asked_s else 0.0
+
+    def _send_line(self) -> None:
+        """Sends a metric line, which the launcher prints, if there is anything new."""
+        phase, waiting_s = self._phases.current, self._waiting_s()
+        if phase.meter.has_news(waiting_s):
+            line = phase.meter.line(phase.first_step + phase.steps, phase.epoch, _number(self._loss), waiting_s)
+            self._channel.send(rank.Metrics(line.exact()), limit_s=0.1)
+
+    def _write_summary(self) -> None:
+        if not self._job.record_dir or not self.meter.steps:
+            return
+        folder = RunFolder(Path(self._job.record_dir)).create()
+        there = _digest(folder.summary_path) if folder.summary_path.exists() else None
+        if there == self._written:  # else the script writes its own
+            self._written = _digest(folder.write_summary(self._summary()))
 
     def _standing(self) -> rank.Standing:
-        step_ms = 1e3 * median(self.meter.measured("dur_s"))
+        step_ms = 1e3 * median(list(self.meter.measured("dur_s")))
         delivered = self._deliveries.count if self._deliveries else 0
         unused = max(0, delivered - self._taken)
-        return rank.Standing(len(self.meter.steps), step_ms, self.meter.wait_pct() or 0.0, delivered, unused)
+        return rank.Standing(self.meter.steps.added, step_ms, self.meter.wait_pct() or 0.0, delivered, unused)
 
     def _summary(self) -> RunSummary:
-        return self.meter.summary(
+        phase, loader = self._phases.recorded, next((each.noted for each in self._sets if each.is_training), None)
+        lacks_ids = isinstance(loader, NotedLoader) and not loader.has_ids
+        return phase.meter.summary(
             self._job,
-            **{"batch_size": self._batch_size, **self._facts},
-            delivery_ms=Spread.of(self._delivery_ms) if self._delivery_ms else None,
+            **{"batch_size": phase.batch_size, **({"not_counted": NO_LOADER_IDS} if lacks_ids else {}), **self._facts},
+            delivery_ms=Spread.of(self._delivery_ms.values) if self._delivery_ms.values else None,
             first_batch_s=self._first_batch_s,
-            epochs=list(self._epochs.values()),
+            epochs=phase.epochs,
         )
 
 

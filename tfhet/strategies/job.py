@@ -46,6 +46,8 @@ class JobContext:
     """Folder of the run record; None: there is none."""
     timeline_dir: str | None = None
     """Folder in which a rank notes the times of its steps; None: it does not."""
+    checks_weights: bool = False
+    """Whether the rank sends samples of its weights, which the leader compares."""
 
     def __post_init__(self) -> None:
         Rank(self.rank, self.size, self.local_rank, self.local_size, "the job")

@@ -57,6 +57,7 @@ class Mirrored(Strategy):
     """The rank sees all devices of its host, for tf.distribute.MirroredStrategy."""
 
     name = "mirrored"
+    packages = ("tensorflow",)
     ranks_per_host = 1
 
     def meeting(self, hosts: Sequence[str], per_host: int, source: RankSource) -> None:

@@ -138,9 +138,13 @@ class Strategy:
     """Role of the other hosts of the dnn group, if only the first one has a rank; None: all of them train."""
     ranks_per_host: int | None = None
     """Number of ranks per host, unless the user or a source of ranks sets it; None: the number of GPUs."""
+    has_replicas: bool = False
+    """Whether each rank trains a copy of the model: tfhet checks that their weights stay equal."""
     order_type: type[Any] | None = None
     """Class whose `parse(order)` checks an order, and whose `environment(host, rank, env)` follows it; None: every
     order is valid and adds no variables."""
+    packages: Sequence[str] = ()
+    """Modules that the launchers of this strategy's hosts need."""
     consequences: re.Pattern[str] | None = None
     """Matches last lines of a rank that report the end of another rank."""
 
@@ -175,6 +179,10 @@ class Strategy:
             return dict(env)
         return dict(self.order_type.parse(order).environment(host, rank, env))
 
+    def check_script(self, path: str, size: int, env: Mapping[str, str]) -> None:
+        """Raises UsageError for a script at `path` that cannot train `size` ranks with the installed packages. Called
+        on each host before the ranks start. env: of the launcher."""
+
     async def serve(self, place: Place, order: Mapping[str, Any], say: Callable[[str], None]) -> None:
         """Runs on a host of `roles` from the start of the ranks until it is cancelled. An exception ends the job."""
 
@@ -198,6 +206,10 @@ class Strategy:
     def undivided(self, data: tf.data.Dataset, size: int) -> tf.data.Dataset:
         """Makes the framework use the share of one of `size` ranks as it is, without dividing it again."""
         return data
+
+    def parts_of_batch(self, size: int) -> int:
+        """The number of steps in which one of `size` ranks uses a batch of its data set."""
+        return 1
 
     def collective(self, size: int) -> Collective:
         """The collective of `size` ranks, in one of them. Raises UsageError if it cannot be formed."""

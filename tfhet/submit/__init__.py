@@ -9,6 +9,6 @@
 Sending is `submission.send(sagemaker, s3)`, with boto3's clients.
 """
 
-import lazy_loader
+from tfhet import extras
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = extras.attach(__name__, __file__)

@@ -75,17 +75,14 @@ _PLANNED = ("cut", "data_host_workers", "dnn_host_workers")
 
 def with_plan(text: str, file: str, plan: Plan, known: Catalogue | None = None) -> str:
     """Returns a job file's text with the cluster and the cut of a plan; the sections `groups` (or `instances`) and
-    `pipeline` are replaced without their comments. Groups keep their names; spare ones go. Raises UsageError for a job
-    file that is refused, before or with the plan, and a plan in which no cluster keeps the limits."""
+    `pipeline` (`hyperparameters`, unless the data plane is tf.data service) are replaced without their comments. Groups
+    keep their names; spare ones go. Raises UsageError for a job file that is refused, before or with the plan, and a
+    plan in which no cluster keeps the limits."""
     job = parse(text, file, known)
     if plan.chosen is None:
         raise UsageError(f"{file} is left as it is: no cluster of the plan keeps the limits")
     chosen = plan.to_json()["candidates"][plan.chosen]
     cluster, layout = chosen["cluster"], chosen["layout"]
-    if not layout.keys() >= set(_PLANNED):
-        arguments = " ".join(f"--{name} {layout[name]}" for name in plan.plane.arguments(1, 1))
-        given = f"write the cluster {cluster['text']} yourself, and the launcher's arguments {arguments}"
-        raise UsageError(f"{file} is left as it is: a job file has a pipeline of tf.data service; {given}")
     dnn = {"type": cluster["dnn"], "count": cluster["dnn_hosts"]}
     if job.grouped or cluster["data_hosts"]:
         groups = {job.dnn.name if job.grouped else DNN_GROUP: {**dnn, "role": DNN}}
@@ -97,6 +94,11 @@ def with_plan(text: str, file: str, plan: Plan, known: Catalogue | None = None) 
         text = _with_section(text, "groups" if job.grouped else "instances", "groups", groups)
     else:
         text = _with_section(text, "instances", "instances", dnn)
+    if not layout.keys() >= set(_PLANNED):  # another plane than tf.data service: its settings are launcher arguments
+        settings = {"data_plane": plan.plane.name, **{name: layout[name] for name in plan.plane.arguments(1, 1)}}
+        text = _with_section(text, "hyperparameters", "hyperparameters", {**job.hyperparameters, **settings})
+        parse(text, f"{file} with the plan in it", known)
+        return text
     is_script = "train_script" in {name.replace("-", "_") for name in job.hyperparameters}
     planned = _PLANNED[1:] if is_script else _PLANNED  # a user's script may refuse --cut
     pipeline: dict[str, values.Value] = {**job.pipeline, **{name: layout[name] for name in planned}}

@@ -1,6 +1,11 @@
 from .endpoint import serve_metrics as serve_metrics
 from .gpus import GpuMonitor as GpuMonitor, gpu_count as gpu_count
-from .host_counters import cpu_quota as cpu_quota, host_counters as host_counters, memory_limit as memory_limit
+from .host_counters import (
+    cpu_quota as cpu_quota,
+    host_counters as host_counters,
+    memory_limit as memory_limit,
+    oom_kills as oom_kills,
+)
 from .metric import (
     METRICS as METRICS,
     UP as UP,

@@ -113,6 +113,16 @@ def memory_limit(root: Path = Path("/")) -> int | None:
     return None if found is None else int(found)
 
 
+def oom_kills(root: Path = Path("/")) -> int:
+    """Number of processes that the kernel has killed because this process's control group had no memory left."""
+    for folder in _groups(root, "memory"):
+        text = _text(folder / "memory.events") or _text(folder / "memory.oom_control")
+        counts = dict(line.split() for line in text.splitlines() if len(line.split()) == 2)
+        if counts.get("oom_kill", "").isdigit():
+            return int(counts["oom_kill"])
+    return 0
+
+
 def _lowest(root: Path, controller: str, read: Callable[[Path], list[float]]) -> float | None:
     return min((limit for folder in _groups(root, controller) for limit in read(folder)), default=None)
 

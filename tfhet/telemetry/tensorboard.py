@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from tfhet.errors import UsageError
+from tfhet.extras import needed
 from tfhet.record import StepTime, Timeline, UsageSample
 from tfhet.units import MIB
 
@@ -19,13 +19,11 @@ class ScalarFile:
 
     def __init__(self, folder: Path, began_s: float, name: str):
         """Creates or replaces `folder`/events.out.tfevents.SECONDS.`name`. began_s: seconds since 1970. Raises OSError,
-        and UsageError if tensorboard is not installed."""
-        try:
+        and MissingPackage if TensorBoard is not installed."""
+        with needed("a file of scalars"):
             self._event: Any = importlib.import_module("tensorboard.compat.proto.event_pb2").Event
             self._summary: Any = importlib.import_module("tensorboard.compat.proto.summary_pb2").Summary
             records: Any = importlib.import_module("tensorboard.summary.writer.record_writer")
-        except ImportError as error:
-            raise UsageError(f"scalars need TensorBoard: pip install tensorboard ({error})") from None
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / f"events.out.tfevents.{int(began_s):010d}.{name}"
         self._file: IO[bytes] = open(self.path, "wb")  # noqa: SIM115 (closed by close)

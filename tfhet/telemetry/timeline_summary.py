@@ -71,7 +71,7 @@ def _of_rank(timeline: Timeline, rank: int, host: str, steps: Sequence[StepTime]
     return RankSummary(
         rank,
         host,
-        len(steps),
+        sum(step.times for step in steps),
         1e3 * median([step.dur_s for step in steps]),
         share_pct(steps, lambda step: step.wait_s) or 0.0,
         Waiting.of(steps).median_pct or 0.0,

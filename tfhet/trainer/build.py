@@ -75,14 +75,9 @@ def default_chain(images: ImageSpec) -> tuple[str, str]:
 
 def _source(settings: Settings, paths: HostPaths, seed: int) -> Source:
     text = settings.data
-    kind, *numbers = text.split(":")
-    if kind != "synthetic":
-        directory = paths.channel(text)
-        if not directory.is_dir():
-            there = ", ".join(sorted(p.name for p in paths.input_data.glob("*"))) or "none"
-            missing = f"channel {text!r} is missing: {directory} is no directory"
-            raise UsageError(f"{missing}; channels that are there: {there}")
+    if (directory := settings.channel(paths)) is not None:
         return _records(directory, settings)
+    numbers = text.split(":")[1:]
     try:
         examples, splits = int(numbers[0]), int(numbers[1])
         uneven = {"": False, "uneven": True}[numbers[2] if len(numbers) > 2 else ""]

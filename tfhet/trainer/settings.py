@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 from tfhet import arguments
+from tfhet.cluster import HostPaths
 from tfhet.errors import UsageError
 from tfhet.schema import least, one_of
 
 AUTO = "auto"
 """The argument for a chain that follows from the images: see `build.default_chain`."""
+
+PACKAGES = ("tensorflow",)
+"""Modules that the trainer needs."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +93,26 @@ class Settings:
     def parse(cls, argv: Sequence[str]) -> Settings:
         """The settings of a command line; `-` and `_` in names are the same. Raises UsageError for a wrong value."""
         return arguments.parse(cls, arguments.underscored(argv), "tfhet.trainer")[0]
+
+    def channel(self, paths: HostPaths) -> Path | None:
+        """The directory of the training data; None for synthetic data. Raises UsageError if it cannot be read or has no
+        TFRecord file."""
+        if self.data.partition(":")[0] == "synthetic":
+            return None
+        directory = paths.channel(self.data)
+        try:
+            names = os.listdir(directory)
+        except (FileNotFoundError, NotADirectoryError):
+            found = ", ".join(sorted(path.name for path in paths.input_data.glob("*"))) or "none"
+            raise UsageError(
+                f"channel {self.data!r} is missing: {directory} is no directory; channels that exist: {found}"
+            ) from None
+        except OSError as error:
+            raise UsageError(f"channel {self.data!r} cannot be read: {directory}: {error.strerror}") from None
+        if not any(".tfrecord" in name and not name.startswith(".") for name in names):
+            few = f"none of the {len(names)} entries of {directory} is called *.tfrecord*"
+            raise UsageError(f"channel {self.data!r} has no TFRecord files: {few}; `tfhet convert` writes them")
+        return directory
 
     def learning_rate_at(self, epoch: float, ranks: int) -> float:
         """The learning rate after `epoch` epochs: linear scaling, gradual warm-up (Goyal et al. 2017, section 2.2)."""

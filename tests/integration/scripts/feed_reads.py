@@ -19,6 +19,7 @@ EXAMPLES, BATCH_SIZE = 400, 8
 class Numbers:
     def __init__(self, raises_at: int):
         self.raises_at = raises_at
+        self.names = list({f"{number}.jpg" for number in range(EXAMPLES)})  # in one order in all processes
 
     def __len__(self) -> int:
         return EXAMPLES

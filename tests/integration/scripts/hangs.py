@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 import time
 
-import horovod.tensorflow as hvd
 import tensorflow as tf
 
 import tfhet
+import tfhet.horovod as hvd
 
 
 def stuck() -> None:

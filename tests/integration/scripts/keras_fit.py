@@ -7,10 +7,10 @@ import json
 import os
 from pathlib import Path
 
-import horovod.tensorflow.keras as hvd
 import tensorflow as tf
 
 import tfhet
+import tfhet.horovod as hvd
 
 hvd.init()
 BATCH_SIZE, EXAMPLES = 32, 1437
@@ -22,11 +22,17 @@ def parse(record):
     return tf.reshape(tf.io.decode_raw(example["image"], tf.uint8), [32, 32, 3]), example["label"]
 
 
-directory = os.environ["SM_CHANNEL_TRAINING"]
-files = tf.data.Dataset.from_tensor_slices(sorted(tf.io.gfile.glob(f"{directory}/*.tfrecord*")))
-ds = files.interleave(tf.data.TFRecordDataset, num_parallel_calls=2).shuffle(1000)
-ds = ds.map(parse, num_parallel_calls=2).batch(BATCH_SIZE)
+def read(channel):
+    directory = os.environ[f"SM_CHANNEL_{channel}"]
+    files = tf.data.Dataset.from_tensor_slices(sorted(tf.io.gfile.glob(f"{directory}/*.tfrecord*")))
+    ds = files.interleave(tf.data.TFRecordDataset, num_parallel_calls=2).shuffle(1000)
+    return ds.map(parse, num_parallel_calls=2)
+
+
+ds = read("TRAINING").batch(BATCH_SIZE)
 ds = tfhet.distribute(ds, steps_per_epoch=EXAMPLES // BATCH_SIZE // hvd.size())
+whole = read("VALIDATION").filter(lambda image, label: label < 7).batch(BATCH_SIZE)
+validation = tfhet.distribute(whole, training=False)
 
 tf.random.set_seed(hvd.rank())  # the ranks begin with different weights: the broadcast has something to do
 model = tf.keras.Sequential(
@@ -45,7 +51,8 @@ count = tf.keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs:
 history = model.fit(
     ds,
     epochs=2,
-    callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0), hvd.callbacks.MetricAverageCallback(), count],
+    validation_data=validation,
+    callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0), tfhet.MetricAverageCallback(), count],
     verbose=2 if hvd.rank() == 0 else 0,
 )
 digest = hashlib.sha256(b"".join(weight.tobytes() for weight in model.get_weights())).hexdigest()
@@ -54,5 +61,8 @@ result = {
     "size": hvd.size(),
     "loss": [float(loss) for loss in history.history["loss"]],
     "steps": len(steps),
+    "validation_batches": sum(1 for _ in validation),
+    "validated": {name: history.history[f"val_{name}"] for name in ("loss", "accuracy")},
+    "whole": model.evaluate(whole, return_dict=True, verbose=0),
 }
 (Path(os.environ["SM_OUTPUT_DATA_DIR"]) / f"fit-{hvd.rank()}.json").write_text(json.dumps(result))

@@ -87,7 +87,11 @@ history = model.fit(
     callbacks=[tf.keras.callbacks.LambdaCallback(on_epoch_begin=end)],
     verbose=2 if job.rank == 0 else 0,
 )
+apart = tf.data.Options()
+apart.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
 result = {
+    "whole": model.evaluate(validation.map(parse).batch(32).with_options(apart), return_dict=True, verbose=0),
+    "val": {name: history.history[f"val_{name}"][-1] for name in ("loss", "accuracy")},
     "digest": hashlib.sha256(b"".join(weight.tobytes() for weight in model.get_weights())).hexdigest(),
     "replicas": strategy.num_replicas_in_sync,
     "loss": history.history["loss"],

@@ -55,6 +55,7 @@ def main() -> None:
     loader = DataLoader(data, arguments.batch_size, shuffle=False, sampler=DistributedSampler(data))
     snapshot = os.path.join(os.environ.get("SM_MODEL_DIR", "."), "snapshot.pt")
     Trainer(torch.nn.Linear(20, 1), loader, arguments.save_every, snapshot).train(arguments.epochs)
+    torch.distributed.barrier()  # Gloo aborts a rank whose peer has gone while it still communicates
     destroy_process_group()
 
 

@@ -80,7 +80,7 @@ def right(weights: list[np.ndarray]) -> np.ndarray:
 
 
 def with_horovod() -> None:
-    import horovod.tensorflow as hvd
+    import tfhet.horovod as hvd
 
     hvd.init()
     data = pipeline(32 // hvd.size())

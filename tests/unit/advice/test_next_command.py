@@ -83,3 +83,11 @@ def test_unknown_script_has_a_placeholder(tmp_path):
     folder = RunFolder(tmp_path / "followed").create()
     assert after(folder, 40.0)[0].startswith("tfhet profile --script SCRIPT.py --json ")
     assert after(folder, None) == []
+
+
+def test_channels_of_a_simulated_run_are_set(folder):
+    Path("train.py").write_text('directory = os.environ["SM_CHANNEL_TRAIN"]')
+    for host, name in (("algo-1", "train"), ("algo-2", "train")):
+        (folder.path / "hosts" / host / "input" / "data" / name).mkdir(parents=True)
+    found = after(folder, 40.0)[0]
+    assert found == f"SM_CHANNEL_TRAIN=runs/a/hosts/algo-1/input/data/train {PROFILE}"

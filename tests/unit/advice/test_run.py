@@ -115,6 +115,14 @@ def test_epoch_starts_do_not_make_input_bound() -> None:
         assert number in found.verdict.clause
 
 
+@pytest.mark.parametrize(("times", "kind"), [(1, "few_steps"), (2, "input_bound")])
+def test_few_steps_are_no_verdict(times: int, kind: str) -> None:
+    waits = Waiting.of([StepTime(0.1, 0.09, times=times)] * 7)
+    found = of_run(RunSummary(), waits=waits)
+    assert (found.state, found.verdict.kind) == (InputState.BOUND, kind)
+    assert ("7 measured steps" in sentence(found.verdict)) == (times == 1)
+
+
 def test_stall_is_named_with_concurrent_events() -> None:
     events = [(30.0, "service.restarted"), (500.0, "host.lost"), (27.5, "a checkpoint"), (20.0, "an epoch")]
     found = of_run(RunSummary(), waits=waits(0.0, {31: 4.0, 28: 2.0}), events=events)

@@ -15,13 +15,7 @@ from tfhet.cluster import HOMOGENEOUS_GROUP
 from tfhet.record import Spread, StepTime, Waiting
 
 INPUT, PARTLY, STEP, UNKNOWN = InputState.BOUND, InputState.HARDLY, InputState.NOT, InputState.UNKNOWN
-ALONE = ObservedJob(
-    "demo",
-    "Completed",
-    True,
-    groups=(InstanceGroup(HOMOGENEOUS_GROUP, "ml.g5.xlarge", 1),),
-    output_path="s3://bucket/out/",
-)
+ALONE = ObservedJob("demo", "Completed", True, groups=(InstanceGroup(HOMOGENEOUS_GROUP, "ml.g5.xlarge", 1),))
 MIXED = replace(
     ALONE, groups=(InstanceGroup("dnn_group", "ml.p4d.24xlarge", 1), InstanceGroup("data_group", "ml.c5.xlarge", 2))
 )
@@ -140,14 +134,8 @@ def test_stalls_and_epoch_starts_are_separate() -> None:
 
 @pytest.mark.parametrize(
     ("wait_pct", "changes", "wanted"),
-    [
-        (None, {}, ["print_metric_lines", "switch_timeline_on", "switch_profiler_on"]),
-        (20.0, {"has_step_timeline": True}, ["switch_profiler_on"]),
-        (20.0, {"has_step_timeline": True, "has_profiler": True}, []),
-    ],
+    [(None, {}, ["print_metric_lines", "switch_timeline_on"]), (20.0, {"has_step_timeline": True}, [])],
 )
 def test_next_run_switches_measurements_on(wait_pct, changes, wanted) -> None:
     found = judged([trains(30, 95)], wait_pct, replace(ALONE, **changes)).next_run
     assert kinds(found) == wanted
-    if "switch_profiler_on" in wanted:
-        assert "'S3OutputPath': 's3://bucket/out/profiler'" in found[-1].clause

@@ -74,7 +74,7 @@ def test_a_slow_spell_that_hits_both_leaves_their_ratio_as_it_is() -> None:
     assert (ratio.against, ratio.n) == ("the slow one", 3)
 
 
-def test_what_begins_a_run_is_done_anew_for_each_and_not_timed() -> None:
+def test_beginning_of_each_run_is_not_timed() -> None:
     work = Work()
 
     def begin(state: object) -> str:

@@ -175,6 +175,13 @@ def test_interrupt_ends_with_one_line(monkeypatch, capsys):
     assert capsys.readouterr().err.count("\n") == 1
 
 
+@pytest.mark.parametrize(("redirection", "code"), [(">/dev/full", 1), (">&-", 0), (">&- 2>&-", 0), ("<&- >&-", 0)])
+def test_unusable_standard_output_is_no_traceback(redirection, code, repository):
+    words = ["bash", "-c", f"{sys.executable} -m tfhet simulate --list {redirection}"]
+    done = subprocess.run(words, cwd=repository, capture_output=True, text=True, timeout=50, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (code, code)
+
+
 @pytest.mark.parametrize("environment", [{}, {"PYTHONUNBUFFERED": "1"}])
 def test_closed_pipe_ends_quietly(environment, repository):
     reader, writer = os.pipe()

@@ -95,6 +95,16 @@ def test_unreadable_material_is_named(runs, words, named, capsys) -> None:
     assert named in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["events.jsonl", "timeline.jsonl", "logs/algo-1.log"])
+@pytest.mark.parametrize("content", [b"\xff\xfe\x00\n{}\n[1]\nnull\n", b"", None], ids=["garbage", "empty", "folder"])
+def test_damaged_parts_of_a_record_are_left_out(runs, name, content) -> None:
+    path = Path("a") / name
+    path.unlink(missing_ok=True)
+    path.parent.mkdir(exist_ok=True)
+    path.mkdir() if content is None else path.write_bytes(content)
+    assert main(["report", "a"]) == 0
+
+
 @pytest.fixture
 def timed(tmp_path: Path) -> RunFolder:
     """A run of one rank and one data host, with a timeline."""

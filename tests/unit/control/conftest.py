@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import inspect
+import socket
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -13,7 +14,8 @@ from sockets import check_left, open_sockets
 
 from tfhet.control import LinkClient, LinkServer, Secret
 from tfhet.control.connection import Connection
-from tfhet.control.handshake import JoinRequest, introduce
+from tfhet.control.message import Join, Joined
+from tfhet.secure import Purpose, as_server, perform_handshake_async
 
 SECRET = Secret.from_text("the secret of these tests")
 DEADLINE_S = 20.0
@@ -158,8 +160,9 @@ class Link:
 
     async def raw(self, name: str, instance: str = "raw") -> Connection:
         """The connection of a member that has joined and does nothing more."""
-        self._raw.append(await Connection.dial("127.0.0.1", self.port))
-        await introduce(self._raw[-1], SECRET, JoinRequest(name, instance, {}, 0))
+        self._raw.append(await Connection.dial("127.0.0.1", self.port, SECRET.key))
+        self._raw[-1].write(Join(name, instance, {}, 0))
+        await self._raw[-1].expect(Joined)
         return self._raw[-1]
 
     async def until(self, what: str, count: int = 1) -> list[tuple]:
@@ -206,22 +209,41 @@ def wired(link_of):
 
 @pytest.fixture
 def false_server():
-    """`await false_server(act)`: the port of a server that calls `act(connection)` for each connection."""
+    """`await false_server(act)`: the port of a server with the secret that calls `act(connection)` for each member that
+    asks to join."""
 
     async def make(act: Callable[[Connection], Awaitable[None]]) -> int:
-        async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            connection = Connection(reader, writer)
-            with contextlib.suppress(ConnectionError):
-                await act(connection)
-            await connection.close()
+        listener = socket.create_server(("127.0.0.1", 0))
+        listener.setblocking(False)
+        tasks: list[asyncio.Task[None]] = []
+        ends = [listener]
+
+        async def serve(end: socket.socket) -> None:
+            with contextlib.suppress(OSError):
+                records = await perform_handshake_async(end, as_server(SECRET.key, {Purpose.LINK}))
+                connection = await Connection.take(end, records)
+                try:
+                    await connection.expect(Join)
+                    await act(connection)
+                finally:
+                    await connection.close()
+
+        async def accept() -> None:
+            while True:
+                end, _ = await asyncio.get_running_loop().sock_accept(listener)
+                ends.append(end)
+                tasks.append(asyncio.create_task(serve(end)))
 
         async def close() -> None:
-            server.close()
-            await server.wait_closed()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            for end in ends:
+                end.close()
 
-        server = await asyncio.start_server(connected, "127.0.0.1", 0)
+        tasks.append(asyncio.create_task(accept()))
         _closers.append(close)
-        port: int = server.sockets[0].getsockname()[1]
+        port: int = listener.getsockname()[1]
         return port
 
     return make

@@ -8,7 +8,7 @@ import pytest
 from fake_clock import FakeClock
 
 from tfhet.control import LinkServer, Secret, message as messages
-from tfhet.control.handshake import Refused
+from tfhet.control.connection import Refused
 from tfhet.control.lease import Standstill, beats
 from tfhet.errors import ClusterError, NotReady, UsageError
 from tfhet.schema import MessageError

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tfhet.doctor import Status
-from tfhet.doctor.script import distribute, guarded, look, parse
+from tfhet.doctor.script import distribute, guarded, look, parse, sampled
 from tfhet.errors import UsageError
 
 
@@ -67,6 +67,25 @@ def test_pytorch_script_has_no_dataset():
     assert distribute(parse("import torch", "train.py")) is None
     assert distribute(parse("import torch\nimport tensorflow as tf", "train.py")) is not None
     assert distribute(parse("import keras", "train.py")) is not None
+
+
+DDP = "import torch\nfrom torch.utils.data import DataLoader\ntorch.distributed.init_process_group()\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "rank_share", "group"),
+    [
+        ("loader = DataLoader(data)", Status.LIMITED, Status.LIMITED),
+        ("loader = DataLoader(data, sampler=parts)", Status.OK, Status.LIMITED),
+        ("loader = DataLoader(data, **options)", Status.OK, Status.LIMITED),
+        ("import tfhet.torch\nloader = tfhet.torch.loader(make)", Status.OK, Status.OK),
+    ],
+)
+def test_ranks_that_read_the_same_are_found(line, rank_share, group):
+    facts = parse(DDP + line, "train.py")
+    answers = sampled(facts), distribute(facts)
+    assert [answer and answer.status for answer in answers] == [rank_share, group]
+    assert sampled(parse("import torch\ntorch.utils.data.DataLoader(data)", "train.py")) is None
 
 
 def test_script_is_not_run(tmp_path):

@@ -76,6 +76,13 @@ def test_summaries_of_others_are_unchanged():
     assert account.completed(SUMMARY).wait_pct == 10.0
 
 
+def test_values_are_gathered_from_all_ranks():
+    account = Account(2)
+    reports = [("b", 1, 7), ("a", 1, 5), ("a", 1, 5), ("b", 0, 0), ("a", 0, 3), ("a", 0, 4), ("a", 1, 4)]
+    found = [account.heard(link.ScriptReport(at, to_json(rank.Contribution(key, n)))) for key, at, n in reports]
+    assert [(each.key, each.values) for each in found if each] == [("b", (0, 7)), ("a", (3, 5)), ("a", (4, 4))]
+
+
 READING = {"type": "reading", "endless": True}
 DELIVERED = {"type": "delivered", "epoch": 0, "ids": "?", "expected": 1, "over": 0}
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from tfhet.launch.output import labels, metrics_of
-from tfhet.launch.script import ScriptOutput
+from tfhet.launch.script_output import ScriptOutput
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ from fake_clock import FakeClock
 
 from tfhet.errors import JobFailed
 from tfhet.launch import script
-from tfhet.launch.script import Script, ScriptOutput, Standstill
+from tfhet.launch.script import Script, Standstill
+from tfhet.launch.script_output import ScriptOutput
 from tfhet.messages import MetricLine, rank
 from tfhet.record import StepTime
 from tfhet.steps.meter import Meter
@@ -56,6 +57,13 @@ def test_metric_lines_are_counted_once():
     assert [line.split()[1] for line in received.lines] == ["step=5", "step=10", "step=15", "step=20"]
 
 
+def test_fit_that_runs_out_of_data_is_explained_once():
+    received = Received()
+    for _ in range(2):
+        received.output.on_line("WARNING:tensorflow:Your input ran out of data; interrupting training. Make sure")
+    assert ["distribute" in line for line in received.lines] == [False, True, False]
+
+
 def test_totals_of_the_trainer_are_kept():
     meter, received = Meter(), Received()
     for _ in range(2):
@@ -63,6 +71,13 @@ def test_totals_of_the_trainer_are_kept():
     received.take(meter.totals())
     received.take(rank.Progress(wait_s=0.5))
     assert received.output.totals == {"steps": 2, "examples": 128.0, "step_s": 1.0, "wait_s": 0.5}
+
+
+@pytest.mark.parametrize(("steps", "missing"), [(None, "step"), (0, "first batch"), (3, "step")])
+def test_silent_script_lacks_its_first_batch_or_a_step(steps, missing):
+    received = Received()
+    received.take(rank.Progress(steps))
+    assert received.output.missing.endswith(missing)
 
 
 def test_silence_counts_from_the_last_progress():
@@ -204,3 +219,15 @@ async def test_script_that_ignores_a_stop_is_killed(start, monkeypatch):
     one.request_stop()
     result = await one.ended()
     assert result.code == 137 and result.headline.startswith("mine.py ended on t1, rank 0") and "0.2 s" in result.cause
+
+
+@pytest.mark.parametrize(
+    ("kills", "expected"), [((3, 4), "(out of memory): out of memory"), ((3, 3), "(out of memory?)")]
+)
+@in_event_loop
+async def test_kill_for_lack_of_memory_is_named(start, monkeypatch, kills, expected):
+    counts = iter(kills)
+    monkeypatch.setattr(script, "oom_kills", lambda: next(counts))
+    one = await start("import os, signal; print('step 1', flush=True); os.kill(os.getpid(), signal.SIGKILL)")
+    result = await one.ended()
+    assert result.code == 137 and f"SIGKILL {expected}" in result.headline and "step 1" in result.headline

@@ -35,7 +35,8 @@ def test_other_arguments_reach_the_script():
 
 
 WRONG = """
-lease_s=soon lease_s=0 lease_s=nan stall_timeout_s=-1 stall_timeout_s=nan ready_timeout_s=-1
+lease_s=soon lease_s=0 lease_s=1e-320 lease_s=nan lease_s=inf lease_s=-1
+ready_timeout_s=inf stall_timeout_s=inf ready_timeout_s=1e8 stall_timeout_s=-1 stall_timeout_s=nan ready_timeout_s=-1
 on_data_loss=wait on-data-loss= data_host_workers=-1 dnn_host_workers=257 dnn_host_workers=1.5
 processes_per_host=-1 reserve_cpus=-2 timeline=all metrics_port=-1 metrics_port=65536 emf_namespace=AWS/mine
 """

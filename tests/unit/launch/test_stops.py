@@ -43,7 +43,7 @@ async def test_stop_before_the_start_ends_the_job(job_of, code):
     assert job.stopped == []
 
 
-@pytest.mark.parametrize("codes", [(143, 143), (0, 143), (143, 129)])
+@pytest.mark.parametrize("codes", [(143, 143), (0, 143), (143, 129), (0, 0)])
 @in_event_loop
 async def test_stop_ends_with_the_last_script(job_of, codes):
     job = await stopping(job_of)
@@ -79,7 +79,7 @@ async def test_failure_during_a_stop_is_the_cause(job_of, order, other):
         job.ends(rank, *reports[rank])
         await until(lambda rank=rank: rank in job.leader._results)
     result = await job.end()
-    assert result.code == 1 and result.cause.startswith(CAUSE) and result.cause.endswith(reports[0][1])
+    assert result.code == 143 and result.cause.startswith(CAUSE) and result.cause.endswith(reports[0][1])
 
 
 @pytest.mark.parametrize("has_stopped", [True, False])
@@ -92,7 +92,7 @@ async def test_rank_that_has_stopped_may_be_lost(job_of, has_stopped):
     job.leader._lost("rank-1", "silent")
     if not has_stopped:  # its checkpoint may be lost
         result = await job.end()
-        assert result.code == 1 and result.cause.startswith(CAUSE) and "rank-1" in result.cause
+        assert result.code == 143 and result.cause.startswith(CAUSE) and "rank-1" in result.cause
         return
     assert await job.is_undecided()
     job.ends(0, 143)
@@ -139,5 +139,5 @@ async def test_stop_has_a_limit(job_of, monkeypatch, ends):
         job.ends(1, 143)
         job.pause(0.5)
     result = await job.end()
-    assert result.code == (143 if ends else 1) and result.cause.startswith(CAUSE)
+    assert result.code == 143 and result.cause.startswith(CAUSE)
     assert ("0.3 s" in result.cause) is not ends

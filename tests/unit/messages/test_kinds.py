@@ -36,15 +36,19 @@ CASES: dict[Any, st.SearchStrategy[Any]] = {
     link.Order: st.builds(link.Start, texts.filter(bool), objects, objects)
     | st.just(link.Stop())
     | st.builds(link.HostLost, texts.filter(bool))
+    | st.builds(rank.Gathered, texts, st.lists(counts, max_size=3).map(tuple))
     | st.just(link.Confirm()),
     rank.Report: st.one_of(
         st.builds(rank.Progress, *(st.none() | each for each in (counts, amounts, amounts, amounts))),
         st.builds(rank.Reading, st.booleans()),
         st.builds(rank.Standing, counts, amounts, amounts, counts, counts),
         st.builds(rank.Delivered, counts, texts, st.none() | counts, counts),
+        st.builds(rank.Contribution, texts, counts),
         st.builds(rank.Metrics, texts),
+        st.builds(rank.Weights, texts, texts.filter(bool), counts, counts, texts, st.booleans()),
     ),
     rank.Order: st.builds(rank.ServingHosts, st.lists(texts, max_size=3).map(tuple), st.booleans())
+    | st.builds(rank.Gathered, texts, st.lists(counts, max_size=3).map(tuple))
     | st.builds(rank.Key, st.binary(min_size=32, max_size=32).map(bytes.hex)),
     server.Report: st.one_of(
         st.builds(server.Ready, st.integers(1, 65535), objects),

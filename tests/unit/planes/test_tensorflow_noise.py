@@ -16,6 +16,7 @@ WORKER = f"{AT}W tensorflow/core/data/service/worker_impl.cc"
 NEW = "I0000 00:00:1795413455.396485    5634 "
 CUDA = "external/local_tsl/tsl/cuda/cudart_stub.cc:31"
 NO_CUDA = f"{AT}I {CUDA}] Could not find cuda drivers on your machine, GPU will not be used."
+NO_DRIVER = "E0000 00:00:1795927054.829458   29778 cuda_platform.cc:52] failed call to cuInit: INTERNAL: CUDA error"
 
 
 @pytest.mark.parametrize(
@@ -62,6 +63,7 @@ NO_CUDA = f"{AT}I {CUDA}] Could not find cuda drivers on your machine, GPU will 
         "perform worker heartbeat: failed to connect to all addresses. Will retry in 109ms.",
         f"{WORKER}:575] Failed to send heartbeat to dispatcher: UNAVAILABLE: Failed to perform worker heartbeat",
         NO_CUDA,
+        NO_DRIVER,
     ],
 )
 def test_noise_is_recognised(before: str, line: str) -> None:
@@ -94,7 +96,7 @@ def test_other_lines_are_kept(line: str) -> None:
 
 
 def test_missing_gpu_drivers_are_no_noise_with_gpus() -> None:
-    assert not is_noise(NO_CUDA, gpus=1)
+    assert not is_noise(NO_CUDA, gpus=1) and not is_noise(NO_DRIVER, gpus=1)
 
 
 def test_server_configuration_is_noise() -> None:

@@ -34,7 +34,7 @@ def test_steps_are_transformations_with_sizes():
     assert [step.examples for step in found.steps] == [1, 1, 1, 4, 4]
     assert [step.elements for step in found.steps] == [12, 12, 12, 3, 3]
     assert found.steps[1].buffer == 5 and "Cast" in found.steps[2].ops
-    assert (found.elements, found.splits, found.sources, found.has_fixed_order) == (3, 12, 1, True)
+    assert (found.elements, found.splits, found.refusal) == (3, 12, "")
     assert found.graph_bytes > 12 * UINT8
     assert not (found.is_declared or found.is_endless or found.reads_files or found.resources)
     endless = anatomy_of(images().repeat())
@@ -69,18 +69,16 @@ def test_components_without_shape_are_named():
     shapeless = tf.data.Dataset.range(2).map(lambda x: tf.io.parse_tensor(tf.strings.as_string(x), tf.int32))
     assert anatomy_of(shapeless).unknown_shapes == ("int32",)
     zipped = anatomy_of(tf.data.Dataset.zip((images(), images())))
-    assert zipped.no_tensors == zipped.unknown_shapes == () and (zipped.sources, zipped.splits) == (2, None)
+    assert zipped.no_tensors == zipped.unknown_shapes == () and zipped.splits is None
 
 
-def test_cardinality_assertion_inside_is_found():
-    count = tf.data.experimental.assert_cardinality(3)
-    assert not anatomy_of(images().apply(count)).asserts_cardinality
-    assert anatomy_of(images().apply(count).repeat(2)).asserts_cardinality
+def test_operations_that_workers_cannot_share_are_found():
+    assert "take" in anatomy_of(images().shuffle(9).take(3)).refusal
 
 
 def test_anatomy_of_a_pipeline_is_remote_part():
     found = anatomy_of(Pipeline(SyntheticSource(64, 4, shape=(8, 8, 3)), "dilate(3); rescale()", 16))
-    assert found.is_declared and (found.splits, found.sources) == (4, 1)
+    assert found.is_declared and found.splits == 4
     assert "uint8" in found.steps[-1].dtypes and "float32" not in found.steps[-1].dtypes
 
 

@@ -11,9 +11,9 @@ import tfhet
 from tfhet import advice
 from tfhet.errors import UsageError
 from tfhet.plan.workload import PipelineCost
+from tfhet.profile import Effort
 from tfhet.profile.handed_over import measure_target
 from tfhet.profile.loader import measure_loader
-from tfhet.profile.rounds import Effort
 from tfhet.strategies import JobContext
 
 ALONE = JobContext("alone", "local")

@@ -15,9 +15,8 @@ from tfhet.__main__ import main
 from tfhet.advice import of_pipeline
 from tfhet.errors import UsageError
 from tfhet.planes.ray import MARK, Execution, alone, alone_variables
-from tfhet.profile import Profile, ray_data
+from tfhet.profile import Effort, Profile, ray_data
 from tfhet.profile.ray_data import measure_chain, measure_ray, names_ray
-from tfhet.profile.rounds import Effort
 from tfhet.profile.target import makes_ray, ray_data_set
 from tfhet.record import Record
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from pathlib import Path
@@ -71,6 +72,43 @@ def test_script_runs_up_to_its_training_data(capsys):
     assert "1 Map double" in out and "[profile] 2 of 2 rounds" in err
     children = psutil.Process(os.getpid()).children(recursive=True)
     assert [child for child in children if "train.py" in child.cmdline()] == []
+
+
+OF_ONE_RANK = """
+import json, os, socket
+from pathlib import Path
+import numpy as np
+import tfhet
+
+class Rows:
+    def __len__(self):
+        return 64
+    def __getitem__(self, index):
+        return np.full(3, index)
+
+def make(shard):
+    return Rows()
+
+if __name__ == "__main__":
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "SM_HOSTS", "SM_NUM_CPUS", "SM_MODEL_DIR")
+    config = json.loads(os.environ["TF_CONFIG"])
+    (worker,) = config["cluster"]["worker"]
+    store, server = socket.socket(), socket.socket()
+    store.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    store.bind((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])))
+    server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    server.bind(("127.0.0.1", int(worker.rpartition(":")[2])))
+    Path("place.json").write_text(json.dumps([[os.environ[name] for name in names[:4]], config["task"]]))
+    assert [os.environ[name] for name in names[4:]]
+    next(iter(tfhet.batches(make, batch_size=8)))
+"""
+
+
+def test_script_is_the_only_rank(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "8")
+    monkeypatch.setenv("SM_MODEL_DIR", "elsewhere")
+    assert profiled(OF_ONE_RANK, "--json", "profile.json") == 0
+    assert json.loads(Path("place.json").read_text()) == [["0", "1", "0", "1"], {"type": "worker", "index": 0}]
 
 
 UNREADABLE = "import tensorflow as tf, tfhet\ntfhet.distribute(tf.data.TFRecordDataset('none.tfrecord').batch(2))"

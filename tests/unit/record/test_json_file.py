@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,6 +84,15 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pyt
         write_text(path, "new")
     assert json.loads(path.read_text()) == {"x": 1}
     assert [file.name for file in path.parent.iterdir()] == ["a.json"]
+
+
+def test_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    write_text(path, "new")
+    assert os.read(reader, 10) == b"new" and path.is_fifo()
+    os.close(reader)
 
 
 @pytest.mark.parametrize(

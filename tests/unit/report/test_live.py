@@ -15,9 +15,9 @@ from tfhet.errors import DataError, UsageError
 from tfhet.events import Event
 from tfhet.messages import HostLine, JobResultLine, MetricLine, parse_line
 from tfhet.record import RunFolder, RunSummary, StepTime
-from tfhet.report import gathered, has_colours, painted, place_of, progress_of
-from tfhet.report.live import COST_EVERY_S, GIVE_UP_S, Plain, Redrawn, printable, screen, top
-from tfhet.report.log_lines import hue, is_error
+from tfhet.report import gathered, has_colours, painted, place_of, progress_of, table, text
+from tfhet.report.live import COST_EVERY_S, GIVE_UP_S, Plain, Redrawn, screen, top
+from tfhet.report.log_lines import hue, is_error, printable
 from tfhet.report.picture import Picture, Watcher
 from tfhet.steps.meter import Meter
 
@@ -194,6 +194,24 @@ def test_terminal_gets_table_below_the_log() -> None:
 )
 def test_control_sequences_are_stripped(text: str, shown: str) -> None:
     assert printable(text) == shown
+
+
+NASTY = "\x1b]0;title\x07\x1b[2J\x1b[31mred\x1b[5A \x9b2J\x08end"
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        (printable(NASTY), "red 2Jend"),
+        (printable(NASTY, keeps_colours=True), "\x1b[31mred 2Jend\x1b[0m"),
+        (painted(f"[algo-1] {NASTY}", False), "[algo-1] red 2Jend"),
+        (painted(f"[algo-1] {NASTY}", True).partition(" ")[2], "\x1b[31mred 2Jend\x1b[0m"),
+        (text(table([[NASTY]], columns=[NASTY])).split("\n")[0].strip(), "red 2Jend"),
+    ],
+    ids=["plain", "colours", "line", "coloured line", "table"],
+)
+def test_output_of_scripts_moves_no_cursor(shown: str, expected: str) -> None:
+    assert shown == expected
 
 
 def test_ascii_output_takes_every_line() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,14 @@ def test_table_of_a_run() -> None:
 def test_unknown_values_are_dashes() -> None:
     shown = rows(RunSummary())
     assert shown["step time"] == shown["waiting for data"] == shown["examples/s"] == "–"
+
+
+def test_job_that_read_nothing_says_so() -> None:
+    cluster = {"data_group": {"hosts": ["algo-1"], "role": "data"}, "dnn_group": {"hosts": ["algo-2"], "role": "dnn"}}
+    unread = summary(step_ms=None, epochs=(), cluster=cluster, ranks=2, has_read=False)
+    assert "1 x data_group served nothing" in rows(unread)["not read by tfhet"]
+    for other in (replace(unread, exit_code=1), replace(unread, has_read=True), summary()):
+        assert "not read by tfhet" not in rows(other)
 
 
 EPOCH = {"epoch": 1, "seen": 40, "expected": 100, "once": 40, "missing": 0, "repeated": 0, "left": 60}

@@ -85,7 +85,7 @@ VALUES = "hosts: true, hosts: -1, ranks: 0, cpus: 0, memory_mib: 1g, latency_ms:
         ("groups:\n a: {hosts: many}", "2: groups: a: hosts"),
         *((f"groups: {{a: {{{text}}}}}", f"1: groups: a: {text.split(':')[0]}") for text in VALUES.split(", ")),
         ("groups: {a: {hosts: 0}}", "1: groups"),
-        ("groups: {a: {hosts: 60}, b: {hosts: 60}}", "1: groups"),
+        ("groups: {a: {hosts: 600}, b: {hosts: 600}}", "1: groups"),
         ("groups: {a: {}}\nchannels: [x]", "2: channels"),
         ("groups: {a: {}}\nchannels: {../x: y}", "2: channels: ../x"),
         ("groups: {a: {}}\nlauncher: {x: [1]}", "2: launcher: x"),

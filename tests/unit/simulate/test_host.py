@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from tfhet.cluster import HostPaths, Ports, identify, job_name
+from tfhet.messages import JobResultLine
+from tfhet.record import RunFolder
 from tfhet.simulate.host import SimulatedHost
-from tfhet.simulate.training_job import COMPLETED, FAILED, STOPPED, failure_reason, status
+from tfhet.simulate.training_job import COMPLETED, FAILED, STOPPED, completed, failure_reason, status
 
 CONFIG = {
     "current_host": "algo-2",
@@ -37,7 +39,7 @@ def test_host_is_laid_out_like_sagemakers(tmp_path: Path):
     (paths.checkpoints / "one").touch()
     assert [path.name for path in kept.iterdir()] == ["one"], "checkpoints outlive the host"
 
-    variables = host.variables(CONFIG, ["training"], "job-1", ["--epochs", "1"])
+    variables = host.variables(CONFIG, {"training": "File"}, {}, "job-1", ["launcher.py", "--epochs", "1"])
     assert variables["SM_CHANNEL_TRAINING"] == f"{paths.base}/input/data/training"
     nowhere = {"SAGEMAKER_BASE_DIR": "/nowhere", "SM_INPUT_CONFIG_DIR": "/nowhere"}
     assert identify(variables) == identify({**variables, **nowhere}), "the file and the variables differ"
@@ -70,3 +72,26 @@ def test_reason_is_the_first_failure_file(tmp_path: Path):
     reason = failure_reason(hosts, {"algo-1": 1, "algo-2/0": 0})
     assert len(reason) == len("AlgorithmError: , exit code: 1") + 1024, "only failed hosts count"
     assert failure_reason([], {"algo-2/1": -9}).startswith("AlgorithmError: , algo-2: SIGKILL")
+
+
+@pytest.mark.parametrize(
+    ("failure", "log", "expected"),
+    [
+        ("the cause\nlog", "[algo-1] x", "the cause"),
+        ("", f"[algo-1/0] {JobResultLine(3, 'the result')}\n[algo-1/0] bye", "the result"),
+        (None, f"[algo-1] {JobResultLine(0, 'complete')}\n[algo-1] no space", "no space"),
+        (None, None, "algo-1: exit code 1"),
+    ],
+    ids=["file", "line", "log", "nothing"],
+)
+def test_cause_without_a_record(tmp_path: Path, failure, log, expected):
+    """A full disk may keep a host from writing its record and its failure file."""
+    host = SimulatedHost("algo-1", "g", "ml.m5.large", "127.0.0.2", Ports(), 1, HostPaths(tmp_path / "algo-1"))
+    host.paths.output_data.mkdir(parents=True)
+    logs = RunFolder(tmp_path).create()
+    if failure is not None:
+        host.paths.failure.write_text(failure)
+    if log is not None:
+        logs.write_log("algo-1", log.encode() + b"\n")
+    done = completed([host], {"algo-1": 1}, RunFolder(tmp_path / "leader"), None, None, logs)
+    assert done.exit_code == 1 and expected in done.cause

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ from tfhet.simulate import Fault, injector, other_jobs
 from tfhet.simulate.fault import MOMENTS
 from tfhet.simulate.host import SimulatedHost
 from tfhet.simulate.injector import Injector
-from tfhet.simulate.targets import Targets
+from tfhet.simulate.targets import Population, Targets
 
 pytestmark = pytest.mark.timeout(60)
 LIMIT_S = 30.0
@@ -259,7 +260,29 @@ def test_stranger_visits_every_port_of_a_host(monkeypatch):
         for server in servers:
             server.close()
         assert unused not in ports and min(ports.count(control), ports.count(dispatcher)) > other_jobs.SILENT
-        visit = other_jobs.Visit(other_jobs.SCANS + other_jobs.SILENT + 20, len(b"hello"))
+        opened = len(other_jobs._OPENINGS) + other_jobs.RANDOM + other_jobs.SILENT
+        visit = other_jobs.Visit(other_jobs.SCANS + opened, len(b"hello"))
         assert lines[1:] == [f"{lines[0]}: port {port}: {visit}" for port in (control, dispatcher)]
 
     asyncio.run(asyncio.wait_for(scenario(), LIMIT_S))
+
+
+FORKED = """
+import os, time
+from tfhet.process import name_process
+name_process("tfhet-launcher")
+if os.fork() == 0:
+    time.sleep(60)
+print("forked", flush=True)
+time.sleep(60)
+"""
+
+
+def test_child_before_its_program_is_no_launcher():
+    """A fault for the launcher would hit its script otherwise."""
+    with subprocess.Popen([sys.executable, "-c", FORKED], stdout=subprocess.PIPE, start_new_session=True) as process:
+        process.stdout.readline()
+        found = Population.below(process.pid)
+        os.killpg(process.pid, signal.SIGKILL)
+    assert {rank: launcher.pid for rank, launcher in found.launchers.items()} == {None: process.pid}
+    assert len(found.everything) == 2

@@ -219,3 +219,14 @@ def test_failure_of_ssh_keygen_is_reported(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UsageError, match="ssh-keygen .*: no entropy"):
         host_container.ssh_files(tmp_path)
+
+
+def test_container_has_programs_outside_the_code_directory(tmp_path, monkeypatch):
+    """SageMaker's toolkit refuses the absolute path of a program; a container has a `/tmp` of its own."""
+    (tmp_path / "train.py").touch()
+    monkeypatch.setattr(host_container, "_HIDDEN", (f"{tmp_path.parent}/",))
+    job = Submission(
+        ClusterFile(), [str(tmp_path / "train.py"), "--epochs", "1"], "job", "namespace", "toolkit", tmp_path
+    )
+    assert host_container._program(job) == "tfhet-train.py"
+    assert host_container.carried({}, str(tmp_path / "train.py")) == [str(tmp_path)]

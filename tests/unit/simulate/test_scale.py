@@ -7,7 +7,7 @@ import pytest
 from tfhet.container import Limits
 from tfhet.errors import UsageError
 from tfhet.simulate import ClusterFile
-from tfhet.simulate.scale import FIT, limits_of, parse_scale
+from tfhet.simulate.scale import FIT, MANY_HOSTS, cost_of, limits_of, parse_scale
 from tfhet.units import GIB, MIB
 
 TWO = """
@@ -135,3 +135,10 @@ def test_wrong_scale_is_refused(text):
     with pytest.raises(UsageError):
         parse_scale(text)
     assert (parse_scale("0.25"), parse_scale("fit")) == (0.25, FIT)
+
+
+def test_many_hosts_have_a_cost():
+    assert cost_of(MANY_HOSTS - 1, 2, GIB, 300.0) is None
+    note = cost_of(1000, 2, 16 * GIB, 300.0)
+    assert "195.3 of 16.0 GiB" in note and "1000 s" in note and "--ready_timeout_s 2000" in note
+    assert "--ready_timeout_s" not in cost_of(100, 16, 16 * GIB, 300.0)

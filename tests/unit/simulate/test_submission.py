@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 
@@ -75,6 +76,31 @@ def test_containers_have_addresses_and_usual_ports(command, tmp_path):
     assert config["network_interface_name"] == "eth0"
     members = {group["instance_group_name"]: group["hosts"] for group in config["instance_groups"]}
     assert members == {name: [host.name for host in hosts if host.group == name] for name in CLUSTER.groups}
+
+
+@pytest.mark.parametrize(
+    ("words", "is_refused"),
+    [
+        (["--model", "emulated"], True),
+        (["--data", "other"], True),
+        (["--data", "synthetic:8:2"], False),
+        (["--data", "mine"], False),
+    ],
+)
+def test_missing_channel_is_refused_before_the_start(words, is_refused):
+    cluster = ClusterFile("small", {"dnn_group": GroupFile()}, {"mine": "/nowhere"})
+    with pytest.raises(UsageError, match="channel.* mine") if is_refused else contextlib.nullcontext():
+        Submission.of(cluster, words)
+
+
+@pytest.mark.parametrize(("hosts", "count", "is_possible"), [("process", 1000, True), ("namespace", 253, False)])
+def test_each_of_many_hosts_has_an_address(command, tmp_path, hosts, count, is_possible):
+    job = Submission.of(ClusterFile("many", {"dnn_group": GroupFile(count)}), command, hosts=hosts, start="alone")
+    if not is_possible:
+        with pytest.raises(UsageError, match="--hosts process"):
+            hosts_of(job, tmp_path, seed=1)
+        return
+    assert len({host.address for host in hosts_of(job, tmp_path, seed=1)}) == count
 
 
 TEXT = """\

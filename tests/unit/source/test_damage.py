@@ -14,6 +14,7 @@ import tensorflow as tf
 from fake_clock import FakeClock
 
 from tfhet.errors import DataError, UsageError
+from tfhet.placement import Pipeline
 from tfhet.source import (
     BadRecord,
     Encoded,
@@ -130,6 +131,24 @@ def test_skipping_leaves_out_bad_records_only(broken):
             assert of_split[0] == [at for at in range(EACH) if at != first], kind
             # A wrong checksum ends the split when it is read; what only parsing sees does not.
             assert of_split[1] == list(range(first if kind == "data" else EACH)), kind
+
+
+@pytest.mark.parametrize(
+    ("size", "stages", "settings"),
+    [
+        ((8, 8), "", {}),
+        ((), "decode(); resize(8, 8)", {}),
+        ((), "decode(); resize(8, 8)", {"interleave": 2, "shuffle": 4}),
+    ],
+)
+def test_bad_picture_leaves_out_itself_only(size, stages, settings, tmp_path):
+    picture = tf.io.encode_jpeg(np.zeros((8, 8, 3), np.uint8)).numpy()
+    good = [at for at in range(SPLITS * EACH) if at % 3 != 1]
+    examples = ({"image": picture if at in good else b"?", "label": at} for at in range(SPLITS * EACH))
+    place = write_tfrecords(tmp_path / "set", examples, SPLITS, {"image": Encoded(), "label": Scalar()})
+    source = TFRecordSource.from_directory(place, {"image": Encoded(*size), "label": Scalar()}, on_bad_record="skip")
+    batches = elements(Pipeline(source, stages, batch_size=3, **settings).dataset())
+    assert sorted(int(label) for batch in batches for label in batch["label"]) == good
 
 
 def test_diagnosis_names_reason_and_place(broken):

@@ -240,6 +240,39 @@ def test_split_without_a_side_is_refused(folder, tmp_path, split, named):
     assert not (tmp_path / "set").exists()
 
 
+@pytest.mark.parametrize(
+    ("entries", "named"),
+    [
+        ({"a/p.png": "pipe", "b/1.png": "image"}, "class a .*pipe"),
+        ({"a/1.webp": "other", "b/1.png": "image"}, "class a .*not JPEG"),
+        ({"train/a/1.png": "image", "val/a/1.png": "image"}, "splits.* train, val"),
+        ({"1.png": "image"}, "no sub-folders"),
+        (None, "is no folder"),
+    ],
+)
+def test_unusual_trees_are_refused_with_their_reason(folder, tmp_path, entries, named):
+    tree = tmp_path / "tree"
+    for name, kind in (entries or {}).items():
+        (path := tree / name).parent.mkdir(parents=True, exist_ok=True)
+        if kind == "pipe":
+            os.mkfifo(path)
+        else:
+            path.write_bytes((folder / "blue" / "1.png").read_bytes() if kind == "image" else b"RIFF")
+    if entries is None:
+        tree.write_text("a file")
+    with pytest.raises(UsageError, match=named):
+        from_image_folder(tree, tmp_path / "set", 1)
+
+
+def test_counts_are_shown_if_all_images_are_bad(tmp_path, capsys):
+    for name in ("a", "b"):
+        (tmp_path / "tree" / name).mkdir(parents=True)
+        (tmp_path / "tree" / name / "1.png").write_bytes(b"\x89PNG\r\n\x1a\nnothing")
+    assert main(["convert", str(tmp_path / "tree"), str(tmp_path / "set")]) == 2
+    assert "2 (a/1.png, b/1.png)" in capsys.readouterr().err
+    assert not (tmp_path / "set").exists()
+
+
 # The classes of other data
 
 

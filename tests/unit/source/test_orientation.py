@@ -49,6 +49,21 @@ def test_images_are_turned_upright(kind, values, backend, monkeypatch):
         assert np.abs(images.numpy().astype(int) - expected).max() <= 6  # TensorFlow decodes with a quicker transform
 
 
+@pytest.mark.parametrize("backend", ["compiled", pytest.param("plain", marks=pytest.mark.plain)])
+def test_accurate_decoding_equals_pillow(backend, monkeypatch):
+    if backend == "plain":
+        monkeypatch.setattr(native, "ops", lambda name: None)
+    contents = [saved("JPEG", 1), saved("JPEG", 3), saved("PNG", None)]
+    expected = np.stack([np.asarray(ImageOps.exif_transpose(Image.open(io.BytesIO(file)))) for file in contents])
+    batch, windows = tf.constant(contents), tf.constant([[0, 0, 40, 56]] * 3, tf.float32)
+    for images in (
+        Encoded(40, 56, accurate=True).decode(batch),
+        decoding.Decode(accurate=True).apply(batch, {}).to_tensor(),
+        decoding.decode_windows(batch, windows, None, Scaling(40, 56), accurate=True),
+    ):
+        assert np.array_equal(images, expected)
+
+
 def test_orientation_can_be_ignored():
     batch = tf.constant([saved("JPEG", 6)])
     assert decoding.sizes(batch, upright=False).numpy().tolist() == [[40, 56]]

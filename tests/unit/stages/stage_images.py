@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,27 @@ def by_pillow(batch: np.ndarray, change: Callable[[Image.Image], Image.Image]) -
     """The change of each image of uint8 [batch, H, W, 1 or 3]."""
     squeezed = batch[..., 0] if batch.shape[-1] == 1 else batch
     return np.reshape([np.asarray(change(Image.fromarray(image))) for image in squeezed], batch.shape)
+
+
+def drawing(layer: tf.keras.layers.Layer, *values: np.ndarray) -> tf.keras.layers.Layer:
+    """Makes a random layer of Keras 2 or 3 draw these values, in this order.
+
+    Args:
+        values: float32 [batch] each. Angles are in radians.
+    """
+    is_keras_3 = hasattr(layer, "backend")
+    if is_keras_3 and isinstance(layer, tf.keras.layers.RandomRotation):
+        values = tuple(np.rad2deg(value) for value in values)
+    following = iter(values)
+
+    def uniform(shape: Any, *_: Any, **__: Any) -> tf.Tensor:
+        return tf.reshape(tf.constant(next(following)), shape)
+
+    if is_keras_3:
+        layer.backend.random = SimpleNamespace(uniform=uniform)
+    else:
+        layer._random_generator.random_uniform = uniform
+    return layer
 
 
 def addons() -> Any:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tfhet.record import Pause, StepTime
-from tfhet.steps.finder import OTHER, TRAINING, VALIDATION, Moment, StepFinder
+from tfhet.steps.finder import ENDS, MAY_END, OTHER, TRAINING, VALIDATION, Moment, StepFinder
 
 
 def batch(at_s: float, wait_s: float = 0.01, of: str = TRAINING, begins: bool = False, examples: int = 32) -> Moment:
@@ -34,6 +34,14 @@ def test_last_step_of_an_open_pass():
     assert (pause.name, round(pause.at_s, 6), round(pause.dur_s, 6)) == ("between epochs", 0.3, 4.7)
 
 
+@pytest.mark.parametrize("last", [batch(5.0, begins=True), batch(4.0, of=VALIDATION, begins=True)])
+def test_keras_callback_says_where_the_last_step_of_a_pass_ends(last):
+    may_end = [Moment(at_s, says=MAY_END) for at_s in (0.05, 0.16, 0.5)]
+    events = sorted([batch(0.0, begins=True), batch(0.1), batch(0.2), *may_end], key=lambda each: each.at_s)
+    steps, _ = found(*events, last)
+    assert steps == [(0.0, 0.1, 0.01), (0.1, 0.1, 0.01), (0.2, 0.3, 0.01)]
+
+
 def test_single_step_lasts_until_the_end():
     assert found(batch(0.0, begins=True), close_s=2.0)[0] == [(0.0, 2.0, 0.01)]
 
@@ -57,7 +65,7 @@ def test_other_training_data_belong_to_the_step():
 
 
 def test_declared_steps_may_take_several_batches():
-    told = Moment(0.35, ends_step=True), Moment(0.8, ends_step=True)
+    told = Moment(0.35, says=ENDS), Moment(0.8, says=ENDS)
     steps, pauses = found(
         batch(0.0, begins=True), batch(0.1), batch(0.2), told[0], batch(0.5), batch(0.6), told[1], Moment(0.9)
     )

@@ -5,13 +5,16 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from fake_clock import FakeClock
 
 from tfhet.messages import rank
-from tfhet.record import WARM_UP_STEPS, Pause, StepTime, Timeline, TimelineFile
+from tfhet.record import WARM_UP_STEPS, Pause, RunFolder, StepTime, Timeline, TimelineFile, Waiting
+from tfhet.steps.kept import ENDS, MOST, Sample
 from tfhet.steps.meter import Journal, Meter
 from tfhet.strategies import JobContext
+from tfhet.telemetry import rank_summaries
 
 # The documented line: `[tfhet] step=500 epoch=2 step_ms=86.1 examples_per_s=95143 loss=2.30 wait_pct=3.1`
 NUMBER = r"([0-9.]+)"
@@ -41,6 +44,8 @@ def test_line_has_numbers_since_the_last_one():
 def test_warm_up_steps_are_separate():
     slow, fast = (9.0, 9.0, 1), (0.1, 0.025, 10)
     made = meter(*[slow] * WARM_UP_STEPS, *[fast] * 4)
+    line = made.line(7, 0, None)
+    assert (line.step_ms, line.wait_pct) == (pytest.approx(100), pytest.approx(25)), "as in the table"
     assert made.step_ms().median == pytest.approx(100)  # type: ignore[union-attr]
     assert made.wait_ms().median == pytest.approx(25)  # type: ignore[union-attr]
     assert made.wait_pct() == pytest.approx(25)
@@ -110,6 +115,80 @@ def test_steps_are_kept_without_rank_and_host():
     assert (made.steps[-1], made.steps[1:], len(made.steps)) == (given[2], given[1:], 3)
     assert isinstance(made.steps[0].examples, int) and isinstance(made.steps[0].step, int), "as the timeline has them"
     assert made.parts_ms().keys() == {"wait", "copy", "compute"}, "the allreduce of one is not known"
+
+
+# Long runs
+
+
+@pytest.fixture(scope="module")
+def long_run() -> tuple[Meter, int]:
+    """A meter of 100,000 steps of 0.1 s, in which every eighth step waits 0.05 s, and one at 71,000 waits 9 s."""
+    made, steps = Meter(), 100_000
+    for number in range(1, steps + 1):
+        wait_s = 9.0 if number == 71_000 else 0.05 * (number % 8 == 0)
+        made.add(StepTime(max(wait_s, 0.1), wait_s, 8, at_s=float(number), step=number, epoch=number // 5000))
+    return made, steps
+
+
+def test_long_runs_keep_ends_slow_steps_and_totals(long_run):
+    made, steps = long_run
+    numbers = [step.step for step in made.steps]
+    assert len(numbers) <= MOST and numbers == sorted(set(numbers)) and made.steps.added == steps
+    assert numbers[:ENDS] == list(range(1, ENDS + 1)) and numbers[-ENDS:] == list(range(steps - ENDS + 1, steps + 1))
+    assert [step.times for step in made.steps if step.step == 71_000] == [1]
+    assert sum(step.times for step in made.steps) == steps
+    assert made.totals().examples == 8 * steps
+    wait_s = 0.05 * (steps // 8 - 1) + 9.0
+    assert made.wait_pct() == pytest.approx(100 * wait_s / (0.1 * steps + 8.9), rel=1e-3)
+    assert np.mean(made.measured("wait_s") > 0) == pytest.approx(1 / 8, abs=0.04)
+    summary = made.summary(JOB)
+    for found in (Waiting.of(list(made.steps)), Waiting.of_run(summary)):
+        assert found.stalls.total_s == pytest.approx(9.0, rel=0.02) and len(found.stalls.waits_s) == 1
+        assert found.mean_pct == pytest.approx(made.wait_pct(), abs=1.0)
+
+
+def test_records_of_long_runs_are_small(long_run, tmp_path):
+    made, steps = long_run
+    folder = RunFolder(tmp_path / "run").create()
+    job = replace(JOB, rank=0, timeline_dir=str(folder.path / "timeline"))
+    Journal(job, made).write(is_last=True)
+    folder.write_summary(made.summary(job))
+    folder.join_timeline()
+    assert folder.summary_path.stat().st_size < 2e6 and folder.timeline_path.stat().st_size < 2e6
+    assert sum(summary.steps for summary in rank_summaries(folder.timeline())) == steps - WARM_UP_STEPS
+
+
+def test_journal_is_bounded(tmp_path, monkeypatch):
+    monkeypatch.setattr("tfhet.steps.meter.MOST_LINES", 50)
+    for attempt in range(2):  # the second one, after a restart, keeps the lines of the first
+        meter = Meter()
+        journal = Journal(replace(JOB, timeline_dir=str(tmp_path)), meter)
+        for number in range(200):
+            meter.add(StepTime(0.5, 0.125, 8, at_s=float(number), step=number + 1000 * attempt))
+            if number % 10 == 0:
+                journal.write()
+        journal.write(is_last=True)
+    found = [step.step for step in read(tmp_path).steps]
+    assert sorted(found) == [*range(200), *range(1000, 1200)]
+
+
+def test_journal_follows_another_meter(tmp_path):
+    look, training = meter((0.1, 0.0, 8)), meter((0.2, 0.0, 8), (0.3, 0.0, 8))
+    journal = Journal(replace(JOB, timeline_dir=str(tmp_path)), look)
+    journal.write()
+    journal.follow(training)
+    journal.write(is_last=True)
+    assert [step.dur_s for step in read(tmp_path).steps] == [0.2, 0.3]
+
+
+@pytest.mark.parametrize("count", [10, MOST, 50 * MOST])
+def test_samples_are_bounded_and_in_order(count):
+    sample = Sample()
+    for _ in range(10):
+        sample.extend(range(count // 10))
+    kept = list(sample.values)
+    assert len(kept) <= MOST and (len(kept) == count // 10 * 10 or len(kept) > MOST / 4)
+    assert np.mean(kept) == pytest.approx(np.mean(range(count // 10)), rel=0.1)
 
 
 # The journal

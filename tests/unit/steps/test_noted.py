@@ -64,7 +64,7 @@ def test_waits_include_what_the_script_adds(ops):
     for _ in noted.dataset.map(slow):
         pass
     waits_s = [note.delivered_s - note.asked_s for note in noted.take() if note.examples]
-    assert len(waits_s) == 3 and min(waits_s) > 0.04
+    assert len(waits_s) == 3 and waits_s[0] > 0.04  # the next element is prepared while this loop has a turn
     delivered = [note.delivered_s - note.asked_s for note in noted.take_deliveries() if note.examples]
     assert len(delivered) == (3 if ops else 0) and sum(delivered) < sum(waits_s)
 

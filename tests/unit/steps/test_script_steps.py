@@ -16,6 +16,7 @@ from tfhet.planes import distribute
 from tfhet.record import RunFolder, Timeline
 from tfhet.source import SyntheticSource
 from tfhet.steps import ScriptSteps, StepCallback, script_steps as room, step
+from tfhet.steps.finder import MAY_END
 from tfhet.steps.noted import Note
 from tfhet.strategies import JobContext
 
@@ -37,10 +38,12 @@ class Sent(ProcessChannel):
 class Played:
     """A data set whose notes are written by the test."""
 
-    def __init__(self, dataset: tf.data.Dataset, ops: Any | None, has_ids: bool = False):
+    def __init__(self, dataset: tf.data.Dataset, ops: Any | None, has_ids: bool = False, passes: Any = None):
         self.dataset = dataset
         self.notes: list[Note] = []
         self.ids = np.zeros([2, 0], np.int64)
+        self.lengths: dict[str, int] = {}
+        self.pending_s: dict[str, float] = {}
 
     def take_ids(self) -> np.ndarray:
         taken, self.ids = self.ids, self.ids[:, :0]
@@ -64,11 +67,11 @@ def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ScriptSteps:
 
 
 def play(steps: ScriptSteps, *notes: Note, of: int = 0) -> None:
-    steps._sets[of][1].notes += notes  # type: ignore[attr-defined]
+    steps._sets[of].noted.notes += notes  # type: ignore[attr-defined]
 
 
 def epoch(start_s: float, steps: int = 10) -> list[Note]:
-    """Steps of 0.1 s, of which 0.025 s are wait, and the end of the pass."""
+    """Steps of 0.1 s with a wait of 0.025 s, and the end of the pass."""
     batches = [Note(start_s + 0.1 * n, start_s + 0.1 * n + 0.025, 16, n) for n in range(steps)]
     return [*batches, Note(start_s + 0.1 * steps, start_s + 0.1 * steps, None, steps)]
 
@@ -112,7 +115,7 @@ def pipeline(**how: Any) -> Pipeline:
 
 
 def deliver(steps: ScriptSteps, ids: np.ndarray, epoch: int) -> None:
-    played = steps._sets[0][1]
+    played = steps._sets[0].noted
     played.ids = np.concatenate([played.ids, np.stack([ids, np.full_like(ids, epoch)])], axis=1)  # type: ignore
 
 
@@ -169,7 +172,7 @@ def test_validation_is_separate_and_counts_as_progress(steps):
     steps.take()
     steps.close()
     assert [pause.name for pause in steps.meter.pauses] == ["validation"]
-    assert len(steps.meter.steps) == 20
+    assert steps.meter.steps.added == 20
 
 
 def test_script_may_declare_steps_and_loss(steps):
@@ -207,14 +210,14 @@ def test_full_disk_does_not_end_the_measuring(steps, monkeypatch, caplog):
     steps._closes.set()
     thread.join(10)
     assert not thread.is_alive() and len(steps._channel.reports) > 9
-    assert len(steps.meter.steps) == 10
+    assert steps.meter.steps.added == 10
     assert caplog.text.count("No space left") == 1
 
 
-def test_callback_ends_a_step_of_keras(steps):
+def test_callback_says_the_loss_and_where_a_step_may_end(steps):
     steps.watch(tf.data.Dataset.range(3))
     StepCallback().on_train_batch_end(0, {"loss": 2.0})
-    assert len(steps._ends) == 1 and steps._loss == 2.0
+    assert [each.says for each in steps._said] == [MAY_END] and steps._loss == 2.0
 
 
 def test_nothing_is_noted_without_a_launcher(monkeypatch):

@@ -81,11 +81,17 @@ def test_unusable_plans_are_refused():
         with_plan(text, "job.yaml", plan(data_hosts=0))
     with pytest.raises(UsageError, match=r"job\.yaml"):
         with_plan(TEXT, "job.yaml", plan(chosen=None))
+
+
+def test_settings_of_other_planes_are_launcher_arguments():
+    text = TEXT.replace("groups:\n", "hyperparameters: {train_script: train.py}\ngroups:\n")
     ray = plan()
     ray.plane, (candidate,) = planes.get("ray"), ray.to_json()["candidates"]
     candidate["layout"] = {"data_host_cpus": -1, "dnn_host_cpus": 0, "cut": 2}
-    with pytest.raises(UsageError, match=r"\+2\*ml.c5.18xlarge.*--data_host_cpus -1 --dnn_host_cpus 0"):
-        with_plan(TEXT, "job.yaml", ray)
+    job = parse(with_plan(text, "job.yaml", ray), "job.yaml")
+    given = {"data_plane": "ray", "data_host_cpus": -1, "dnn_host_cpus": 0}
+    assert job.hyperparameters == {"train_script": "train.py", **given} and job.pipeline == {}
+    assert job.data.instance_type == "ml.c5.18xlarge"
 
 
 def test_own_script_gets_no_trainer_arguments():

@@ -149,9 +149,10 @@ def test_package_must_be_installed(tmp_path, monkeypatch):
     assert not (tmp_path / "src").exists()
 
 
-def test_init_writes_a_job_that_works(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("options", [[], ["--torch"]])
+def test_init_writes_a_job_that_works(options, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert main(["init", "job"]) == 0
+    assert main(["init", "job", *options]) == 0
     out = capsys.readouterr().out
     monkeypatch.chdir(tmp_path / "job")
     assert sorted(path.name for path in Path().iterdir()) == FILES
@@ -163,7 +164,8 @@ def test_init_writes_a_job_that_works(tmp_path, monkeypatch, capsys):
     assert "tfhet package" in capsys.readouterr().err
     assert make("src", "--script", "train.py") == 0
     assert main(["submit", "--dry-run", "job.yaml"]) == 0
-    assert '"train_script": "\\"train.py\\""' in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert '"train_script": "\\"train.py\\""' in out and ('"data_plane": "\\"feed\\""' in out) == bool(options)
 
 
 @pytest.mark.parametrize("name", FILES)

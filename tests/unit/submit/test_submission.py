@@ -17,7 +17,7 @@ from tfhet.__main__ import main
 from tfhet.control import SECRET_VARIABLE
 from tfhet.errors import TfhetError, UsageError
 from tfhet.profile import Cost, Profile
-from tfhet.submit import Archive, Code, JobSubmission, read, submission as module
+from tfhet.submit import Archive, Code, JobSubmission, archive as module, read
 
 ARN = "arn:aws:sagemaker:us-east-1:123456789012:training-job/digits"
 
@@ -47,10 +47,9 @@ def test_archive_depends_on_content_only(code):
     first = Archive.of(code)
     os.utime(code.directory / "launcher.py", (1, 1))
     (code.directory / "package" / "b.py").chmod(0o600)
-    secrets = (".env", ".env.local", "key.pem", ".aws/credentials")
-    for name in ("__pycache__/launcher.cpython-311.pyc", *secrets):
-        (code.directory / name).parent.mkdir(exist_ok=True)
-        (code.directory / name).write_text("AWS_SECRET_ACCESS_KEY=x")
+    cached = code.directory / "__pycache__" / "launcher.cpython-311.pyc"
+    cached.parent.mkdir()
+    cached.write_bytes(b"")
     assert Archive.of(code) == first
     (code.directory / "launcher.py").write_text("print('starts otherwise')\n")
     second = Archive.of(code)
@@ -59,16 +58,48 @@ def test_archive_depends_on_content_only(code):
     assert second.place["Key"].startswith("some/code/") and second.place["Key"].endswith("/sourcedir.tar.gz")
 
 
-def test_only_links_to_files_are_packed(code, tmp_path):
+@pytest.mark.parametrize(
+    "name", [".env.local", ".aws/credentials", ".ssh/id_ed25519", "keys/id_rsa", "tls/KEY.PEM", ".netrc", "kaggle.json"]
+)
+def test_secrets_are_left_out_and_named(name, code):
+    secret = code.directory / name
+    secret.parent.mkdir(exist_ok=True)
+    secret.write_text("password")
+    packed = Archive.of(code)
+    assert set(members(packed)) == {"launcher.py", "package/b.py", "run.sh"}
+    assert [secret.is_relative_to(code.directory / left) for left in packed.left_out] == [True]
+
+
+def test_private_key_of_any_name_is_left_out(code):
+    (code.directory / "deploy").write_text("-----BEGIN OPENSSH PRIVATE KEY-----\nb3Blb\n")
+    (code.directory / "keys.py").write_text('HEAD = "-----BEGIN OPENSSH PRIVATE KEY-----"\n')
+    packed = Archive.of(code)
+    assert packed.left_out == ("deploy",) and "keys.py" in members(packed)
+
+
+def test_only_links_to_own_files_are_packed(code, tmp_path):
+    (code.directory / "linked.py").symlink_to("run.sh")
+    assert members(Archive.of(code))["linked.py"].size == len("#!/bin/sh\n")
     (tmp_path / "else.py").write_text("x = 1\n")
-    (code.directory / "linked.py").symlink_to(tmp_path / "else.py")
-    assert members(Archive.of(code))["linked.py"].size == 6
-    for target in (tmp_path, tmp_path / "nowhere"):
+    for target in (tmp_path, tmp_path / "nowhere", tmp_path / "else.py"):
         link = code.directory / "wrong"
         link.symlink_to(target)
         with pytest.raises(UsageError, match="wrong"):
             Archive.of(code)
         link.unlink()
+
+
+def test_pipes_and_sockets_are_refused(code):
+    os.mkfifo(code.directory / "wrong")
+    with pytest.raises(UsageError, match="wrong"):
+        Archive.of(code)
+
+
+def test_large_file_is_refused_unread(code):
+    with (code.directory / "data.bin").open("wb") as file:
+        file.truncate(2**42)
+    with pytest.raises(UsageError, match="channel"):
+        Archive.of(code)
 
 
 def test_large_directory_is_refused(code, monkeypatch):

@@ -41,8 +41,9 @@ def test_tensorboard_reads_ranks_and_hosts(tmp_path):
 
 
 def test_missing_tensorboard_is_named(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "tensorboard.compat.proto.event_pb2", None)
-    with pytest.raises(UsageError, match="pip install tensorboard"):
+    for name in ("tensorboard", "tensorboard.compat.proto.event_pb2"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(UsageError, match="pip install 'tensorboard'"):
         write_scalars(Timeline.of(STEPS), tmp_path)
     assert not list(tmp_path.rglob("*tfevents*"))
 

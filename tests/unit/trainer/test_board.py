@@ -79,8 +79,9 @@ def test_missing_folder_is_reported(tmp_path, caplog):
 
 
 def test_missing_tensorboard_is_reported(tmp_path, monkeypatch, caplog):
-    monkeypatch.setitem(sys.modules, "tensorboard.compat.proto.event_pb2", None)
+    for name in ("tensorboard", "tensorboard.compat.proto.event_pb2"):
+        monkeypatch.setitem(sys.modules, name, None)
     board = Board("", tmp_path)
     board.line(LINE)
     board.add(1, {"loss": 1.0})
-    assert "pip install tensorboard" in caplog.text and not list(tmp_path.iterdir())
+    assert "pip install 'tensorboard'" in caplog.text and not list(tmp_path.iterdir())

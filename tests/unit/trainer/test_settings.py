@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import re
 from dataclasses import fields
 
 import pytest
 
 from tfhet.arguments import truth, underscored
+from tfhet.cluster import HostPaths
 from tfhet.errors import UsageError
 from tfhet.trainer.settings import Settings
 
@@ -49,6 +51,8 @@ def test_unknown_arguments_are_ignored():
         ["--log-every", "0"],
         ["--keep_checkpoints", "0"],
         ["--step_ms", "nan"],
+        ["--step_ms", "inf"],
+        ["--learning_rate", "-inf"],
         ["--precision", "float8"],
         ["--compression", "zip"],
         ["--on_bad_record", "ask"],
@@ -73,3 +77,15 @@ def test_one_rank_needs_no_warm_up():
 @pytest.mark.parametrize("epochs", [0, -1.0])
 def test_no_warm_up_gives_the_full_rate(epochs):
     assert Settings(learning_rate=0.1, warmup_epochs=epochs).learning_rate_at(0, 4) == pytest.approx(0.4)
+
+
+def test_channel_is_checked_by_its_names(tmp_path):
+    paths, channel = HostPaths(tmp_path, {}), tmp_path / "input" / "data" / "training"
+    assert Settings(data="synthetic:8:2").channel(paths) is None
+    for name in ("", ".a.tfrecord", "notes.txt"):
+        with pytest.raises(UsageError, match=re.escape(str(channel))):
+            Settings().channel(paths)
+        channel.mkdir(parents=True, exist_ok=True)
+        (channel / (name or "x")).touch()
+    (channel / "a.tfrecord").touch()
+    assert Settings().channel(paths) == channel

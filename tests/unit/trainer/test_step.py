@@ -201,7 +201,7 @@ def test_emulated_step_follows_its_file(batch, tmp_path):
 
 
 class Slow(SoloCollective):
-    """Two ranks, of which the other one is late by a second each time."""
+    """Two ranks; the other one is late by a second each time."""
 
     size = 2
 

@@ -60,6 +60,6 @@ script.late = late = Late()
 late.itself = late
 script.main([], {})
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=240)
     assert done.returncode == 1 and "the data are gone" in done.stderr, done.stderr
     assert STOP_CODE == 143

@@ -18,13 +18,10 @@ namespace tfhet {
 using tensorflow::Status;
 using tensorflow::Tensor;
 
-// A request: Ask, the numbers (uint32) of the segments that the reader has done with, and a GetElementRequest.
-struct Ask {
-  uint32_t returned;
-  uint32_t bytes;
-};
-// An answer: Answer, then for each tensor a Part with its dimensions (int64), then the tensors' bytes one after the other,
-// unless they lie in a segment of shared memory, each at a multiple of kAlignment.
+// The message of a request: the count (uint32) and the numbers (uint32) of the segments that the reader has done with, and a
+// GetElementRequest.
+// The message of an answer: Answer, then for each tensor a Part with its dimensions (int64), or the text of an error. Its data:
+// the tensors' bytes one after the other, unless they lie in a segment of shared memory, each at a multiple of kAlignment.
 struct Answer {
   int32_t code;  // of the status
   uint8_t end_of_sequence, skip, segment_is_new;
@@ -32,7 +29,6 @@ struct Answer {
   int64_t element_index;
   uint32_t segment;  // its number; 0: none
   uint32_t parts;
-  uint64_t head_bytes;  // of the parts; of the message where the status is an error
   uint64_t segment_bytes;
 };
 struct Part {
@@ -41,7 +37,7 @@ struct Part {
   uint16_t dimensions;
   uint64_t bytes;
 };
-static_assert(sizeof(Ask) == 8 && sizeof(Answer) == 40 && sizeof(Part) == 16, "no gaps");
+static_assert(sizeof(Answer) == 32 && sizeof(Part) == 16, "no gaps");
 constexpr uint64_t kMostHeadBytes = 1 << 20;
 constexpr uint32_t kMostRequestBytes = 1 << 16;
 constexpr uint32_t kMostSegments = 64;  // that a reader may hold; what comes beyond goes over the socket
@@ -184,10 +180,16 @@ void append(std::string* to, const Value& value) {
   to->append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
+template <class Value>
+std::string bytes_of(const Value& value) {
+  return std::string(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
 // A connection for batches that has passed the proofs.
 class Line {
  public:
-  Line(Socket& socket, const Job& job, Mode mode, bool is_client, Moment until) : socket_(socket) {
+  Line(Socket& socket, const Job& job, Records records, Mode mode, bool is_client, Moment until)
+      : socket_(socket), records_(std::move(records)) {
     if (mode == Mode::kEncryptedBatches) tls_ = std::make_unique<Tls>(socket, job.key, is_client, until);
     if (mode == Mode::kShared && !is_client) filled_ = std::make_unique<Filled>();
     if (mode == Mode::kShared && is_client) read_ = std::make_shared<Read>();
@@ -195,26 +197,26 @@ class Line {
 
   void send_request(const std::string& request) {
     const std::vector<uint32_t> done = read_ ? read_->take_done() : std::vector<uint32_t>();
-    const Ask ask{static_cast<uint32_t>(done.size()), static_cast<uint32_t>(request.size())};
-    std::string bytes;
-    append(&bytes, ask);
-    for (uint32_t number : done) append(&bytes, number);
-    bytes += request;
-    std::vector<iovec> pieces{{&bytes[0], bytes.size()}};
-    write(pieces);
+    std::string message;
+    append(&message, static_cast<uint32_t>(done.size()));
+    for (uint32_t number : done) append(&message, number);
+    send(message + request, {});
   }
 
   std::string receive_request() {
-    Ask ask;
-    read(&ask, sizeof ask);
-    if (ask.bytes > kMostRequestBytes || ask.returned > kMostSegments) throw Broken("a request of another version");
-    for (uint32_t i = 0, number; i < ask.returned; ++i) {
-      read(&number, sizeof number);
+    uint64_t data;
+    const std::string message = receive(kMostRequestBytes, &data);
+    uint32_t returned = 0;
+    if (data != 0 || message.size() < sizeof returned) throw Broken("a request of another version");
+    std::memcpy(&returned, message.data(), sizeof returned);
+    size_t at = sizeof returned;
+    if (returned > kMostSegments || message.size() < at + returned * sizeof returned)
+      throw Broken("a request of another version");
+    for (uint32_t i = 0, number; i < returned; ++i, at += sizeof number) {
+      std::memcpy(&number, message.data() + at, sizeof number);
       if (filled_) filled_->give_back(number);
     }
-    std::string request(ask.bytes, '\0');
-    read(&request[0], request.size());
-    return request;
+    return message.substr(at);
   }
 
   // Result: GetElementResult of TensorFlow.
@@ -250,16 +252,11 @@ class Line {
         tensors.push_back(bytes);
       }
     }
-    answer.head_bytes = head.size();
     bool is_new = false;
     uint64_t size = 0;
     for (const iovec& one : tensors) size = aligned(size) + one.iov_len;
     if (filled_ && size >= kLeastShared) answer.segment = filled_->take(size, &is_new);
-    std::vector<iovec> pieces{{&answer, sizeof answer}, {&head[0], head.size()}};
-    if (answer.segment == 0) {
-      pieces.insert(pieces.end(), tensors.begin(), tensors.end());
-      return write(pieces);
-    }
+    if (answer.segment == 0) return send(bytes_of(answer) + head, tensors);
     const Segment& segment = (*filled_)[answer.segment];
     answer.segment_is_new = is_new;
     answer.segment_bytes = segment.bytes();
@@ -268,17 +265,18 @@ class Line {
       std::memcpy(segment.memory() + aligned(at), one.iov_base, one.iov_len);
       at = aligned(at) + one.iov_len;
     }
-    write(pieces);
+    send(bytes_of(answer) + head, {});
     if (is_new) send_descriptor(segment.fd());
   }
 
   template <class Result>
   Status receive_answer(Result* result) {
     Answer answer;
-    read(&answer, sizeof answer);
-    if (answer.head_bytes > kMostHeadBytes) throw Broken("an answer of another version");
-    std::string head(answer.head_bytes, '\0');
-    read(&head[0], head.size());
+    uint64_t data;
+    const std::string message = receive(sizeof answer + kMostHeadBytes, &data);
+    if (message.size() < sizeof answer) throw Broken("an answer of another version");
+    std::memcpy(&answer, message.data(), sizeof answer);
+    const std::string head = message.substr(sizeof answer);
     if (answer.code != 0) return Status(static_cast<absl::StatusCode>(answer.code), head);
     result->element_index = answer.element_index;
     result->end_of_sequence = answer.end_of_sequence;
@@ -306,6 +304,8 @@ class Line {
         if (Status status = shape.AddDimWithStatus(size); !status.ok()) return status;
       }
       offset = aligned(offset);
+      if (!loan && part.bytes > data) throw Broken("a tensor beyond its answer");
+      if (!loan) data -= part.bytes;
       if (loan && (part.bytes > loan->segment->bytes() || offset > loan->segment->bytes() - part.bytes))
         throw Broken("a tensor beyond its segment");
       const auto dtype = static_cast<tensorflow::DataType>(part.dtype);
@@ -334,10 +334,31 @@ class Line {
       }
       offset += part.bytes;
     }
+    if (data != 0) throw Broken("an answer with more bytes than its tensors have");
     return Status();
   }
 
  private:
+  // data: bytes that follow the message.
+  void send(const std::string& message, const std::vector<iovec>& data) {
+    uint64_t size = 0;
+    for (const iovec& one : data) size += one.iov_len;
+    std::string record = records_.sealed(message, size);
+    std::vector<iovec> pieces{{&record[0], record.size()}};
+    pieces.insert(pieces.end(), data.begin(), data.end());
+    write(pieces);
+  }
+  // The next message, and the number of bytes of its data, which the caller must read. Raises Broken.
+  std::string receive(uint64_t most, uint64_t* data) {
+    char head[kRecordHead];
+    read(head, sizeof head);
+    const Records::Lengths lengths = records_.lengths(head, most);
+    std::string message(lengths.message + kTag, '\0');
+    read(&message[0], message.size());
+    records_.open(&message);
+    *data = lengths.data;
+    return message;
+  }
   void read(void* into, size_t size) { tls_ ? tls_->read(into, size) : socket_.read(into, size); }
   void write(std::vector<iovec>& pieces) {
     tls_ ? tls_->write(pieces) : socket_.write(pieces);
@@ -384,6 +405,7 @@ class Line {
   }
 
   Socket& socket_;
+  Records records_;
   std::unique_ptr<Tls> tls_;
   std::unique_ptr<Filled> filled_;
   std::shared_ptr<Read> read_;

@@ -31,7 +31,12 @@ struct Far {
     socket = dial(host, port, until, ending);
     std::unique_ptr<Ending::Use> use;
     if (ending != nullptr) use = std::make_unique<Ending::Use>(*ending, socket);
-    prove_as_client(socket, job.key, Mode::kControl, host, until);
+    try {
+      prove_as_client(socket, job.key, Mode::kControl, host, until);
+    } catch (const Distrusted& error) {
+      report(host + ":" + port, error.what());
+      throw;
+    }
     tls = std::make_unique<Tls>(socket, job.key, true, until);
   }
   // Whether the server has not ended it.

@@ -1,20 +1,12 @@
-// What a connection must prove, and how it is encrypted. The cryptography is BoringSSL's, which TensorFlow's library
-// exports (2.15.1 and 2.21); what is used of it is declared here, since the wheel has no headers of it.
-//
-// Every connection begins so, whatever it is for:
-//
-//   client   magic, mode, length of the name, nonce (32 bytes), the name or address that it dialled
-//   server   nonce (32 bytes)
-//   client   HMAC-SHA256(key, "client" + all of the above)
-//   server   HMAC-SHA256(key, "server" + all of the above)
-//
-// The client proves first, so who scans ports learns nothing by which to guess a key. The name keeps who is dialled by one
-// name from passing the proofs on to a host of another. Encrypted connections go on with TLS 1.3, in which both sides
-// show the one certificate of the job. Its Ed25519 key is made from the job's key, so there is nothing to hand out, and
-// who only passes the proofs on cannot go on.
+// The protocol of every connection, as tfhet/secure/handshake.py describes it: the handshake, records with tags, and TLS 1.3
+// for encrypted connections, in which both sides show the one certificate of the job. Its Ed25519 key is made from the
+// job's key, so there is nothing to hand out. The cryptography is BoringSSL's, which TensorFlow's library exports (2.15.1
+// and 2.21); what is used of it is declared here, since the wheel has no headers of it.
 
 #pragma once
 
+#include <functional>
+#include <iostream>
 #include <memory>
 #include <string>
 
@@ -92,8 +84,10 @@ void ERR_clear_error(void);
 namespace tfhet {
 
 constexpr double kHandshakeSeconds = 10.0;
-constexpr char kMagic[] = {'t', 'f', 'h', 'e', 't', '-', 'w', '1'};
+constexpr char kMagic[] = {'t', 'f', 'h', 'e', 't', '-', 'c', '1'};
+constexpr size_t kProof = 32, kTag = 16, kRecordHead = 16 + kTag;  // bytes
 
+// The purposes of connections; `Purpose` in tfhet/secure/handshake.py has those of all planes.
 enum class Mode : uint8_t { kBatches = 0, kEncryptedBatches = 1, kControl = 2, kShared = 3 };
 
 struct Hello {
@@ -102,7 +96,36 @@ struct Hello {
   uint8_t name_size;
   uint8_t nonce[32];
 };
-static_assert(sizeof(Hello) == 42, "no gaps");
+struct Reply {
+  char magic[8];
+  uint8_t nonce[32];
+};
+static_assert(sizeof(Hello) == 42 && sizeof(Reply) == 40, "no gaps");
+
+// A peer without the key, or a machine on the way that interferes: worth a line in the log.
+struct Distrusted : Broken {
+  using Broken::Broken;
+};
+
+inline std::string peer_of(int fd) {
+  sockaddr_storage found{};
+  socklen_t size = sizeof found;
+  char host[NI_MAXHOST], port[NI_MAXSERV];
+  if (::getpeername(fd, reinterpret_cast<sockaddr*>(&found), &size) != 0 ||
+      ::getnameinfo(reinterpret_cast<sockaddr*>(&found), size, host, sizeof host, port, sizeof port,
+                    NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+    return "a peer";
+  return std::string(host) + ":" + port;
+}
+
+// Writes why a connection was ended: for the first 10 of them, and then when their number is a power of two.
+inline void report(const std::string& peer, const std::string& why) {
+  static std::atomic<uint64_t> count{0};
+  const uint64_t number = ++count;
+  if (number > 10 && (number & (number - 1)) != 0) return;
+  const std::string line = "tfhet: ended a connection with " + peer + ": " + why + " (" + std::to_string(number) + " so far)\n";
+  std::cerr << line << std::flush;
+}
 
 inline std::string hmac(const std::string& key, const std::string& data) {
   unsigned char digest[32];
@@ -112,6 +135,9 @@ inline std::string hmac(const std::string& key, const std::string& data) {
   return std::string(reinterpret_cast<char*>(digest), size);
 }
 
+// HKDF-Expand of RFC 5869, to 32 bytes.
+inline std::string expanded(const std::string& key, const std::string& purpose) { return hmac(key, purpose + '\1'); }
+
 // The key of one job's data plane, and what is made from it.
 class Key {
  public:
@@ -119,7 +145,7 @@ class Key {
     constexpr int kEd25519 = 949, kVerifyPeer = 1 | 2;
     constexpr uint16_t kTls13 = 0x0304, kSignEd25519 = 0x0807;
     constexpr uint32_t kPartialWrite = 1, kMovingBuffer = 2, kNoTicket = 1 << 14;
-    const std::string seed = hmac(key_, "certificate");
+    const std::string seed = expanded(key_, "certificate");
     pair_ = EVP_PKEY_new_raw_private_key(kEd25519, nullptr, reinterpret_cast<const unsigned char*>(seed.data()), 32);
     certificate_ = X509_new();
     // The same bytes on every host: nothing in them is random, and Ed25519 signatures are not either.
@@ -152,8 +178,8 @@ class Key {
     EVP_PKEY_free(pair_);
   }
 
-  std::string proof(const char* side, const std::string& said) const { return hmac(key_, side + said); }
-  std::string derived(const std::string& purpose) const { return hmac(key_, purpose); }
+  const std::string& bytes() const { return key_; }
+  std::string derived(const std::string& purpose) const { return expanded(key_, purpose); }
   SSL_CTX* tls() const { return tls_; }
 
  private:
@@ -165,8 +191,84 @@ class Key {
 
 inline bool same(const std::string& one, const char* other) { return CRYPTO_memcmp(one.data(), other, one.size()) == 0; }
 
+// The tags of one direction.
+class Tags {
+ public:
+  explicit Tags(std::string key) : key_(std::move(key)) {}
+  std::string next(const char* data, size_t size) {
+    std::string counted = big_endian(++count_);
+    counted.append(data, size);
+    return hmac(key_, counted).substr(0, kTag);
+  }
+  static std::string big_endian(uint64_t number) {
+    std::string bytes(8, '\0');
+    for (int at = 7; at >= 0; --at, number >>= 8) bytes[at] = static_cast<char>(number);
+    return bytes;
+  }
+
+ private:
+  std::string key_;
+  uint64_t count_ = 0;
+};
+
+// Seals and opens the records of one connection.
+class Records {
+ public:
+  struct Lengths {
+    uint64_t message, data;
+  };
+  Records(std::string sends, std::string receives) : sends_(std::move(sends)), receives_(std::move(receives)) {}
+
+  // The record of a message, up to its data.
+  std::string sealed(const std::string& message, uint64_t data) {
+    std::string record = Tags::big_endian(message.size()) + Tags::big_endian(data);
+    record += sends_.next(record.data(), record.size());
+    record += message;
+    record += sends_.next(message.data(), message.size());
+    return record;
+  }
+  // head: kRecordHead bytes. Raises Distrusted, or Broken for a message of more than `most` bytes.
+  Lengths lengths(const char* head, uint64_t most) {
+    check(head, 16);
+    Lengths found{};
+    for (int at = 0; at < 8; ++at) {
+      found.message = found.message << 8 | static_cast<unsigned char>(head[at]);
+      found.data = found.data << 8 | static_cast<unsigned char>(head[8 + at]);
+    }
+    if (found.message > most) throw Broken("a message of " + std::to_string(found.message) + " bytes");
+    return found;
+  }
+  // body: a message and its tag, which goes. Raises Distrusted.
+  void open(std::string* body) {
+    check(body->data(), body->size() - kTag);
+    body->resize(body->size() - kTag);
+  }
+
+ private:
+  void check(const char* data, size_t size) {
+    if (!same(receives_.next(data, size), data + size))
+      throw Distrusted(
+          "a record was changed, added, repeated, reordered or dropped on the way: a machine between the hosts "
+          "interferes with the connection");
+  }
+  Tags sends_, receives_;
+};
+
+// Proofs and keys of one handshake. said: all bytes of its first two messages.
+struct Schedule {
+  Schedule(const Key& key, const std::string& said) : session(hmac(said, key.bytes())) {}
+  std::string proof(const char* side) const { return expanded(session, std::string(side) + " proof"); }
+  std::string tags(const char* side) const { return expanded(session, std::string(side) + " tags"); }
+  const std::string session;
+};
+
+inline void check_version(const char* magic) {
+  if (std::memcmp(magic, kMagic, sizeof kMagic) != 0)
+    throw Distrusted("the other side speaks another version: install the same version of tfhet there");
+}
+
 // Proves the key to the server that was dialled as `name`, and lets it prove that it has it, too.
-inline void prove_as_client(const Socket& socket, const Key& key, Mode mode, const std::string& name, Moment until) {
+inline Records prove_as_client(const Socket& socket, const Key& key, Mode mode, const std::string& name, Moment until) {
   Hello hello;
   std::memcpy(hello.magic, kMagic, sizeof kMagic);
   hello.mode = static_cast<uint8_t>(mode);
@@ -175,36 +277,45 @@ inline void prove_as_client(const Socket& socket, const Key& key, Mode mode, con
   std::string said(reinterpret_cast<char*>(&hello), sizeof hello);
   said += name.substr(0, hello.name_size);
   socket.write(said.data(), said.size(), until);
-  char nonce[32], proof[32];
-  socket.read(nonce, sizeof nonce, until);
-  said.append(nonce, sizeof nonce);
-  const std::string own = key.proof("client", said);
+  Reply reply;
+  socket.read(&reply, sizeof reply, until);
+  check_version(reply.magic);
+  said.append(reinterpret_cast<char*>(&reply), sizeof reply);
+  const Schedule schedule(key, said);
+  const std::string own = schedule.proof("client");
   socket.write(own.data(), own.size(), until);
+  char proof[kProof];
   socket.read(proof, sizeof proof, until);
-  if (!same(key.proof("server", said), proof)) throw Broken("the host that was dialled is not of this job");
+  if (!same(schedule.proof("server"), proof)) throw Distrusted("the host that was dialled is not of this job");
+  return Records(schedule.tags("client"), schedule.tags("server"));
 }
 
-// Lets a client that calls this server `name` prove the key, and returns what it wants. Raises Broken, having said
-// nothing that depends on the key.
-inline Mode prove_as_server(const Socket& socket, const Key& key, const std::string& name, Moment until) {
+// Lets a client that calls this server `name` prove the key, and proves that it has it, too. check: raises Distrusted for a
+// mode that this server does not offer. Raises Distrusted, having said nothing that depends on the key.
+inline Records prove_as_server(const Socket& socket, const Key& key, const std::string& name,
+                               const std::function<void(Mode)>& check, Mode* mode, Moment until) {
   Hello hello;
   socket.read(&hello, sizeof hello, until);
-  if (std::memcmp(hello.magic, kMagic, sizeof kMagic) != 0 || hello.mode > static_cast<uint8_t>(Mode::kShared))
-    throw Broken("not a connection of tfhet's");
+  if (std::memcmp(hello.magic, kMagic, sizeof kMagic - 1) != 0) throw Distrusted("not a connection of tfhet's");
   std::string said(reinterpret_cast<char*>(&hello), sizeof hello), dialled(hello.name_size, '\0');
   socket.read(&dialled[0], dialled.size(), until);
   said += dialled;
-  unsigned char nonce[32];
-  RAND_bytes(nonce, sizeof nonce);
-  socket.write(nonce, sizeof nonce, until);
-  said.append(reinterpret_cast<char*>(nonce), sizeof nonce);
-  char proof[32];
+  Reply reply;
+  std::memcpy(reply.magic, kMagic, sizeof kMagic);
+  RAND_bytes(reply.nonce, sizeof reply.nonce);
+  socket.write(&reply, sizeof reply, until);
+  check_version(hello.magic);
+  said.append(reinterpret_cast<char*>(&reply), sizeof reply);
+  const Schedule schedule(key, said);
+  char proof[kProof];
   socket.read(proof, sizeof proof, until);
-  if (!same(key.proof("client", said), proof)) throw Broken("the peer does not know the job's secret");
-  if (dialled != name.substr(0, 255)) throw Broken("the peer has dialled " + dialled + ", and this is " + name);
-  const std::string own = key.proof("server", said);
+  if (!same(schedule.proof("client"), proof)) throw Distrusted("the peer does not know the job's secret");
+  if (dialled != name.substr(0, 255)) throw Distrusted("the peer has dialled " + dialled + ", and this is " + name);
+  *mode = static_cast<Mode>(hello.mode);
+  check(*mode);
+  const std::string own = schedule.proof("server");
   socket.write(own.data(), own.size(), until);
-  return static_cast<Mode>(hello.mode);
+  return Records(schedule.tags("server"), schedule.tags("client"));
 }
 
 // TLS 1.3 on a socket that has passed the proofs. Used by one thread. A record has at most 16 KiB; several are received, and
@@ -279,12 +390,15 @@ class Tls {
     ERR_clear_error();
     const int code = call();
     if (code > 0) return code;
-    constexpr int kWantRead = 2, kWantWrite = 3;
+    constexpr int kFailed = 1, kWantRead = 2, kWantWrite = 3;
     switch (SSL_get_error(ssl_, code)) {
       case kWantRead:
         return -POLLIN;
       case kWantWrite:
         return -POLLOUT;
+      case kFailed:
+        report(peer_of(socket_.fd()), "what it sends is not of the job's TLS: a machine between the hosts interferes");
+        return 0;
       default:
         return 0;
     }

@@ -91,6 +91,8 @@ class Servants {
       std::thread([this, shared, work, leave] {
         try {
           work(*shared);
+        } catch (const Distrusted& error) {
+          report(peer_of(shared->fd()), error.what());
         } catch (const std::exception&) { // the other side sees its connection end, and asks again
         }
         leave(shared.get());
@@ -179,7 +181,7 @@ inline Socket dial_shared(const Job& job, int port) {
 // What others reach of a server of this job.
 class Listener {
  public:
-  using Serve = std::function<void(Socket&, Mode)>;
+  using Serve = std::function<void(Socket&, Mode, Records)>;
 
   Listener(const Job& job, int port, std::string file)
       : job_(job), file_(std::move(file)), acceptor_(bound(job, port), [this](Socket one) {
@@ -216,10 +218,10 @@ class Listener {
   void admit(Socket& socket) {
     quicken(socket.fd());
     Mode mode;
-    {
-      Unproved place(*this, &socket);
-      mode = prove_as_server(socket, job_.key, job_.name, after(kHandshakeSeconds));
-    }
+    auto place = std::make_unique<Unproved>(*this, &socket);
+    Records records = prove_as_server(
+        socket, job_.key, job_.name, [&](Mode wanted) { check(wanted, socket); }, &mode, after(kHandshakeSeconds));
+    place.reset();
     if (mode == Mode::kControl) {
       Tls tls(socket, job_.key, false, after(kHandshakeSeconds));
       sockaddr_un address{};
@@ -231,18 +233,23 @@ class Listener {
       pump(inner, socket, tls);
       return;
     }
-    sockaddr_storage own{};
-    socklen_t size = sizeof own;
-    ::getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&own), &size);
-    const bool is_near = own.ss_family == AF_UNIX;
-    if (is_near != (mode == Mode::kShared)) throw Broken("memory is shared on one host only");
-    if (job_.encrypted && mode == Mode::kBatches) throw Broken("batches of this job are encrypted");
     Serve serve;
     {
       std::lock_guard<std::mutex> lock(mutex_);
       serve = serve_;
     }
-    if (serve) serve(socket, mode);
+    if (serve) serve(socket, mode, std::move(records));
+  }
+
+  // Raises Distrusted for a mode that this server does not offer on this socket.
+  void check(Mode mode, const Socket& socket) const {
+    sockaddr_storage own{};
+    socklen_t size = sizeof own;
+    ::getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&own), &size);
+    if (mode > Mode::kShared) throw Distrusted("the peer wants a connection that is not of tf.data service");
+    if (mode == Mode::kControl) return;
+    if ((own.ss_family == AF_UNIX) != (mode == Mode::kShared)) throw Distrusted("memory is shared on one host only");
+    if (job_.encrypted && mode == Mode::kBatches) throw Distrusted("batches of this job are encrypted");
   }
 
   // A connection that has not proved the key. Beyond the limit, the oldest one ends for the next: who knows the key needs
@@ -346,7 +353,12 @@ class Tunnels {
       if (!is_own(near)) return;
       quicken(near.fd());
       if (std::unique_ptr<GrpcError> error = refused()) error->serve(near);
-      const std::unique_ptr<Far> far = spare->take();
+      std::unique_ptr<Far> far;
+      try {
+        far = spare->take();
+      } catch (const Distrusted& error) {  // Far has reported it
+        throw Broken(error.what());
+      }
       pump(near, far->socket, *far->tls);
     }
     std::unique_ptr<GrpcError> refused() {

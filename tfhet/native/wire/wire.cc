@@ -302,8 +302,8 @@ void serve_batches(Line& line, const data::DataTransferServer::GetElementT& get_
 class Server : public data::DataTransferServer {
  public:
   Server(Member& member, GetElementT get_element) : member_(member), port_(started_port) {
-    started_listener->serve_batches([&member, get_element](Socket& socket, Mode mode) {
-      Line line(socket, member, mode, false, after(kHandshakeSeconds));
+    started_listener->serve_batches([&member, get_element](Socket& socket, Mode mode, Records records) {
+      Line line(socket, member, std::move(records), mode, false, after(kHandshakeSeconds));
       tfhet::serve_batches(line, get_element);
     });
   }
@@ -345,6 +345,9 @@ class Client : public data::DataTransferClient {
     try {
       status = ask(bytes, &ending, &result);
       if (!status.ok()) member_.tunnels.refuse(target_, {static_cast<int>(status.code()), std::string(status.message())});
+    } catch (const Distrusted& error) {
+      report(target_, error.what());
+      status = errors::Unavailable("the worker at ", host_, ":", port_, ": ", error.what());
     } catch (const std::exception& error) {
       status = errors::Unavailable("the worker at ", host_, ":", port_, ": ", error.what());
     }
@@ -413,8 +416,8 @@ class Client : public data::DataTransferClient {
     }
     auto connection = std::make_unique<Connection>(std::move(socket));
     const Ending::Use use(*ending, connection->socket);
-    prove_as_client(connection->socket, member_.key, mode, host_, until);
-    connection->line = std::make_unique<Line>(connection->socket, member_, mode, true, until);
+    Records records = prove_as_client(connection->socket, member_.key, mode, host_, until);
+    connection->line = std::make_unique<Line>(connection->socket, member_, std::move(records), mode, true, until);
     return connection;
   }
 

@@ -4,6 +4,6 @@ planes.get("feed").launcher_side(settings, place, outlets)     # starts the proc
 FeedReader(servers, key, source)                               # in a rank
 """
 
-import lazy_loader
+from tfhet import extras
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = extras.attach(__name__, __file__)

@@ -1,17 +1,69 @@
-"""Batches that a reader delivers, and the set of those that it has delivered."""
+"""Batches that a reader requests and delivers, and the set of those that it has delivered."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple, Protocol
 
 import numpy as np
+from msgspec import Meta
 
 from tfhet.errors import DataError
-from tfhet.schema import MessageError
+from tfhet.planes.feed.dataset import DatasetFacts
+from tfhet.planes.feed.frame import examples_in
+from tfhet.planes.feed.source import Shard
+from tfhet.schema import Count, MessageError
 
 Key = tuple[int, int]
 """A batch of an epoch: the index of its shard and its number in the shard."""
+
+RequestKey = tuple[int, int, bool]
+"""A batch, by its `Key`, and whether it is requested as a rest: it may have been refused in its round before."""
+HELD_FOR_A_RANK = 4
+"""Minimum number of batches, for each rank, that an iterable may be ahead of ranks that have not requested them."""
+NO_BATCH = 1 << 53
+"""Sentinel batch number: requesting it returns the facts of a map-style dataset alone."""
+MOST_LOSSES = 4
+"""Maximum number of processes that are lost while they make one batch."""
+
+
+@dataclass(frozen=True)
+class BatchRequest:
+    """A reader's request for one batch of a shard."""
+
+    shard: Shard
+    number: Count
+    """Index of the batch in its shard."""
+    first: Count
+    """The lowest index that this reader still needs of the shard."""
+    ranks: Annotated[int, Meta(ge=1)] = 1
+    """Number of ranks that share the shard; each requests other batches."""
+    is_rest: bool = False
+    """Whether the batch may belong to an incomplete round; otherwise the shard ends before that round."""
+    ahead: Count = 0
+    """Number of batches that this reader may have from one server at a time."""
+
+    @property
+    def most_held(self) -> int:
+        """Number of batches that an iterable may be ahead, among them the one that the script of a rank has."""
+        return max(HELD_FOR_A_RANK, self.ahead + 2) * self.ranks
+
+    @property
+    def rank(self) -> int:
+        """The rank that requests the batch, unless `is_rest`."""
+        return self.number % self.ranks
+
+    @property
+    def round_end(self) -> int:
+        """Number of batches up to the end of the round that the batch belongs to."""
+        return self.number + 1 if self.is_rest else (self.number // self.ranks + 1) * self.ranks
+
+
+def described(key: RequestKey, epoch: int) -> str:
+    if key[1] == NO_BATCH:
+        return "the dataset"
+    return f"batch {key[1]} of shard {key[0]}, epoch {epoch}"
 
 
 class SourceError(DataError):
@@ -39,11 +91,64 @@ class Received(NamedTuple):
         return cls(value["batch"], value["ids"], examples, key, server)
 
 
+def halves(received: Received) -> list[Received]:
+    """Returns a batch in two parts, or [] if its arrays and lists are not of one length of at least 2."""
+    count = examples_in(received.batch)
+
+    def part(value: Any, rows: slice) -> Any:
+        if isinstance(value, dict):
+            return {key: part(one, rows) for key, one in value.items()}
+        if isinstance(value, np.ndarray) and value.ndim and len(value) == count:
+            return value[rows]
+        if isinstance(value, (str, bytes)):
+            return value  # a number may be a count, which would be wrong in both parts
+        if isinstance(value, (list, tuple)):
+            if len(value) == count and not any(isinstance(one, (np.ndarray, dict, list, tuple)) for one in value):
+                return value[rows]
+            return type(value)(part(one, rows) for one in value)
+        raise ValueError
+
+    try:
+        both = slice(0, count // 2), slice(count // 2, count)
+        return [received._replace(batch=part(received.batch, rows)) for rows in both] if count > 1 else []
+    except ValueError:
+        return []
+
+
+class Loss(NamedTuple):
+    """A batch that a lost server was to make."""
+
+    batch: str
+    losses: int = 0
+    """Number of servers that were lost with it."""
+    work_s: float = 0.0
+    """Seconds that they had for it."""
+
+    def again(self, work_s: float) -> Loss:
+        return self._replace(losses=self.losses + 1, work_s=self.work_s + work_s)
+
+    def reason(self, source: object, why: str, limit_s: float) -> str | None:
+        """Returns why the batch is not requested again; None if it is."""
+        if self.losses < MOST_LOSSES and self.work_s <= limit_s:
+            return None
+        return (
+            f"{source}: {self.losses} of the processes that were to make {self.batch} were lost one after the other, "
+            f"with {self.work_s:.0f} s of work on it (the last one: {why}). There, or at the next batch, the function "
+            f"may hold Python's lock in C code, which hides it from make_limit_s ({limit_s:g} s), or end its process, "
+            "for example for want of memory"
+        )
+
+
 class BatchReader(Protocol):
     """Reads a rank's share of the batches that a user's function returns. See `FeedReader`."""
 
     left: int
     """Number of batches of all epochs that no rank got, because they fill no round of all ranks."""
+    is_short: bool
+    """Whether this rank got one batch less than another in the last epoch."""
+
+    shards: int
+    """Number of shards of an iterable."""
 
     @property
     def again(self) -> int | None:
@@ -55,8 +160,9 @@ class BatchReader(Protocol):
     def delivered(self, epoch: int) -> frozenset[Key]:
         """Returns the batches of an unfinished epoch that were delivered."""
 
-    def batches(self) -> int:
-        """Returns the number of batches in an epoch. Raises TypeError if it is unknown."""
+    def facts(self, waits: bool = True) -> DatasetFacts | None:
+        """Returns the facts of a map-style dataset; without `waits` None if they are not known yet. Raises TypeError if
+        the plane does not know them."""
 
     def close(self) -> None:
         """Ends all connections."""

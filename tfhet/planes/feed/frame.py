@@ -3,9 +3,9 @@
     tree, buffers = packed({"image": images, "label": [3, 1]})
     batch = BatchLayout(tree).batch(received)      # arrays are views of the memory received
 
-A frame holds messages, each a header with buffers. It consists of 16 bytes, the lengths of all headers and of all
-buffers (big-endian); a JSON list of the headers, whose `size` is the length of their buffers; and the buffers, each at
-a multiple of ALIGNMENT bytes.
+A frame holds messages, each a header with buffers. It is a record (`tfhet.secure`): its message is a JSON list of the
+headers, whose `size` is the length of their buffers, and its data are the buffers, each at a multiple of ALIGNMENT
+bytes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import struct
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +26,6 @@ from tfhet.errors import DataError
 from tfhet.schema import Count, Message, MessageError, decode, encode
 from tfhet.units import MIB
 
-LENGTHS = struct.Struct("!QQ")
 MOST_HEADER = 64 * MIB
 """Maximum length of a header in bytes; it holds the texts of a batch."""
 MOST_REQUEST = MIB
@@ -135,8 +133,8 @@ def _array(value: Any, where: str) -> np.ndarray:
     )
 
 
-def joined(messages: Sequence[tuple[Header, Sequence[memoryview]]]) -> list[memoryview]:
-    """Returns the pieces of a frame of messages, headers with their buffers, in the order of writing."""
+def joined(messages: Sequence[tuple[Header, Sequence[memoryview]]]) -> tuple[bytes, list[memoryview], int]:
+    """Returns the headers of a frame, its buffers in the order of writing, and the length of all buffers in bytes."""
     headers: list[Header] = []
     pieces: list[memoryview] = []
     total = 0
@@ -149,8 +147,7 @@ def joined(messages: Sequence[tuple[Header, Sequence[memoryview]]]) -> list[memo
                 pieces.append(memoryview(_PADDING)[:gap])
                 total += gap
         headers.append(msgspec.structs.replace(header, size=total - begin) if buffers else header)
-    head = encode(headers, MOST_HEADER)
-    return [memoryview(LENGTHS.pack(len(head), total)), memoryview(head), *pieces]
+    return encode(headers, MOST_HEADER), pieces, total
 
 
 def headers_of(text: bytes | memoryview, size: int, kinds: Any) -> list[Any]:

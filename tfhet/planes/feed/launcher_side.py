@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Annotated, Any
 
 from msgspec import Meta
@@ -26,6 +27,8 @@ PORTS = "feed"
 """Name of the ports."""
 RUNNING = Metric("tfhet_feeds", "gauge", "Processes of the feed that run on this host.")
 RESTARTS = Metric("tfhet_restarts_total", "counter", "Restarts of a process of the feed on this host.")
+HASHES = {"PYTHONHASHSEED": "0"}
+"""All processes iterate over a set of texts in one order."""
 SILENCE_S = 60.0
 """Seconds of silence after which a process is killed; the user's code may hold Python's lock for long."""
 
@@ -94,9 +97,10 @@ class FeedLauncherSide(LauncherSide):
         listen = await in_thread(place.listening, address)
         within = f"[{address}]" if ":" in address else address
         where = [f"{within}:{port}" for port in numbers]
-        env = with_malloc_tunables(without_secrets(place.env))
+        env = {**with_malloc_tunables(without_secrets(place.env)), **HASHES}
         for index, (port, at) in enumerate(zip(numbers, where, strict=True)):
             command = [sys.executable, "-m", SERVER, "--port", str(port), "--address", at, "--listen", listen]
+            command += ["--script", str(Path(self._outlets.script).absolute())] if self._outlets.script else []
             command += ["--encrypted"] * self._settings.data_plane_encryption
             command += ["--gives_way"] * (place.rank is not None)  # to the training on the same host
             self._start(f"feed-{index}", command, env)

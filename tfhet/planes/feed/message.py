@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
-from collections.abc import Iterator
+import traceback
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import CodeType
 
 import msgspec
 
 from tfhet.clock import SYSTEM
+from tfhet.errors import TfhetError
+from tfhet.planes.feed.dataset import DatasetFacts
+from tfhet.planes.feed.delivered import BatchRequest, RequestKey
 from tfhet.planes.feed.frame import Header, Tree
-from tfhet.planes.feed.production import BatchRequest
-from tfhet.planes.feed.share import RequestKey
 from tfhet.planes.feed.source import FeedSource
 from tfhet.process import stack_of
 from tfhet.schema import Amount, Count
@@ -20,6 +24,8 @@ from tfhet.schema import Amount, Count
 ALIVE_S, SILENT_S = 1.0, 30.0
 """Seconds of silence after which a server reports that it is alive, and after which a reader treats it as lost."""
 MOST_FRAMES = 6
+MOST_TEXT = 20_000
+"""Maximum length of an error in characters."""
 _OWN = "/tfhet/planes/feed/"
 
 
@@ -28,7 +34,8 @@ class BatchRequests(Header, frozen=True, omit_defaults=True, tag="want"):
 
     source: str
     """Id of the source."""
-    requests: tuple[BatchRequest, ...] = msgspec.field(name="wishes")
+    requests: tuple[BatchRequest, ...] = msgspec.field(name="wishes", default=())
+    """If there are none, the server imports the module of the source."""
     named: FeedSource | None = None
     """The source, in the first message about it on a connection."""
 
@@ -64,6 +71,12 @@ class NoBatch(Answer, frozen=True, omit_defaults=True, kw_only=True, tag="over")
     batches: Count  # of the shard
 
 
+class Described(Answer, frozen=True, omit_defaults=True, kw_only=True):
+    """Facts of a map-style dataset, before the first batch on a connection."""
+
+    facts: DatasetFacts
+
+
 class Failed(Answer, frozen=True, omit_defaults=True, kw_only=True):
     """The user's code raised an error."""
 
@@ -80,7 +93,7 @@ class Alive(Header, frozen=True, omit_defaults=True):
     at: tuple[str, ...] = ()  # functions that run, the innermost first
 
 
-FromServer = Batch | NoBatch | Failed | Alive
+FromServer = Batch | NoBatch | Described | Failed | Alive
 
 
 class WorkMonitor:
@@ -102,9 +115,27 @@ class WorkMonitor:
         if now is None:
             return Alive()
         source, since_s, thread = now
-        at = []
-        for code, line in stack_of(thread):
-            if _OWN in code.co_filename:
-                break
-            at.append(f"{code.co_name} ({Path(code.co_filename).name}, line {line})")
-        return Alive(source, SYSTEM.monotonic() - since_s, tuple(at[:MOST_FRAMES]))
+        of_user = itertools.takewhile(lambda frame: _OWN not in frame[0].co_filename, stack_of(thread))
+        frames = [frame for frame in of_user if not frame[0].co_filename.startswith("<frozen ")]  # of import and runpy
+        return Alive(source, SYSTEM.monotonic() - since_s, _places(frames))
+
+
+def _places(frames: Sequence[tuple[CodeType, int]]) -> tuple[str, ...]:
+    """Returns the functions that run, the innermost first; the many frames of an import are one entry."""
+    places = [f"{code.co_name} ({Path(code.co_filename).name}, line {line})" for code, line in frames]
+    modules = [at for at, (code, _) in enumerate(frames) if code.co_name == "<module>"]
+    if len(modules) > 1:  # the outermost is of the function, the one before of what it imports
+        path = Path(frames[modules[-2]][0].co_filename)
+        imported = path.parent.name if path.stem == "__init__" else path.stem
+        places = [*places[: modules[0]][:1], f"the import of {imported}", *places[modules[-1] :]]
+    return tuple(places[:MOST_FRAMES])
+
+
+def text_of(error: BaseException) -> str:
+    """Returns the traceback of the user's code without the server's frames; for tfhet's errors, only their text."""
+    if isinstance(error, TfhetError):
+        return str(error)[-MOST_TEXT:]
+    trace = error.__traceback__
+    while trace is not None and _OWN in trace.tb_frame.f_code.co_filename:
+        trace = trace.tb_next
+    return "".join(traceback.format_exception(type(error), error, trace)).rstrip()[-MOST_TEXT:]

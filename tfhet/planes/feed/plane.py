@@ -64,6 +64,9 @@ class Feed(DataPlane):
         _membership().subscribe(reader.serve_only)
         return reader
 
+    def opens_early(self, job: JobContext) -> bool:
+        return bool(Order.parse(job.order).servers)
+
     def rank_side(self) -> RankSide:
         from tfhet.planes.feed.rank_side import FeedRankSide
 
@@ -89,6 +92,7 @@ class Membership:
     def subscribe(self, listener: Callable[[Sequence[str]], None]) -> None:
         """Calls a method with the names of the serving hosts at every change while its object lives."""
         with self._lock:
+            self._listeners = [each for each in self._listeners if each() is not None]
             self._listeners.append(weakref.WeakMethod(listener))
             latest = self._latest
         if latest is not None:

@@ -6,54 +6,23 @@ production.batch(BatchRequest(Shard(0, 4), number=8, first=4, ranks=2))   # nint
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Annotated, Any
+import functools
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from msgspec import Meta
 
 from tfhet.errors import UsageError
+from tfhet.planes.feed.dataset import DatasetFacts, facts_of, make, make_dataset
+from tfhet.planes.feed.delivered import BatchRequest
+from tfhet.planes.feed.shard_use import ShardUse
 from tfhet.planes.feed.source import FeedSource, Randomness, Shard
-from tfhet.schema import Count
+from tfhet.planes.feed.stream import Stream, copied, is_data_loader, makes_fresh_batches
 
-HELD_FOR_A_RANK = 4
-"""Minimum number of batches, for each rank, that an iterable may be ahead of ranks that have not requested them."""
-NO_BATCH = 1 << 53
-"""Sentinel batch number: requesting it returns the number of batches of the epoch."""
-
-
-@dataclass(frozen=True)
-class BatchRequest:
-    """A reader's request for one batch of a shard."""
-
-    shard: Shard
-    number: Count
-    """Index of the batch in its shard."""
-    first: Count
-    """The lowest index that this reader still needs of the shard."""
-    ranks: Annotated[int, Meta(ge=1)] = 1
-    """Number of ranks that share the shard; each requests other batches."""
-    is_rest: bool = False
-    """Whether the batch may belong to an incomplete round; otherwise the shard ends before that round."""
-    ahead: Count = 0
-    """Number of batches that this reader may have from one server at a time."""
-
-    @property
-    def most_held(self) -> int:
-        """Number of batches that an iterable may be ahead, among them the one that the script of a rank has."""
-        return max(HELD_FOR_A_RANK, self.ahead + 2) * self.ranks
-
-    @property
-    def rank(self) -> int:
-        """The rank that requests the batch, unless `is_rest`."""
-        return self.number % self.ranks
-
-    @property
-    def round_end(self) -> int:
-        """Number of batches up to the end of the round that the batch belongs to."""
-        return self.number + 1 if self.is_rest else (self.number // self.ranks + 1) * self.ranks
+_NO_SHARDS = (
+    "reads neither shard.index nor shard.count, so it makes the same batches in each of the {} processes, and one of "
+    "them serves all: read files[shard.index :: shard.count], or seed a simulator with shard.index"
+)
 
 
 @dataclass(frozen=True)
@@ -74,48 +43,39 @@ class EndOfShard:
     batches: int  # of the shard
 
 
-@dataclass(eq=False)
-class _Stream:
-    """A run of the user's iterable over a shard."""
+@dataclass(frozen=True)
+class Division:
+    """The division of the examples of a map-style dataset into batches."""
 
-    random: Randomness
-    iterator: Iterator[Any]
-    made: int = 0
-    end: int | None = None
-    """Number of batches, once the iterable has ended."""
-    held: dict[int, Any] = field(default_factory=dict)
-    """Batches that were made before a requested one, by number, ascending."""
-    most_held: int = 0
-    readers: set[int] = field(default_factory=set)
-    """Ranks that have requested batches; others may read this shard from another process."""
+    examples: int
+    batches: int
+    batch_size: int
+    whole: int
+    """Number of the first batches that have `batch_size` examples; the others are about equally large."""
 
-    def is_far_ahead(self, request: BatchRequest) -> bool:
-        """Whether the limit of batches is held for other ranks that read."""
-        others = self.readers - {request.rank}
-        return sum(number % request.ranks in others for number in self.held) >= self.most_held
+    @classmethod
+    def of(cls, source: FeedSource, examples: int) -> Division:
+        """Raises UsageError if there is not an example for each batch."""
+        size, ranks = source.batch_size, source.divides_among
+        examples -= examples % size * source.drop_last
+        batches = -(-examples // size)
+        if not ranks or batches % ranks == 0:
+            return cls(examples, batches, size, examples // size)
+        rounds = -(-batches // ranks)
+        divided = cls(examples, rounds * ranks, size, max(0, rounds - 2) * ranks)
+        if examples - divided.whole * size < divided.batches - divided.whole:
+            raise UsageError(
+                f"{examples} examples of validation data cannot be divided into equally many batches of at most {size} "
+                f"for {ranks} ranks: use larger batches, or read all of the dataset on every rank, without tfhet"
+            )
+        return divided
 
-    def on_request(self, request: BatchRequest) -> None:
-        """Notes that a rank reads, and drops the batches that it does not need any more."""
-        self.most_held = max(self.most_held, request.most_held)
-        if not request.is_rest:
-            self.readers.add(request.rank)
-            for number in [one for one in self.held if one < request.first and one % request.ranks == request.rank]:
-                del self.held[number]
-
-    def hold(self, batch: Any, request: BatchRequest) -> None:
-        """Holds the next batch unless the requesting rank has it; drops the oldest of too many that no rank reads."""
-        if not (self.made % request.ranks == request.rank and self.made < request.first):
-            self.held[self.made] = batch
-        self.made += 1
-        unclaimed = [number for number in self.held if number % request.ranks not in self.readers]
-        if len(unclaimed) > self.most_held:
-            del self.held[unclaimed[0]]
-
-    def close(self) -> None:
-        close = getattr(self.iterator, "close", None)
-        if close is not None:
-            with contextlib.suppress(Exception):  # the user's clean-up
-                close()
+    def begin(self, number: int) -> int:
+        """Returns the place of the first example of a batch."""
+        if number <= self.whole:
+            return number * self.batch_size
+        rest, batches = self.examples - self.whole * self.batch_size, self.batches - self.whole
+        return self.whole * self.batch_size + (number - self.whole) * rest // batches
 
 
 class Production:
@@ -124,9 +84,9 @@ class Production:
     def __init__(self, source: FeedSource, seed: int, *, is_alone: bool = True):
         """is_alone: no other code of this process draws random numbers between two calls."""
         self.source, self._seed, self._is_alone = source, seed, is_alone
-        self._streams: dict[tuple[int, int], _Stream] = {}
-        self._dataset: Any = None
+        self._streams: dict[tuple[int, int], Stream] = {}
         self._orders: dict[int, np.ndarray] = {}
+        self._reads_shards = False
 
     def batch(self, request: BatchRequest) -> ProducedBatch | EndOfShard | None:
         """Makes a batch; returns None if an iterable would run too far ahead of another rank. Raises the errors of the
@@ -142,6 +102,15 @@ class Production:
         for stream in self._streams.values():
             stream.close()
         self._streams.clear()
+
+    @functools.cached_property
+    def facts(self) -> DatasetFacts:
+        """Facts of the map-style dataset, which is made for them."""
+        return facts_of(self._dataset)
+
+    @functools.cached_property
+    def _dataset(self) -> Any:
+        return make_dataset(self.source, self._seed, leaves_trace=self._is_alone)
 
     # An iterable of batches
 
@@ -159,10 +128,15 @@ class Production:
             with stream.random:
                 try:
                     batch = next(stream.iterator)
+                    batch = batch if stream.is_fresh else copied(batch)
                 except StopIteration:
                     stream.end = stream.made
                     stream.close()
                     break
+            if self._is_served_by_first(stream, shard):
+                stream.end = 0
+                stream.close()
+                break
             if stream.made < skipped:
                 stream.made += 1
             else:
@@ -171,14 +145,36 @@ class Production:
             return EndOfShard(stream.end)
         return ProducedBatch(stream.held.pop(number), again=skipped)
 
-    def _start(self, shard: Shard) -> _Stream:
+    def _is_served_by_first(self, stream: Stream, shard: Shard) -> bool:
+        """Whether the process of shard 0 serves all batches, since the function makes them in every process: it had not
+        read its shard before the first one. Raises UsageError if it reads its shard later."""
+        if shard.count == 1 or not self._is_alone:  # a rank that reads alone has all batches
+            return False
+        if stream.made == 0:
+            self._reads_shards |= stream.use.has_read
+            if not self._reads_shards and shard.index == 0:
+                _print_once(f"[tfhet] {self.source} {_NO_SHARDS.format(shard.count)}")
+            stream.is_whole = not self._reads_shards
+        elif stream.is_whole and stream.use.has_read:
+            raise UsageError(
+                f"{self.source} reads shard.index or shard.count only after its first batch, so that all but one of "
+                "the processes have taken it for a function that does not: read them before"
+            )
+        return stream.is_whole and shard.index > 0
+
+    def _start(self, shard: Shard) -> Stream:
         """Starts the shard's iterable from its beginning, and closes the iterables of earlier epochs."""
         for key in [key for key in self._streams if key[0] < shard.epoch - 1 or key == (shard.epoch, shard.index)]:
             self._streams.pop(key).close()
-        self.source.load()  # before: importing the module may draw random numbers
-        random = Randomness(self._seed, shard.epoch, shard.index, leaves_trace=self._is_alone)
+        self.source.load()  # before: importing the module draws random numbers of its own
+        # The same numbers for all shards until the function reads the index: it may shuffle what it divides then.
+        seed = self._seed
+        random = Randomness(seed, shard.epoch, leaves_trace=self._is_alone)
+        use = ShardUse(lambda: random.restart(seed, shard.epoch, shard.index))  # without `self`, which holds the stream
         with random:
-            made = self._make(shard)
+            made = make(self.source, use.observed(shard))
+            if is_data_loader(made):  # it draws the seeds of its workers
+                random.restart(self._seed, shard.epoch, shard.index)
             try:
                 iterator = iter(made)
             except TypeError:
@@ -186,43 +182,39 @@ class Production:
                     f"{self.source} returned {type(made).__name__}, which is no iterable of batches; for a dataset "
                     "with __len__ and __getitem__ set batch_size"
                 ) from None
-        stream = self._streams[shard.epoch, shard.index] = _Stream(random, iterator)
+        stream = Stream(random, iterator, use, is_fresh=makes_fresh_batches(made))
+        self._streams[shard.epoch, shard.index] = stream
         return stream
-
-    def _make(self, shard: Shard) -> Any:
-        made = self.source.make(shard)
-        if hasattr(made, "iter_internal_ref_bundles"):
-            raise UsageError(
-                f"{self.source} returned a Ray data set, which --data_plane ray reads; start the job with it"
-            )
-        return made
 
     # A map-style dataset
 
     def _of_examples(self, request: BatchRequest) -> ProducedBatch | EndOfShard:
         order = self._order_of(request.shard)
-        size = self.source.batch_size
-        batches = len(order) // size if self.source.drop_last else -(-len(order) // size)
-        if request.round_end > batches:
-            return EndOfShard(batches)
+        division = Division.of(self.source, len(order))
+        if request.round_end > division.batches:
+            return EndOfShard(division.batches)
         with Randomness(self._seed, request.shard.epoch, request.number, leaves_trace=self._is_alone):
-            ids = order[request.number * size : (request.number + 1) * size]
-            return ProducedBatch(self.source.collated([self._dataset[int(one)] for one in ids]), ids, len(order))
+            ids = order[division.begin(request.number) : division.begin(request.number + 1)]
+            batch = self.source.collated([self._dataset[int(one)] for one in ids])
+            return ProducedBatch(copied(batch) if self.source.collate else batch, ids, len(order))
 
     def _order_of(self, shard: Shard) -> np.ndarray:
         """Returns the numbers of all examples in the order of an epoch, int64 [n], the same in every process."""
-        if self._dataset is None:
-            made = self._make(Shard(0, 1, 0, shard.seed))
-            if not (hasattr(made, "__len__") and hasattr(made, "__getitem__")):
-                raise UsageError(
-                    f"{self.source} returned {type(made).__name__}, which has no __len__ and __getitem__: batch_size "
-                    "is for datasets that have; without batch_size the function returns an iterable of batches"
-                )
-            self._dataset = made
+        examples = self.facts.examples
+        if len(self._dataset) != examples:
+            raise UsageError(
+                f"the length of the dataset of {self.source} has changed from {examples} to {len(self._dataset)}: "
+                "other processes would number its examples differently"
+            )
         if shard.epoch not in self._orders:
-            order = np.arange(len(self._dataset))
+            order = np.arange(examples)
             if self.source.shuffle:
                 np.random.Generator(np.random.PCG64([self._seed, shard.epoch])).shuffle(order)
             self._orders = {epoch: one for epoch, one in self._orders.items() if epoch >= shard.epoch - 1}
             self._orders[shard.epoch] = order
         return self._orders[shard.epoch]
+
+
+@functools.cache
+def _print_once(line: str) -> None:
+    print(line, flush=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -77,14 +78,19 @@ class Elements:
     """The batches of a loader as a data set; each pass reads the next epoch."""
 
     def __init__(self, loader: Loader):
-        self._loader, self._called_s, self._is_over = loader, 0.0, False
+        self._loader: Loader | None = loader
+        self._called_s, self._is_over = 0.0, False
         atexit.register(self._end)
 
     def dataset(self, spec: Any) -> tf.data.Dataset:
-        return tf.data.Dataset.from_generator(self._each, output_signature=spec).prefetch(2)
+        made = tf.data.Dataset.from_generator(self._each, output_signature=spec).prefetch(2)
+        weakref.finalize(made, self._free).atexit = False
+        return made
 
     def _each(self) -> Iterator[Any]:
-        epoch = iter(()) if self._is_over else iter(self._loader)
+        if self._loader is None and not self._is_over:
+            raise UsageError("the data set of this feed was freed, so nothing can read it")
+        epoch = iter(()) if self._loader is None or self._is_over else iter(self._loader)
         while True:
             try:
                 batch = next(epoch, None)
@@ -98,11 +104,19 @@ class Elements:
             yield batch
             del batch  # frees its memory for the next batch
 
+    def _free(self) -> None:
+        """Closes the loader once the data set is gone: TensorFlow keeps generators until Python ends (2.15.1)."""
+        atexit.unregister(self._end)
+        if self._loader is not None:
+            self._loader.close()
+        self._loader = None
+
     def _end(self) -> None:
         """Wakes the threads of the data sets: TensorFlow waits for them, and a thread that is in Python when the
         interpreter ends never returns (2.15.1)."""
         self._is_over, self._called_s = True, SYSTEM.monotonic()
-        self._loader.close()
+        if self._loader is not None:
+            self._loader.close()
         end_s = self._called_s + CALM_LIMIT_S
         while self._called_s + QUIET_S > SYSTEM.monotonic() < end_s:
             SYSTEM.sleep(QUIET_S / 5)

@@ -15,25 +15,27 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from tfhet.clock import SYSTEM
 from tfhet.errors import NotReady, UsageError
-from tfhet.planes.feed.connection import FeedConnection, Unauthenticated
-from tfhet.planes.feed.delivered import Key, Received, SourceError
-from tfhet.planes.feed.frame import BatchLayout, Dict, MemoryPool
-from tfhet.planes.feed.message import SILENT_S, Alive, Answer, Batch, Failed, FromServer, NoBatch
-from tfhet.planes.feed.server_link import MAKE_LIMIT_S, ServerLink, ServerTimeout, epoch_length
+from tfhet.planes.feed.connection import FeedConnection
+from tfhet.planes.feed.dataset import Agreement, DatasetFacts
+from tfhet.planes.feed.delivered import NO_BATCH, BatchRequest, Key, Loss, Received, SourceError, described
+from tfhet.planes.feed.frame import MemoryPool
+from tfhet.planes.feed.message import SILENT_S, Alive, Answer, Batch, Described, Failed, NoBatch
+from tfhet.planes.feed.server_link import MAKE_LIMIT_S, ServerLink, ServerTimeout, received
 from tfhet.planes.feed.share import Credit, EpochPass, Share
-from tfhet.planes.feed.source import FeedSource
+from tfhet.planes.feed.source import FeedSource, Shard
 from tfhet.schema import MessageError
+from tfhet.secure import Unauthenticated
 
 LOST_S = 60.0
 """Seconds without any server after which a reader gives up; launchers mostly know the cause before."""
 DIAL_S = 0.2  # between two attempts to connect to a lost server
 _CHECK_S = 1.0
-_NO_MEMORY = np.empty(0, np.uint8)
 
 
 class FeedReader:
@@ -49,7 +51,7 @@ class FeedReader:
         encrypted: bool = False,
         ahead: int | None = None,
         is_equal: bool = True,
-        hosts: Sequence[str] = (),
+        hosts: Sequence[str | None] = (),
         make_limit_s: float = MAKE_LIMIT_S,
         allocate: Callable[[int], np.ndarray] | None = None,
         say: Callable[[str], None] = print,
@@ -62,14 +64,15 @@ class FeedReader:
             make_limit_s: Limit in seconds for one batch of the user's code.
             allocate: Returns memory for a batch, uint8 [n]; None: ordinary memory, which is used again.
         """
-        names: Sequence[str | None] = hosts or [None] * len(servers)
-        every = zip(servers, names, strict=True)
+        every = zip(servers, hosts or [None] * len(servers), strict=True)
         self._servers = [ServerLink(at, *one, Credit(len(servers), ahead)) for at, one in enumerate(every)]
         self._key, self._encrypted, self._source, self._seed = key, encrypted, source, seed
         self._rank, self._size, self._is_equal, self._make_limit_s = rank, size, is_equal, make_limit_s
         self._allocate, self._say = allocate or MemoryPool().allocate, say
-        self.again = self.left = 0  # see `BatchReader`
+        self.again, self.left, self.is_short, self.shards = 0, 0, False, len(self._servers)  # see `BatchReader`
         self._passes: dict[int, EpochPass] = {}
+        self._agreement, self._needs_facts = Agreement(source), False
+        self._woken, self._unmade = threading.Event(), Loss("the dataset")
         self._alone_s: float | None = None  # when the last server was lost
         self._failure: Exception | None = None
         self._is_closed, self._process = False, os.getpid()
@@ -103,7 +106,7 @@ class FeedReader:
                 self._request(found.server)
             yield found
         with self._lock:
-            self.left += this.share.left
+            self.left, self.is_short = self.left + this.share.left, this.share.is_short
             self._passes.pop(epoch, None)
 
     def delivered(self, epoch: int) -> frozenset[Key]:
@@ -111,10 +114,17 @@ class FeedReader:
         with self._lock:
             return self._passes[epoch].share.delivered.keys() if epoch in self._passes else frozenset()
 
-    def batches(self) -> int:
-        """See `epoch_length`."""
-        addresses = [server.address for server in self._servers if not server.is_given_up]
-        return epoch_length(addresses, self._key, self._encrypted, self._source, self._seed, self._make_limit_s)
+    def facts(self, waits: bool = True) -> DatasetFacts | None:
+        """See `BatchReader`. Every process makes its dataset. Raises the errors of `epoch`."""
+        self._needs_facts = True
+        self._request()
+        while waits and self._agreement.facts is None:
+            self._check_process()
+            with self._lock:
+                self._check()
+            self._woken.wait(_CHECK_S)
+            self._woken.clear()
+        return self._agreement.facts
 
     def serve_only(self, hosts: Sequence[str]) -> None:
         """Gives up the servers of all other hosts, which the launchers have lost."""
@@ -157,20 +167,21 @@ class FeedReader:
 
     def _is_over(self, this: EpochPass) -> bool:
         with self._lock:
-            if not this.ready.empty():
-                return False
-            if self._failure is not None:
-                raise self._failure
-            if this.share.is_whole:
-                return True
-            if self._is_closed:
-                raise UsageError("the feed is closed")
+            if not this.ready.empty() or (self._failure is None and this.share.is_whole):
+                return this.ready.empty()
+            self._check()
             if self._passes.get(this.share.epoch) is not this:
                 raise UsageError("another iteration of this feed has begun: a rank reads one at a time")
-            if self._alone_s is not None and SYSTEM.monotonic() > self._alone_s + LOST_S:
-                why = "; ".join(f"{server.address}: {server.lost}" for server in self._servers)
-                raise NotReady(f"no server of the feed has answered for {LOST_S:g} s: {why}")
             return False
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if self._is_closed:
+            raise UsageError("the feed is closed")
+        if self._alone_s is not None and SYSTEM.monotonic() > self._alone_s + LOST_S:
+            why = "; ".join(f"{server.address}: {server.lost}" for server in self._servers)
+            raise NotReady(f"no server of the feed has answered for {LOST_S:g} s: {why}")
 
     def _check_process(self) -> None:
         if os.getpid() != self._process:  # it has no threads, and locks may be held for ever
@@ -178,15 +189,15 @@ class FeedReader:
 
     def _request(self, only: int | None = None) -> None:
         """Requests as many batches as allowed, from every server by default."""
-        for index, server in enumerate(self._servers):
-            connection = server.connection if only in (None, index) else None
-            if connection is None:
+        facts = BatchRequest(Shard(0, 1, 0, self._seed), NO_BATCH, 0) if self._needs_facts else None
+        for server in self._servers if only is None else [self._servers[only]]:
+            if (connection := server.connection) is None:
                 continue
             try:
                 with server.sending:  # in order: the first message names the source
                     with self._lock:
                         is_current = server.connection is connection
-                        messages = server.requests(self._passes, self._source) if is_current else []
+                        messages = server.requests(self._passes, self._source, facts) if is_current else []
                     for message in messages:
                         connection.send([(message, ())])
             except OSError:
@@ -220,7 +231,8 @@ class FeedReader:
                 raise ConnectionError("the feed is closed")
             if server.lost is not None:
                 self._say(f"[tfhet] the feed reads from {server.address} again")
-            server.connection, server.knows_source, server.lost, self._alone_s = connection, False, None, None
+            server.open(connection)
+            self._alone_s = None
             for each in self._passes.values():
                 each.share.add_server(index)
         self._request()
@@ -235,8 +247,14 @@ class FeedReader:
                 why = "its host was lost" if server.is_given_up else why
                 self._say(f"[tfhet] the feed has lost {server.address} ({why}); other servers make its batches")
             server.lost = why
-            for each in self._passes.values():
-                each.remove_server(index)
+            losses = [each.remove_server(index) for each in self._passes.values()]
+            if was_connected and server.is_described and self._agreement.facts is None:
+                self._unmade = self._unmade.again(SYSTEM.monotonic() - server.since_s)
+                losses.append(self._unmade)
+            for loss in losses:
+                if loss and (reason := loss.reason(self._source, f"{server}: {why}", self._make_limit_s)):
+                    self._failure = NotReady(reason)
+                    self._wake()
             if self._alone_s is None and all(one.lost is not None for one in self._servers):
                 self._alone_s = SYSTEM.monotonic()
                 self._wake()
@@ -244,46 +262,39 @@ class FeedReader:
 
     def _receive(self, index: int, connection: FeedConnection) -> None:
         timeout = ServerTimeout(self._servers[index].address, str(self._source), self._make_limit_s)
-        layout = BatchLayout(Dict({}))
-        while True:
-            messages = connection.receive(FromServer)
-            memories = [self._allocate(message.size) if message.size else _NO_MEMORY for message in messages]
-            connection.receive_into([memory.data for memory in memories])
-            for message in messages:
-                memory = memories.pop(0)
-                if isinstance(message, Batch) and message.tree is not None:
-                    layout = BatchLayout(message.tree)
-                if not isinstance(message, Alive):
-                    self._on_answer(index, message, layout, memory)
-                elif line := timeout.check(message):
+        for answer, batch in received(connection, self._allocate):
+            if isinstance(answer, Alive):
+                if line := timeout.check(answer):
                     self._say(line)
-                del memory
+            elif answer.source == self._source.id:
+                self._on_answer(self._servers[index], answer, batch)
+            del batch
 
-    def _on_answer(self, index: int, answer: Answer, layout: BatchLayout, memory: np.ndarray) -> None:
-        if isinstance(answer, Batch):
-            received = Received.of(layout.batch(memory), answer.examples, answer.key[:2], index)
-        server = self._servers[index]
+    def _on_answer(self, server: ServerLink, answer: Answer, batch: Any) -> None:
+        epoch, index = answer.request.shard.epoch, server.index
+        got = Received.of(batch, answer.examples, answer.key[:2], index) if isinstance(answer, Batch) else None
         with self._lock:
-            this = self._passes.get(answer.request.shard.epoch)
-            if this is None or answer.source != self._source.id:  # of an epoch that was given up
-                return
-            if isinstance(answer, Batch):
-                if this.share.accept(answer.key):
-                    server.credit.on_batch(memory.size, SYSTEM.monotonic())
-                    self.again += answer.again
-                    this.add(received)
-                return
-            if isinstance(answer, NoBatch):
-                this.in_transit[index] -= this.share.end_shard(answer.key, answer.batches)
-            elif isinstance(answer, Failed):
-                number, shard = answer.request.number, answer.request.shard
-                where = f"{server.address}, at batch {number} of shard {shard.index}, epoch {shard.epoch}"
+            this = self._passes.get(epoch)
+            if isinstance(answer, Described):
+                self._agreement.add(str(server), answer.facts)
+            elif isinstance(answer, Failed) and (this is not None or answer.request.number == NO_BATCH):
+                where = f"{server.address}, at {described(answer.key, epoch)}"
                 self._failure = SourceError(f"{self._source} raised on {where}:\n{answer.text}")
+            elif this is None:  # of an epoch that was given up
+                return
+            elif got is not None and isinstance(answer, Batch):
+                if this.share.accept(answer.key):
+                    server.credit.on_batch(answer.size, now_s := SYSTEM.monotonic())
+                    self.again += answer.again
+                    this.add(got, now_s)
+                return
+            elif isinstance(answer, NoBatch):
+                this.end_shard(index, answer.key, answer.batches)
             self._wake()
-        if isinstance(answer, NoBatch):
-            self._request()
+        self._request()
 
     def _wake(self) -> None:
         """Wakes the script, which then checks the state."""
+        self._woken.set()
         for each in self._passes.values():
             each.ready.put(None)

@@ -9,13 +9,13 @@ from __future__ import annotations
 import argparse
 import collections
 import contextlib
+import functools
 import os
 import queue
 import signal
 import socket
 import sys
 import threading
-import traceback
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -23,35 +23,40 @@ from tfhet.cluster import environment
 from tfhet.errors import DataError, TfhetError
 from tfhet.messages import inherited, server as messages
 from tfhet.planes.cpus import in_batches
-from tfhet.planes.feed.connection import FeedConnection
+from tfhet.planes.feed.code import CodeFolders
+from tfhet.planes.feed.connection import FeedConnection, purpose
+from tfhet.planes.feed.delivered import NO_BATCH, BatchRequest
 from tfhet.planes.feed.frame import MOST_HEADER, MOST_REQUEST, Header, Tree, packed
-from tfhet.planes.feed.message import ALIVE_S, Batch, BatchRequests, Failed, NoBatch, WorkMonitor
-from tfhet.planes.feed.production import BatchRequest, EndOfShard, Production
+from tfhet.planes.feed.message import ALIVE_S, Batch, BatchRequests, Described, Failed, NoBatch, WorkMonitor, text_of
+from tfhet.planes.feed.production import EndOfShard, Production
 from tfhet.planes.feed.source import FeedSource
 from tfhet.planes.process import key_from
 from tfhet.schema import encode
+from tfhet.secure import ListenerThread, Records, as_server, listening
 from tfhet.units import MIB
 
 SERVER = "tfhet.planes.feed.server"
-MOST_UNAUTHENTICATED = 64
-"""Maximum number of connections that have not proved the key; above it the oldest is closed."""
-MOST_TEXT = 20_000
-"""Maximum length of an error in characters."""
 MOST_MESSAGES, MOST_TOGETHER = 16, 4 * MIB
 """Limits for the batches of a frame: their number and bytes."""
 MOST_KEPT = 4096
 """Maximum length of a tree that is not sent again with the next batch, in bytes."""
+MOST_UNUSED = 2
+"""Maximum number of sources that are kept without a reader."""
 _CHECK_S = 0.05
 
 
 class _Client:
     """A reader's connection and the messages to send."""
 
-    def __init__(self, connection: FeedConnection, requests: queue.SimpleQueue[Requested], monitor: WorkMonitor):
-        self.connection, self._requests, self._monitor = connection, requests, monitor
+    def __init__(
+        self, connection: FeedConnection, peer: str, requests: queue.SimpleQueue[Requested], monitor: WorkMonitor
+    ):
+        self.connection, self._peer, self._requests, self._monitor = connection, peer, requests, monitor
         self.sources: dict[str, FeedSource] = {}
         self.reads: set[tuple[str, int]] = set()
         """Ids of sources, each with the rank that reads it."""
+        self.described: set[str] = set()
+        """Sources whose facts were sent."""
         self.is_gone = False
         self._tree = b""
         self._outbox: queue.SimpleQueue[_Outgoing] = queue.SimpleQueue()
@@ -79,9 +84,13 @@ class _Client:
                         if message.named.id != message.source:  # other readers would get its batches
                             return
                         self.sources[message.source] = message.named
+                        if not message.requests:
+                            self._requests.put((self, message.source, None))
                     for request in message.requests:
                         self._requests.put((self, message.source, request))
-        except (OSError, TfhetError):
+        except TfhetError as error:
+            print(f"the feed ends the connection from {self._peer}: {error}", flush=True)
+        except OSError:  # the reader has ended, or its host is lost
             return
         finally:
             self.is_gone = True
@@ -117,20 +126,24 @@ class _Client:
 
 _Outgoing = tuple[Header, Sequence[memoryview]]
 Requested = tuple[_Client, str, BatchRequest | None]
-"""A client's request for a batch of a source, by its id; None if the client has disconnected."""
+"""A client's request for a batch of a source, by its id; None to import its module, or if the client is gone."""
 
 
 class Server:
     """Listens, and answers requests in the thread that calls `run`."""
 
-    def __init__(self, listener: socket.socket, address: str, key: bytes, encrypted: bool):
-        self._listener, self._security = listener, (address, key, encrypted)
+    def __init__(
+        self, listener: socket.socket, address: str, key: bytes, encrypted: bool, code: CodeFolders | None = None
+    ):
+        """listener: socket that listens; the server closes it. address: HOST:PORT by which readers dial it."""
+        self._key, self._encrypted, self._code = key, encrypted, code or CodeFolders()
         self._requests: queue.SimpleQueue[Requested] = queue.SimpleQueue()
         self._later: collections.deque[Requested] = collections.deque()
         self._monitor = WorkMonitor()
         self._productions: dict[str, Production] = {}
         self._clients: set[_Client] = set()
-        threading.Thread(target=self._listen, name="feed-listen", daemon=True).start()
+        side = functools.partial(as_server, key, {purpose(encrypted)}, address)
+        self._listening = ListenerThread(listener, side, self._serve)
 
     def run(self, stop: threading.Event) -> None:
         """Makes the requested batches until `stop` is set."""
@@ -143,22 +156,33 @@ class Server:
             production.close()
 
     def close(self) -> None:
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
-        self._listener.close()
+        self._listening.close()
         for client in list(self._clients):
             client.connection.close()
 
     def _answer(self, client: _Client, source: str, request: BatchRequest | None) -> None:
-        if client.is_gone or request is None:
+        if client.is_gone:
             for read, rank in client.reads:
-                self._productions[read].remove_reader(rank)
+                if read in self._productions:
+                    self._productions[read].remove_reader(rank)
+            self._drop_unused()
+            return
+        if request is None:
+            with contextlib.suppress(BaseException):  # the first request for a batch raises it again
+                named = self._named(client, source)
+                with self._monitor.on(str(named)):
+                    named.load()
             return
         try:
             production = self._production(client, source, request.shard.seed)
-            if not request.is_rest:
-                client.reads.add((source, request.rank))
             with self._monitor.on(str(production.source)):
+                if production.source.batch_size and source not in client.described:
+                    client.put(Described(source=source, request=request, facts=production.facts))
+                    client.described.add(source)
+                if request.number == NO_BATCH:
+                    return
+                if not request.is_rest:
+                    client.reads.add((source, request.rank))
                 found = production.batch(request)
             if found is None:
                 self._later.append((client, source, request))
@@ -168,57 +192,43 @@ class Server:
                 return
             tree, buffers = packed({"batch": found.value, "ids": found.ids})
             tree = client.changed(tree)
-        except (KeyboardInterrupt, SystemExit):
-            raise
         except BaseException as error:  # noqa: BLE001  the user's code may raise anything; the reader raises it, too
-            client.put(Failed(source=source, request=request, text=_text_of(error)[-MOST_TEXT:]))
+            client.put(Failed(source=source, request=request, text=text_of(error)))
             return
         answer = Batch(source=source, request=request, tree=tree, examples=found.examples, again=found.again)
         client.put(answer, buffers)
 
+    def _named(self, client: _Client, source: str) -> FeedSource:
+        """Returns a source that a client has named, whose module may parse the script's arguments."""
+        if source not in client.sources:
+            raise DataError("a request for a source that was not named")
+        named = client.sources[source]
+        self._code.check(named)
+        sys.argv = [named.file, *named.argv]
+        return named
+
     def _production(self, client: _Client, source: str, seed: int) -> Production:
         if source not in self._productions:
-            if source not in client.sources:
-                raise DataError("a request for a source that was not named")
-            self._productions[source] = Production(client.sources[source], seed)
+            self._productions[source] = Production(self._named(client, source), seed)
         return self._productions[source]
 
-    def _listen(self) -> None:
-        unauthenticated: collections.deque[socket.socket] = collections.deque()
-        while True:
-            try:
-                end, _ = self._listener.accept()
-            except OSError:
-                return
-            unauthenticated.append(end)
-            if len(unauthenticated) > MOST_UNAUTHENTICATED:
-                with contextlib.suppress(OSError, IndexError):
-                    unauthenticated.popleft().shutdown(socket.SHUT_RDWR)  # its own thread closes it
-            threading.Thread(target=self._admit, args=(end, unauthenticated), name="feed-admit", daemon=True).start()
+    def _drop_unused(self) -> None:
+        """Drops the oldest sources that no reader has any more; the latest ones serve readers that connect again."""
+        used = {source for client in list(self._clients) if not client.is_gone for source in client.sources}
+        for source in [source for source in self._productions if source not in used][:-MOST_UNUSED]:
+            self._productions.pop(source).close()
 
-    def _admit(self, end: socket.socket, unauthenticated: collections.deque[socket.socket]) -> None:
-        client = None
+    def _serve(self, end: socket.socket, records: Records, peer: str) -> None:
         try:
-            client = _Client(FeedConnection.admit(end, *self._security), self._requests, self._monitor)
-        except (OSError, TfhetError):
+            connection = FeedConnection.secured(end, records, self._key, self._encrypted, is_server=True)
+        except (OSError, TfhetError) as error:
             end.close()
-        finally:
-            with contextlib.suppress(ValueError):  # it was closed
-                unauthenticated.remove(end)
-        if client is not None:
-            self._clients.add(client)
-            client.receive()
-            self._clients.discard(client)
-
-
-def _text_of(error: BaseException) -> str:
-    """Returns the traceback of the user's code without the server's frames; for tfhet's errors, only their text."""
-    if isinstance(error, TfhetError):
-        return str(error)
-    trace = error.__traceback__
-    while trace is not None and "/tfhet/planes/feed/" in trace.tb_frame.f_code.co_filename:
-        trace = trace.tb_next
-    return "".join(traceback.format_exception(type(error), error, trace)).rstrip()
+            print(f"the feed ends the connection from {peer}: {error}", flush=True)
+            return
+        client = _Client(connection, peer, self._requests, self._monitor)
+        self._clients.add(client)
+        client.receive()
+        self._clients.discard(client)
 
 
 def _report(stop: threading.Event) -> None:
@@ -232,6 +242,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--address", required=True, help="HOST:PORT by which readers dial it")
     parser.add_argument("--listen", required=True, help="the IP address at which it listens")
+    parser.add_argument("--script", default="", help="the training script")
     parser.add_argument("--encrypted", action="store_true")
     parser.add_argument("--gives_way", action="store_true", help="runs when no other process wants the CPU")
     args = parser.parse_args(argv)
@@ -241,9 +252,8 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     in_batches()
     channel = inherited(environment())
     key = key_from(environment())
-    family = socket.AF_INET6 if ":" in args.listen else socket.AF_INET
-    listener = socket.create_server((args.listen, args.port), family=family, backlog=256)
-    server = Server(listener, args.address, key, args.encrypted)
+    listener = listening(args.listen, args.port)
+    server = Server(listener, args.address, key, args.encrypted, CodeFolders(args.script))
     threading.Thread(target=_report, args=(stop,), name="feed-report", daemon=True).start()
     if args.gives_way:
         os.nice(19)

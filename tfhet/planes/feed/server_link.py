@@ -1,23 +1,26 @@
-"""A server as a reader of the feed sees it: its connection, its limit for one batch, and the length of an epoch."""
+"""A server as a reader of the feed sees it: its connection and its limit for one batch."""
 
 from __future__ import annotations
 
-import contextlib
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+import numpy as np
+
+from tfhet.clock import SYSTEM
 from tfhet.errors import NotReady
-from tfhet.planes.feed.connection import FeedConnection, Unauthenticated
-from tfhet.planes.feed.delivered import SourceError
-from tfhet.planes.feed.message import SILENT_S, Alive, BatchRequests, FromServer, NoBatch
-from tfhet.planes.feed.production import NO_BATCH, BatchRequest
+from tfhet.planes.feed.connection import FeedConnection
+from tfhet.planes.feed.delivered import BatchRequest
+from tfhet.planes.feed.frame import BatchLayout, Dict
+from tfhet.planes.feed.message import Alive, Answer, Batch, BatchRequests, FromServer
 from tfhet.planes.feed.share import Credit, EpochPass
-from tfhet.planes.feed.source import FeedSource, Shard
-from tfhet.schema import MessageError
+from tfhet.planes.feed.source import FeedSource
 
 MAKE_LIMIT_S = 600.0
 """Default limit in seconds for one batch of the user's code, including all loading before the first one."""
+_NO_MEMORY = np.empty(0, np.uint8)
 SLOW_S = 30.0
 """Seconds for one batch after which a reader logs where the user's code is."""
 
@@ -34,19 +37,37 @@ class ServerLink:
     connection: FeedConnection | None = None
     knows_source: bool = False
     """Whether the source was sent on this connection."""
+    is_described: bool = False
+    """Whether its facts of a map-style dataset were requested on this connection."""
     lost: str | None = None
     """Why it does not answer; None if it does."""
     is_given_up: bool = False
+    since_s: float = 0.0
+    """Time of the connection."""
     sending: threading.Lock = field(default_factory=threading.Lock)
 
-    def requests(self, passes: Mapping[int, EpochPass], source: FeedSource) -> list[BatchRequests]:
-        """Returns the messages to send now, for all epochs that are read."""
-        found: list[BatchRequests] = []
-        for _, each in sorted(passes.items()):
-            if requests := tuple(each.requests(self.index, self.credit)):
-                found.append(BatchRequests(source.id, requests, None if self.knows_source else source))
-                self.knows_source = True
-        return found
+    def __str__(self) -> str:
+        return f"{self.host} ({self.address})" if self.host else self.address
+
+    def open(self, connection: FeedConnection) -> None:
+        self.connection, self.knows_source, self.is_described, self.lost = connection, False, False, None
+        self.since_s = SYSTEM.monotonic()
+
+    def requests(
+        self, passes: Mapping[int, EpochPass], source: FeedSource, facts: BatchRequest | None
+    ) -> list[BatchRequests]:
+        """Returns the messages to send now, for all epochs that are read. facts: requests the facts of a map-style
+        dataset."""
+        found = [tuple(each.requests(self.index, self.credit)) for _, each in sorted(passes.items())]
+        if facts is not None and not self.is_described:
+            found.insert(0, (facts,))
+            self.is_described = True
+        messages = [BatchRequests(source.id, requests) for requests in found if requests]
+        if not self.knows_source:
+            self.knows_source = True
+            first = messages[0].requests if messages else ()
+            messages[:1] = [BatchRequests(source.id, first, source)]
+        return messages
 
     def close(self) -> None:
         if (connection := self.connection) is not None:
@@ -75,26 +96,19 @@ class ServerTimeout:
         return f"[tfhet] {text}" if is_new else None
 
 
-def epoch_length(
-    addresses: Sequence[str], key: bytes, encrypted: bool, source: FeedSource, seed: int, make_limit_s: float
-) -> int:
-    """Returns the number of batches in an epoch of a map-style dataset, from the first server that answers. Raises
-    SourceError, and NotReady if no server answers or the user's code takes more than `make_limit_s` seconds."""
-    request = BatchRequests(source.id, (BatchRequest(Shard(0, 1, 0, seed), NO_BATCH, 0),), source)
-    why = "there is none"
-    for address in addresses:
-        timeout = ServerTimeout(address, str(source), make_limit_s)
-        try:
-            with contextlib.closing(FeedConnection.dial(address, key, encrypted)) as connection:
-                connection.silent_after(SILENT_S)
-                connection.send([(request, ())])
-                while True:
-                    for message in connection.receive(FromServer):
-                        if isinstance(message, NoBatch):
-                            return message.batches
-                        if not isinstance(message, Alive):
-                            raise SourceError(f"{source} raised on {address}:\n{getattr(message, 'text', '')}")
-                        timeout.check(message)
-        except (OSError, MessageError, Unauthenticated) as error:
-            why = f"{address}: {error}"
-    raise NotReady(f"no server of the feed answers: {why}")
+def received(connection: FeedConnection, allocate: Callable[[int], np.ndarray]) -> Iterator[tuple[Answer | Alive, Any]]:
+    """Yields the messages of a server; with a `Batch` its value, in memory of `allocate`, with others None. Raises
+    OSError and MessageError when the connection ends."""
+    layout = BatchLayout(Dict({}))
+    while True:
+        messages = connection.receive(FromServer)
+        memories = [allocate(message.size) if message.size else _NO_MEMORY for message in messages]
+        connection.receive_into([memory.data for memory in memories])
+        for message in messages:
+            memory = memories.pop(0)
+            if isinstance(message, Batch) and message.tree is not None:
+                layout = BatchLayout(message.tree)
+            batch = layout.batch(memory) if isinstance(message, Batch) else None
+            del memory  # the pool uses it again when nothing refers to the batch
+            yield message, batch
+            del batch

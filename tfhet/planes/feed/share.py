@@ -12,14 +12,12 @@ import queue
 from collections.abc import Iterable, Iterator
 from dataclasses import InitVar, dataclass, field
 
+from tfhet.clock import SYSTEM
 from tfhet.errors import UsageError
-from tfhet.planes.feed.delivered import DeliveredSet, Key, Received
-from tfhet.planes.feed.production import BatchRequest
+from tfhet.planes.feed.delivered import BatchRequest, DeliveredSet, Key, Loss, Received, RequestKey, described
 from tfhet.planes.feed.source import Shard
 from tfhet.units import MIB
 
-RequestKey = tuple[int, int, bool]
-"""A batch, by its `Key`, and whether it is requested as a rest: it may have been refused in its round before."""
 LEAST, MOST = 2, 8
 """Batches of a rank that each server has in progress, in transit, or waiting: at first and at most."""
 MOST_BYTES = 32 * MIB
@@ -54,7 +52,8 @@ class Share:
     """Number of servers, each with one shard. A map-style dataset is one shard, which every server has."""
     is_map: bool
     is_equal: bool = True
-    """Whether all ranks get the same number of batches; otherwise no batch is left over."""
+    """Whether all ranks get the same number of batches; otherwise no batch is left over, and a rank may be short of
+    one."""
     before: InitVar[Iterable[Key]] = ()  # delivered in an earlier run
 
     def __post_init__(self, before: Iterable[Key]) -> None:
@@ -135,8 +134,9 @@ class Share:
         self.is_ending = True
         return self.accept(key)
 
-    def remove_server(self, server: int) -> None:
-        """Assigns the work of a lost server to the others; keeps it if there are none."""
+    def remove_server(self, server: int) -> RequestKey | None:
+        """Assigns the work of a lost server to the others; keeps it if there are none. Returns the batch that the
+        server was to make first, if there is one."""
         self._living.discard(server)
         lost = [key for key, one in self._requested.items() if one == server]
         self._again += lost
@@ -145,6 +145,7 @@ class Share:
         left = sorted(self._living)
         for at, part in enumerate(part for part in self._parts if part.server == server and left):
             part.server = left[at % len(left)]
+        return lost[0] if lost else None
 
     def add_server(self, server: int) -> None:
         """Assigns the unassigned shards to a server that joined or rejoined."""
@@ -163,6 +164,12 @@ class Share:
     def is_whole(self) -> bool:
         """Whether all batches have arrived."""
         return self._is_known and not (self._requested or self._again or self._rest_of_all())
+
+    @property
+    def is_short(self) -> bool:
+        """Whether this rank gets one batch less than another; valid when all shards have ended."""
+        total = sum(part.batches or 0 for part in self._parts)
+        return not self.is_equal and self.rank >= total % self.size > 0
 
     @property
     def left(self) -> int:
@@ -216,24 +223,38 @@ class EpochPass:
     """Number of batches in `ready`, by server."""
     ready: queue.SimpleQueue[Received | None] = field(default_factory=queue.SimpleQueue)
     """None wakes the script, which then checks the state again."""
+    losses: dict[RequestKey, Loss] = field(default_factory=dict)
+    """Of the batches that a server was to make when it was lost."""
 
     @classmethod
     def of(cls, share: Share) -> EpochPass:
         return cls(share, [0] * share.servers, [0] * share.servers)
+
+    def __post_init__(self) -> None:
+        self._since_s = [0.0] * self.share.servers
+        """When each server began with the first of its batches, at the latest."""
 
     def free(self, server: int, credit: Credit) -> int:
         return credit.free(self.in_transit[server] + self.waiting[server])
 
     def requests(self, server: int, credit: Credit) -> list[BatchRequest]:
         found = self.share.requests(server, self.free(server, credit), credit.most)
+        if not self.in_transit[server]:
+            self._since_s[server] = SYSTEM.monotonic()
         self.in_transit[server] += len(found)
         return found
 
-    def add(self, found: Received) -> None:
+    def add(self, found: Received, now_s: float) -> None:
         """Adds a batch that `Share.accept` accepted."""
+        self._since_s[found.server] = now_s
         self.in_transit[found.server] -= 1
         self.waiting[found.server] += 1
         self.ready.put(found)
+
+    def end_shard(self, server: int, key: RequestKey, batches: int) -> None:
+        """See `Share.end_shard`."""
+        self._since_s[server] = SYSTEM.monotonic()
+        self.in_transit[server] -= self.share.end_shard(key, batches)
 
     def next(self, limit_s: float) -> Received | None:
         """Returns the next batch for the script; None after `limit_s` seconds, or if the state has changed."""
@@ -247,6 +268,12 @@ class EpochPass:
         self.waiting[found.server] -= 1
         self.share.delivered.add(found.key)
 
-    def remove_server(self, server: int) -> None:
-        self.share.remove_server(server)
+    def remove_server(self, server: int) -> Loss | None:
+        """Assigns the work of a lost server to the others. Returns the batch that it was to make, if there is one."""
+        key = self.share.remove_server(server)
         self.in_transit[server] = 0
+        if key is None:
+            return None
+        before = self.losses.get(key, Loss(described(key, self.share.epoch)))
+        self.losses[key] = before.again(SYSTEM.monotonic() - self._since_s[server])
+        return self.losses[key]

@@ -33,6 +33,10 @@ from msgspec import Meta
 
 from tfhet.errors import UsageError
 from tfhet.schema import Count
+from tfhet.units import KIB
+
+MOST_BYTES = 768 * KIB
+"""Maximum length of a source as JSON."""
 
 
 @dataclass(frozen=True)
@@ -65,13 +69,18 @@ class FeedSource:
     """Number of examples in a batch of a map-style dataset; 0: the function returns an iterable of batches."""
     shuffle: bool = False
     drop_last: bool = False
+    divides_among: int = 0
+    """Number of ranks that get equally many batches of all examples of a map-style dataset; 0: batches may be left
+    over."""
     ordinal: int = 0
     """Index of the loader in its script; it separates two loaders of the same function."""
+    argv: tuple[str, ...] = ()
+    """Arguments of the script, which its module may parse at import."""
 
     @classmethod
     def of(cls, make: Callable[..., Any], arguments: Mapping[str, Any], **options: Any) -> FeedSource:
         """Returns the source of a function. arguments: JSON values. options: further fields; `collate` is a function.
-        Raises UsageError if another process cannot find or call the function."""
+        Raises UsageError if another process cannot find or call the function, or for long arguments."""
         collate = options.pop("collate", None)
         try:
             json.dumps(arguments, allow_nan=False)
@@ -81,19 +90,27 @@ class FeedSource:
         named: dict[str, Any] = {**_name_of(make, "the function that a feed serves"), **options}
         if collate is not None:
             named["collate"] = _name_of(collate, "collate")
-        return cls(arguments=dict(arguments), **named)
+        made = cls(arguments=dict(arguments), argv=tuple(sys.argv[1:]), **named)
+        if (size := len(msgspec.json.encode(made))) > MOST_BYTES:
+            raise UsageError(
+                f"{made} has arguments of {size:,} bytes; a request has at most {MOST_BYTES:,}: write them to a file "
+                "that all hosts have, and pass its name"
+            )
+        return made
 
     @functools.cached_property
     def id(self) -> str:
-        """Short name, the same for equal sources."""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:16]
+        """Short name, the same for equal sources; ranks may have different `argv`."""
+        return digest({name: value for name, value in asdict(self).items() if name != "argv"})
 
     def __str__(self) -> str:
         return f"{self.module or Path(self.file).name}:{self.function}"
 
     def load(self) -> None:
-        """Imports the function's module. Raises UsageError if this host lacks it, and the errors of the import."""
-        _found(self.module, self.file, self.function)
+        """Imports the function's module, with the same random numbers in every process. Raises UsageError if this host
+        lacks it, and the errors of the import."""
+        with Randomness(0):
+            _found(self.module, self.file, self.function)
 
     @property
     def called(self) -> Callable[..., Any]:
@@ -106,6 +123,11 @@ class FeedSource:
     def collated(self, examples: list[Any]) -> Any:
         """Makes a batch of some examples."""
         return _found(**self.collate)(examples) if self.collate else stacked(examples)
+
+
+def digest(value: Any) -> str:
+    """Returns a short name of a JSON value, the same for equal values."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _name_of(function: Callable[..., Any], what: str) -> dict[str, str]:
@@ -161,22 +183,31 @@ class Randomness:
     def __init__(self, *parts: int, leaves_trace: bool = False):
         """parts: numbers of at least 0 that determine the sequence. leaves_trace: whether the code around the blocks
         may use the sequence too; restoring its own state takes 0.2 ms for each block."""
-        self._seed = np.random.SeedSequence(parts).generate_state(4)
+        self._seed = _words(parts)
         self._leaves_trace = leaves_trace
         self._own: tuple[Any, ...] | None = None
         self._outer: tuple[Any, ...] = ()
 
     def __enter__(self) -> Randomness:
-        if Randomness._latest is self:
+        if (latest := Randomness._latest) is self:
             return self
-        if Randomness._latest is not None:
-            Randomness._latest._own = _states()
+        if latest is not None:
+            latest._own = _states()
         if not self._leaves_trace:
             self._outer = _states()
         Randomness._latest = self if self._leaves_trace else None
         if self._own is not None:
             _restore(self._own)
             return self
+        self._begin()
+        return self
+
+    def restart(self, *parts: int) -> None:
+        """Begins another sequence, within a block."""
+        self._seed = _words(parts)
+        self._begin()
+
+    def _begin(self) -> None:
         first, second, third, fourth = (int(word) for word in self._seed)
         random.seed(first << 32 | second)
         np.random.seed(third)
@@ -184,7 +215,6 @@ class Randomness:
             torch.manual_seed(fourth)
         if self._leaves_trace and (tensorflow := sys.modules.get("tensorflow")) is not None:
             tensorflow.random.set_seed(fourth)  # for data sets made from now on; it cannot be restored
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -192,6 +222,10 @@ class Randomness:
         if not self._leaves_trace:
             self._own = _states()
             _restore(self._outer)
+
+
+def _words(parts: tuple[int, ...]) -> np.ndarray:
+    return np.random.SeedSequence(parts).generate_state(4)
 
 
 def _torch() -> Any | None:

@@ -3,6 +3,6 @@
 planes.get("ray").launcher_side(settings, place, outlets)     # starts the node of one host
 """
 
-import lazy_loader
+from tfhet import extras
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = extras.attach(__name__, __file__)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tfhet.clock import SYSTEM
-from tfhet.errors import NotReady
+from tfhet.errors import DataError, NotReady
 from tfhet.planes.ray import private
 
 HELD_FOR_A_RANK = 4
@@ -55,7 +55,8 @@ class Dealing:
     batch_size: int = 0
     """Rows of a batch; 0: each block is one."""
     is_equal: bool = True
-    """Whether all ranks get the same number of batches; otherwise the first rank that requests gets the next."""
+    """Whether batches that fill no round of all ranks are left over; otherwise their rows are divided among all
+    ranks."""
     drop_last: bool = False
     rows: int = 0  # added
     made: int = 0  # batches of these rows
@@ -79,10 +80,28 @@ class Dealing:
                 self._finish()
 
     def end(self) -> None:
-        """Called after the last block."""
+        """Called after the last block. Raises DataError if the rows are too few to be divided among all ranks."""
         if self._rest and not self.drop_last:
             self._finish()
-        self._rest, self.is_over = [], True
+        self._rest = []
+        if not self.is_equal and len(self._ready) % self.size:
+            self._divide()
+        self.is_over = True
+
+    def _divide(self) -> None:
+        """Divides the batches that are left, of up to two rounds, into equally many for all ranks."""
+        batches = -(-len(self._ready) // self.size) * self.size
+        parts = [part for batch in self._ready for part in batch]
+        rows = sum(stop - start for _, start, stop in parts)
+        if rows < batches:
+            raise DataError(
+                f"{self.rows} rows of validation data cannot be divided into equally many batches for {self.size} "
+                "ranks: use larger batches, or read all of it on every rank, without tfhet"
+            )
+        self.made += batches - len(self._ready)
+        self._ready.clear()
+        for number in range(batches):
+            self._ready.append(_rows(parts, number * rows // batches, (number + 1) * rows // batches))
 
     def _finish(self) -> None:
         self._ready.append(tuple(self._rest))
@@ -95,16 +114,8 @@ class Dealing:
         return len(self._ready) + len(self._dealt)
 
     def answer(self, rank: int, number: int) -> Portion | EndOfShare | None:
-        """Returns a batch of a rank's share; the rank must request each number once, in order from 0."""
-        return self._in_rounds(rank, number) if self.is_equal else self._in_turn()
-
-    def _in_turn(self) -> Portion | EndOfShare | None:
-        if self._ready and (self.is_over or len(self._ready) > 1):  # the last batch holds the number of rows
-            return Portion(self._ready.popleft(), self.rows if self.is_over else None)
-        return EndOfShare(0, self.rows) if self.is_over else None
-
-    def _in_rounds(self, rank: int, number: int) -> Portion | EndOfShare | None:
-        """Distributes a round when the next one is complete or the epoch has ended. The last round holds `rows`."""
+        """Returns a batch of a rank's share; the rank must request each number once, in order from 0. Distributes a
+        round when the next one is complete or the epoch has ended. The last round holds `rows`."""
         while len(self._ready) >= self.size * (1 if self.is_over else 2):
             for each in range(self.size):
                 self._dealt[each, self._rounds] = self._ready.popleft()
@@ -113,6 +124,17 @@ class Dealing:
             is_last = self.is_over and number == self._rounds - 1
             return Portion(self._dealt.pop((rank, number)), self.rows if is_last else None)
         return EndOfShare(self.made % self.size, self.rows) if self.is_over else None
+
+
+def _rows(parts: list[tuple[Any, int, int]], begin: int, end: int) -> tuple[tuple[Any, int, int], ...]:
+    """Returns the rows from `begin` up to `end` of all parts together."""
+    found, at = [], 0
+    for block, start, stop in parts:
+        first, last = max(begin - at, 0), min(end - at, stop - start)
+        if first < last:
+            found.append((block, start + first, start + last))
+        at += stop - start
+    return tuple(found)
 
 
 class Coordinator:
@@ -166,7 +188,7 @@ class Coordinator:
             return
         self._at[rank] = number
         for gone in [each for each in self._passes if each < min(self._at)]:
-            self._passes.pop(gone).end()
+            self._passes.pop(gone).is_over = True
             self._errors.pop(gone, None)
         self._changed.notify_all()
 
@@ -181,13 +203,13 @@ class Coordinator:
                     dealing.add(block, rows, first)
                     self._changed.notify_all()
                 del block
+            with self._changed:
+                if not dealing.is_over:
+                    dealing.end()
+                self._changed.notify_all()
         except BaseException as error:  # noqa: BLE001  the user's code may raise anything; the ranks raise it, too
             with self._changed:
                 if dealing.is_over:  # it was left early
                     return
                 self._errors[number] = private.of_the_user("".join(traceback.format_exception_only(type(error), error)))
                 self._changed.notify_all()
-            return
-        with self._changed:
-            dealing.end()
-            self._changed.notify_all()

@@ -33,8 +33,10 @@ from tfhet.planes.ray.start import (
     end_marked,
     listening_at,
     mark,
+    tls_variables,
     token_variables,
     variables,
+    write_certificates,
 )
 from tfhet.planes.supervised import Died, Happening, Processes, RestartPolicy, Supervised
 from tfhet.schema import Amount, Count, Message, MessageError, parse, to_json
@@ -77,6 +79,7 @@ class RayLauncherSide(LauncherSide):
         self._token = token_variables(outlets.key)
         self._processes = Processes(place.host)
         self._folder = place.paths.base / "tfhet" / f"ray-{place.host}"
+        self._tls = tls_variables(self._folder) if settings.data_plane_encryption else {}
         self._use: dict[str, float] = {}
         self._peak_use: dict[str, float] = {}
         self._reported: dict[str, float] = {}
@@ -103,12 +106,14 @@ class RayLauncherSide(LauncherSide):
         role = place.roles.current
         capacity = Capacity.of(self._settings, role, bool(place.roles.data_hosts), gpu_count(place.env))
         await in_thread(_new, self._folder)
+        if self._tls:
+            await in_thread(write_certificates, self._folder, self._outlets.key, ip)
         labels = {"tfhet-group": place.identity.current_group, "tfhet-role": role.name}
         dashboard = self._settings.ray_dashboard and place.is_leader
         within = f"[{head}]:{head_port}" if ":" in head else f"{head}:{head_port}"
         start = NodeStart(ip, within, ports, capacity, labels, place.is_leader, dashboard)
         command = start.command(self._folder, self._outlets.ready_timeout_s)
-        env = {**variables(without_secrets(place.env), self._token), **mark(self._folder)}
+        env = {**variables(without_secrets(place.env), self._token), **self._tls, **mark(self._folder)}
         env |= await in_thread(self._listening_at, ip)
         env |= efa_variables(place.identity.cluster.network_interface, env)
         policy = replace(RestartPolicy(), silence_s=SILENCE_S, **({"limit": 0} if role == DNN else {}))
@@ -159,7 +164,7 @@ class RayLauncherSide(LauncherSide):
 
     def environment(self, order: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, str]:
         # The script's process serves objects too.
-        own = {**self._listening_at(str(order["nodes"][self._place.host])), **self._token, **SCRIPT}
+        own = {**self._listening_at(str(order["nodes"][self._place.host])), **self._token, **self._tls, **SCRIPT}
         return {**super().environment(order, env), **own, "RAY_ADDRESS": str(order["address"])}
 
     # In the leader

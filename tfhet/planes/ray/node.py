@@ -15,12 +15,21 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+import psutil
+
 from tfhet.clock import SYSTEM
-from tfhet.cluster import environment
+from tfhet.cluster import DATA, environment
 from tfhet.messages import inherited, server as messages
 
 REPORT_S = 1.0
 _CHECK_S = 0.2
+TRAIN_WORKER = "ray::RayTrainWorker"
+"""The beginning of the process title of a worker of Ray Train."""
+TRAINS_HERE = (
+    "a worker of Ray Train runs on this data host, with the CPUs that prepare data; ScalingConfig keeps it on the dnn "
+    'hosts by resources_per_worker={"GPU": 1, "CPU": 0}, or without GPUs by label_selector={"tfhet-role": "dnn"} '
+    "together with --dnn_host_cpus"
+)
 LONGEST_FOLDER = 43
 """Maximum length of the path of a folder: it contains sockets with paths of 64 characters, and the limit is 107."""
 
@@ -40,11 +49,23 @@ def _await_head(head_at: str, limit_s: float) -> None:
     sys.exit(f"Ray's head at {head_at} did not open its port within {limit_s:g} s")
 
 
-def _report(head: str, ip: str, port: int, stop: threading.Event) -> None:
+def _trains() -> bool:
+    """Whether a worker of Ray Train runs on this node."""
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            if next(iter(process.cmdline()), "").startswith(TRAIN_WORKER):
+                return True
+    return False
+
+
+def _report(head: str, ip: str, port: int, is_for_data: bool, stop: threading.Event) -> None:
     from tfhet.planes.ray import private
 
     channel, has_joined = inherited(environment()), False
     while not stop.wait(REPORT_S if has_joined else _CHECK_S):
+        if is_for_data and has_joined and _trains():
+            print(f"[tfhet] {TRAINS_HERE}", flush=True)
+            is_for_data = False
         if not has_joined:
             has_joined = private.is_alive(head, ip, port)
             # The launchers limit the time until the node has joined.
@@ -59,6 +80,15 @@ def _short(folder: Path) -> Path:
     if len(str(folder)) <= LONGEST_FOLDER:
         return folder
     return Path(f"/proc/{os.getpid()}/fd/{os.open(folder, os.O_RDONLY | os.O_DIRECTORY)}")
+
+
+def session_folder(folder: Path) -> Path:
+    """Returns the folder of Ray's sessions in `folder`. All users may write to it by Ray's will, so `folder` is closed
+    to other users. Raises OSError if it belongs to another user."""
+    folder.chmod(0o700)
+    inner = folder / "ray"
+    inner.mkdir(exist_ok=True)
+    return inner
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -76,9 +106,10 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     private.load()
     stop = threading.Event()
-    arguments = (args.head_at, args.ip, args.port, stop)
+    is_for_data = any(word.startswith("--labels=") and word.endswith(f"={DATA.name}") for word in args.words)
+    arguments = (args.head_at, args.ip, args.port, is_for_data, stop)
     threading.Thread(target=_report, args=arguments, name="ray-report", daemon=True).start()
-    private.run([*args.words, f"--temp-dir={_short(args.folder)}"], args.wait_s)
+    private.run([*args.words, f"--temp-dir={_short(session_folder(args.folder))}"], args.wait_s)
 
 
 if __name__ == "__main__":

@@ -20,14 +20,19 @@ if TYPE_CHECKING:
     from tfhet.planes.feed.source import FeedSource
     from tfhet.planes.reader import RankSide
 
-_OF_OTHERS = re.compile(r"(\x1b\[\d+m)?\((raylet\b|pid=gcs_server\)|[^()]+ pid=\d+)")
+_OF_OTHERS = re.compile(r"(\x1b\[\d+m)?\((raylet\b|pid=gcs_server\)|([^()]|\([^()]*\))+ pid=\d+)")
 """The beginning of a line that Ray's driver prints for a task, an actor, or a process of a node."""
+_OF_NODES = re.compile(r"(\x1b\[\d+m)?\((raylet|pid=gcs_server)\b[^()]*\)(\x1b\[\d+m)? \[\d{4}-\d\d-\d\d ")
+"""The beginning of a log line that Ray's driver prints for a process of a node."""
+_OF_CLEANER = re.compile(r"(\x1b\[\d+m)?\(PlacementGroupCleaner\b")
+"""The beginning of a line of Ray Train's cleaner, which complains once a second in a cluster without a dashboard."""
 _OF_RAY = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d+\s+INFO \w+\.py:\d+ -- ")
 """The beginning of Ray's own log lines in the script's process."""
 
 
 class Ray(DataPlane):
     name = "ray"
+    packages = ("ray",)
     settings = RaySettings
     serves_functions = True
     kinds: Mapping[str, bool] = {"ray": False}
@@ -72,8 +77,12 @@ class Ray(DataPlane):
         return FunctionRankSide(self.name, "Ray data sets")
 
     def is_noise(self, line: str, gpus: int = 0) -> bool:
-        """True also for lines of Ray, and for lines that the script prints for other processes."""
-        return bool(_OF_OTHERS.match(line) or _OF_RAY.match(line)) or super().is_noise(line, gpus)
+        """True also for log lines of Ray."""
+        is_of_ray = any(beginning.match(line) for beginning in (_OF_NODES, _OF_CLEANER, _OF_RAY))
+        return is_of_ray or super().is_noise(line, gpus)
+
+    def is_of_others(self, line: str) -> bool:
+        return bool(_OF_OTHERS.match(line))
 
 
 RAY = Ray()

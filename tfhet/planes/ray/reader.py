@@ -50,8 +50,10 @@ def _own_handler() -> Iterator[None]:
 class RayReader:
     """A `BatchReader` of the share of the job's rank."""
 
+    shards = 1
     again = None
     """Ray does not report repeated work."""
+    is_short = False
 
     def __init__(
         self,
@@ -120,8 +122,9 @@ class RayReader:
             raise UsageError("Ray Data cannot continue within an epoch: call state_dict between two epochs")
         return frozenset()
 
-    def batches(self) -> int:
-        raise TypeError(f"{self._source} is a Ray data set: its length is unknown before its end")
+    def facts(self, waits: bool = True) -> None:
+        if waits:
+            raise TypeError(f"{self._source} is a Ray data set: its length is unknown before its end")
 
     def close(self) -> None:
         """Does nothing: the actor serves other ranks, and ends with the cluster."""

@@ -42,6 +42,8 @@ class RaySettings:
     """Number of GPUs that each dnn host offers; -1: all usable GPUs. Other hosts offer all of theirs."""
     object_store_mb: int = 0
     """MB of each host's object store, in shared memory; 0: 30 % of the memory, 10 % on hosts that offer no CPUs."""
+    data_plane_encryption: bool = False
+    """Whether calls and objects are encrypted in transit (TLS). Every call needs the job's token in any case."""
     ray_port: int = 6379
     """Port of Ray's head on the leader's host. A host's other processes take the ports after it."""
     ray_dashboard: bool = False

@@ -8,8 +8,6 @@ that they preload (listen.cc).
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import hmac
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,6 +20,7 @@ from tfhet.errors import UsageError
 from tfhet.native import compiled
 from tfhet.planes.process import with_malloc_tunables
 from tfhet.planes.ray.settings import Capacity
+from tfhet.secure import certificates, derived_key
 
 NODE = "tfhet.planes.ray.node"
 """Module of every node's process."""
@@ -49,6 +48,12 @@ WORKER_PORTS = 32  # for drivers and workers without a CPU
 WORKERS_OF_A_CPU = 4
 """Number of ports for workers for each CPU; some workers are idle, or use a fraction of a CPU."""
 AUTH_TOKEN = "RAY_AUTH_TOKEN"
+CERTIFICATES = {
+    "RAY_TLS_SERVER_CERT": "own.pem",
+    "RAY_TLS_SERVER_KEY": "private-key.pem",
+    "RAY_TLS_CA_CERT": "authority.pem",
+}
+"""Files of a node's certificates, by the variables that name them."""
 MARK = "TFHET_RAY_NODE"
 """Variable that all processes of a node inherit; its value is the node's folder."""
 EFA_DEVICES = Path("/sys/class/infiniband")
@@ -115,8 +120,21 @@ def variables(env: Mapping[str, str], token: Mapping[str, str]) -> dict[str, str
 
 def token_variables(key: bytes) -> dict[str, str]:
     """Returns the variables with the token, derived from the key of the job's data plane by a one-way function."""
-    token = hmac.new(key, b"tfhet token of a Ray cluster", hashlib.sha256).hexdigest()
-    return {"RAY_AUTH_MODE": "token", AUTH_TOKEN: token}
+    return {"RAY_AUTH_MODE": "token", AUTH_TOKEN: derived_key(key, "the token of Ray").hex()}
+
+
+def tls_variables(folder: Path) -> dict[str, str]:
+    """Returns the variables for encrypted calls, with the files that `write_certificates` writes to `folder`."""
+    return {"RAY_USE_TLS": "1", **{name: str(folder / file) for name, file in CERTIFICATES.items()}}
+
+
+def write_certificates(folder: Path, key: bytes, ip: str) -> None:
+    """Writes the certificates of a host. Raises OSError, and UsageError without the package `cryptography`."""
+    made = certificates(key, sorted({ip, "127.0.0.1", LOOPBACK, "::1"}))
+    for name, content in zip(CERTIFICATES.values(), (made.own, made.private_key, made.authority), strict=True):
+        path = folder / name
+        path.touch(mode=0o600)
+        path.write_bytes(content)
 
 
 def listening_at(

@@ -4,6 +4,6 @@ TF_SERVICE.launcher_side(settings, place, outlets)   # dispatcher and workers of
 TF_SERVICE.rank_side().reader(pipeline, job)         # one rank's batches
 """
 
-import lazy_loader
+from tfhet import extras
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = extras.attach(__name__, __file__)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 class TfService(DataPlane):
     name = "tf_service"
+    packages = ("tensorflow",)
     settings = ServiceSettings
     goes_local = True
     kinds: Mapping[str, bool] = {"worker": False, "dispatcher": True}

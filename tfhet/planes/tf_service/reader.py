@@ -18,7 +18,18 @@ import tensorflow as tf
 from tfhet.cluster import environment, resolve
 from tfhet.errors import UsageError, check_known
 from tfhet.messages import ProcessChannel, inherited, rank
-from tfhet.placement import Cut, Inspection, Pipeline, Rest, inspect, local_part, remote_part, without_autotune
+from tfhet.placement import (
+    Cut,
+    Inspection,
+    Pipeline,
+    Rest,
+    check_elements,
+    divisible,
+    inspect,
+    local_part,
+    remote_part,
+    without_autotune,
+)
 from tfhet.planes.reader import RankSide, Reader
 from tfhet.planes.tf_service.launcher_side import Order
 from tfhet.planes.tf_service.transport import Transport, is_registered
@@ -43,6 +54,8 @@ SPLITS_PER_WORKER = 4
 
 
 class ServiceRankSide(RankSide):
+    repeats_by_pass = True
+
     def reader(self, pipeline: Pipeline, job: JobContext, **options: Any) -> ServiceReader:
         compression = options.pop("compression", "none")
         transport = Transport(compression="AUTO" if compression == "snappy" else None)
@@ -52,22 +65,39 @@ class ServiceRankSide(RankSide):
         return sharing_advice(pipeline, Order.parse(job.order).workers)
 
     def plain(
-        self, data: tf.data.Dataset, job: JobContext, ordinal: int, *, sharding: str, transport: Transport | None
+        self,
+        data: tf.data.Dataset,
+        job: JobContext,
+        ordinal: int,
+        *,
+        sharding: str,
+        transport: Transport | None,
+        own: str = "",
     ) -> tf.data.Dataset:
         order = Order.parse(job.order)
         sharding = _sharding(inspect(data), sharding, order.workers)
+        check_elements(data.element_spec)
+        if sharding == "dynamic":
+            data = divisible(data, job.size)
         spec_hash = hashlib.sha256(repr(data.element_spec).encode()).hexdigest()[:12]
-        dataset_id = f"{job.job_id}.plain-{ordinal}.{spec_hash}"
-        served = _served(data, dataset_id, job, order, transport or Transport(), sharding)
+        dataset_id = f"{job.job_id}.plain-{ordinal}.{spec_hash}" + f".{own}.rank-{job.rank}" * bool(own)
+        served = _served(data, dataset_id, job, order, transport or Transport(), sharding, bool(own))
         return without_autotune(served.prefetch(2))
 
     def declared(
-        self, pipeline: Pipeline, job: JobContext, ordinal: int, transport: Transport | None, epoch: int | None = None
+        self,
+        pipeline: Pipeline,
+        job: JobContext,
+        ordinal: int,
+        transport: Transport | None,
+        epoch: int | None = None,
+        rest: Rest | None = None,
     ) -> tf.data.Dataset:
-        cut = Cut.smallest(pipeline)
-        dataset_id = f"{job.job_id}.pipeline-{ordinal}.{pipeline.fingerprint()[:16]}"
-        remote, order = remote_part(pipeline, epoch, cut), Order.parse(job.order)
-        return local_part(pipeline, _served(remote, dataset_id, job, order, transport or Transport(), "dynamic"), cut)
+        cut, is_own = Cut.smallest(pipeline), rest is not None
+        dataset_id = f"{job.job_id}.pipeline-{ordinal}.{pipeline.fingerprint()[:16]}" + f".rank-{job.rank}" * is_own
+        remote, order = remote_part(pipeline, epoch, cut, rest=rest), Order.parse(job.order)
+        served = _served(remote, dataset_id, job, order, transport or Transport(), "dynamic", is_own)
+        return local_part(pipeline, served, cut)
 
 
 class ServiceReader(Reader):
@@ -177,10 +207,17 @@ class ServiceReader(Reader):
 
 
 def _served(
-    data: tf.data.Dataset, dataset_id: str, job: JobContext, order: Order, transport: Transport, sharding: str
+    data: tf.data.Dataset,
+    dataset_id: str,
+    job: JobContext,
+    order: Order,
+    transport: Transport,
+    sharding: str,
+    is_own: bool,
 ) -> tf.data.Dataset:
+    """is_own: whether this rank alone reads it."""
     wire = _wire(job, order)
-    if job.rank == 0:
+    if is_own or job.rank == 0:
         transport.publish(wire, order.dispatcher, data, dataset_id)
     else:
         transport.wait_published(wire, order.dispatcher, dataset_id)
@@ -203,20 +240,13 @@ def _sharding(found: Inspection, asked: str, workers: int) -> str:
             "--data_plane feed (docs/feed.md)"
         )
     if asked == "auto":
-        asked = "dynamic" if found.roots == 1 else "off"
-    if found.asserts_cardinality and asked == "dynamic" and workers > 1:
-        raise UsageError(
-            "the data set has an assert_cardinality inside, which fails where workers share the data: "
-            "apply it last, or give tfhet.distribute steps_per_epoch instead"
-        )
+        asked = "dynamic"
     if asked == "off":
         if found.seeded_shuffle:
             log.warning("sharding off and a shuffle with a fixed seed: every worker sends the same batches")
         return asked
     if found.splits is not None and workers > found.splits >= 0:
         log.warning("%d source elements for %d workers: some workers idle", found.splits, workers)
-    if not found.reads_files:
-        log.info("the source is not made of files: each of its elements costs the dispatcher one request")
     return asked
 
 

@@ -1,4 +1,4 @@
-"""The wire of tf.data service, by which who lacks the job's key takes no part in it.
+"""Authenticates and encrypts tf.data service with the key of the job's data plane.
 
     wire = Wire.join(key, "algo-1", folder="/tmp/sockets")
     register_dataset(f"{wire.protocol}://algo-2:6000", data)

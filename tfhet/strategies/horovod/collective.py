@@ -44,8 +44,9 @@ class HorovodCollective:
         ]
 
     def broadcast(self, variables: Sequence[tf.Variable]) -> None:
-        if variables:
-            self._hvd.broadcast_variables(variables, root_rank=0)
+        if variables:  # Horovod assigns to variables of TensorFlow; a variable of Keras 3 wraps one
+            own = [each if isinstance(each, tf.Variable) else each.value for each in variables]
+            self._hvd.broadcast_variables(own, root_rank=0)
 
     def total(self, values: Sequence[float], name: str) -> list[float]:
         tensor = tf.constant(values, tf.float64)

@@ -69,7 +69,8 @@ class Ring:
         try:
             import tfhet.strategies.horovod.server  # noqa: F401
         except ImportError as error:
-            raise UsageError(f"{self.size} ranks need Horovod: pip install tfhet[horovod] ({error})") from None
+            what = "pip install 'tfhet[horovod]', or --strategy torch for a PyTorch script"
+            raise UsageError(f"{self.size} ranks need Horovod: {what} ({error})") from None
 
     def open(self, address: str, interface: str, listen: str, peers: Collection[str]) -> Mapping[str, Any]:
         """Starts the server, see `Meeting`; Gloo uses the network `interface`. Raises UsageError like `load`."""
@@ -100,6 +101,7 @@ class Ring:
 
 class HorovodStrategy(Strategy):
     name = "horovod"
+    has_replicas = True
     sources: Sequence[RankSource] = (RUN,)
     order_type = HorovodRendezvous
     consequences = _CONSEQUENCE

@@ -6,11 +6,15 @@ import re
 import signal
 import threading
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfhet.cluster import Place
+from tfhet.errors import UsageError
 from tfhet.strategies.strategy import Claim, Collective, RankSource, Strategy
+from tfhet.strategies.tensorflow import keras_fit
 from tfhet.strategies.tensorflow.tf_config import VARIABLE, WORKER, Tasks, TfConfigSource, ranks_at
+from tfhet.versions import versions
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -27,6 +31,7 @@ CONSEQUENCE = re.compile(
 
 class MultiWorker(Strategy):
     name = "multi_worker"
+    packages = ("tensorflow",)
     sources: Sequence[RankSource] = (STARTED,)
     order_type = Tasks
     consequences = CONSEQUENCE
@@ -36,6 +41,16 @@ class MultiWorker(Strategy):
 
     def order(self, opened: Mapping[str, Any], claims: Mapping[str, Claim], place: Place) -> Mapping[str, Any]:
         return {"cluster": {WORKER: ranks_at(claims, place)}} if self.ports(place) else {}
+
+    def check_script(self, path: str, size: int, env: Mapping[str, str]) -> None:
+        installed = versions(("keras",))
+        if size == 1 or not keras_fit.is_keras_3(installed, env):
+            return
+        if lines := keras_fit.fits(Path(path).read_text(encoding="utf-8", errors="replace")):
+            raise UsageError(
+                f"{path}, line {lines[0]}: `fit` of Keras {installed['keras']} does not work under "
+                f"{keras_fit.STRATEGY} with several workers (keras-team/keras#20585): {keras_fit.ALTERNATIVES}"
+            )
 
     def prepare_rank(self) -> None:
         """Restores Python's handler of SIGTERM, which is the script's own or ends the process: TensorFlow's workers
@@ -52,6 +67,9 @@ class MultiWorker(Strategy):
         options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
         data = data.filter(lambda *parts: True) if size > 1 else data
         return data.with_options(options)
+
+    def parts_of_batch(self, size: int) -> int:
+        return size
 
     def collective(self, size: int) -> Collective:
         from tfhet.strategies.tensorflow.collective import MultiWorkerCollective

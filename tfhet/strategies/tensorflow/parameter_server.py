@@ -5,14 +5,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from tfhet.cluster import Place, Role, without_secrets
 from tfhet.errors import JobFailed, UsageError
 from tfhet.process import Child, describe_exit
 from tfhet.strategies.strategy import Claim, Collective, RankSource, Strategy
+from tfhet.strategies.tensorflow import keras_fit
 from tfhet.strategies.tensorflow.multi_worker import CONSEQUENCE
 from tfhet.strategies.tensorflow.tf_config import CHIEF, PS, VARIABLE, WORKER, Tasks, TfConfigSource, hosts_at, ranks_at
+from tfhet.versions import versions
 
 STARTED = TfConfigSource(
     "tf_config_ps",
@@ -29,6 +32,7 @@ GRACE_S = 1.0
 
 class ParameterServer(Strategy):
     name = "parameter_server"
+    packages = ("tensorflow",)
     roles: Sequence[Role] = (Role(PS),)
     sources: Sequence[RankSource] = (STARTED,)
     order_type = Tasks
@@ -48,6 +52,15 @@ class ParameterServer(Strategy):
             raise UsageError("the strategy 'parameter_server' needs hosts that hold the variables: give a ps_group")
         (chief, *workers) = ranks_at(claims, place)
         return {"cluster": {CHIEF: [chief], WORKER: workers, PS: servers}}
+
+    def check_script(self, path: str, size: int, env: Mapping[str, str]) -> None:
+        installed = versions(("keras",))
+        lines = keras_fit.creators(Path(path).read_text(encoding="utf-8", errors="replace"))
+        if lines and keras_fit.is_keras_3(installed, env):
+            raise UsageError(
+                f"{path}, line {lines[0]}: Keras {installed['keras']} has no DatasetCreator, and its `fit` does not "
+                f"train with parameter servers; {keras_fit.KERAS_2}"
+            )
 
     async def serve(self, place: Place, order: Mapping[str, Any], say: Callable[[str], None]) -> None:
         index = place.roles.hosts(PS).index(place.host)

@@ -4,24 +4,24 @@ Each sum of gradients leaves TensorFlow's graph: use Horovod to train with Tenso
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import tensorflow as tf
 
 from tfhet.errors import UsageError
+from tfhet.extras import needed
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 
 class TorchCollective:
     """The ranks that tfhet's launcher or torchrun started. Raises UsageError if they are not `size`."""
 
     def __init__(self, size: int):
-        try:
+        with needed("--strategy torch"):
             import torch
             import torch.distributed as dist
-        except ImportError as error:
-            raise UsageError(
-                f"--strategy torch, and PyTorch is not installed: pip install torch, or --strategy horovod ({error})"
-            ) from None
         if not dist.is_initialized():
             try:
                 dist.init_process_group("gloo")
@@ -35,6 +35,8 @@ class TorchCollective:
             raise UsageError(f"the job has {size} ranks and PyTorch sees {self.size}: WORLD_SIZE disagrees")
 
     def sum(self, tensors: Sequence[tf.Tensor], name: str) -> list[tf.Tensor]:
+        import tensorflow as tf
+
         given = [tf.convert_to_tensor(tensor) for tensor in tensors]
         sums = tf.nest.flatten(tf.numpy_function(self._summed, given, [tensor.dtype for tensor in given]))
         return [tf.ensure_shape(found, tensor.shape) for found, tensor in zip(sums, given, strict=True)]

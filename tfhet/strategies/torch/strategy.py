@@ -109,6 +109,7 @@ class KeptPort:
 
 class TorchStrategy(Strategy):
     name = "torch"
+    has_replicas = True
     sources: Sequence[RankSource] = (TORCHRUN,)
     order_type = TorchRendezvous
     consequences = _CONSEQUENCE

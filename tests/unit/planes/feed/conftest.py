@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import pytest
 from own_key import KEY
 
+from tfhet.planes.feed.code import CodeFolders
 from tfhet.planes.feed.reader import FeedReader
 from tfhet.planes.feed.server import Server
 from tfhet.planes.feed.source import FeedSource
@@ -18,9 +19,11 @@ from tfhet.planes.feed.source import FeedSource
 
 @pytest.fixture(autouse=True)
 def unseeded() -> Iterator[None]:
-    """Takes back what a server does to its process, which is this one here: TensorFlow has a global seed from then on,
-    and tests of other modules look at data sets without one."""
+    """Takes back what a server does to its process, which is this one here: it sets the arguments of the script and
+    TensorFlow's global seed."""
+    argv = sys.argv
     yield
+    sys.argv = argv
     if (tensorflow := sys.modules.get("tensorflow")) is not None:
         tensorflow.random.set_seed(None)
 
@@ -43,15 +46,16 @@ class Served:
 
 
 @pytest.fixture
-def serve() -> Iterator[Callable[..., list[Served]]]:
+def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., list[Served]]]:
     """`serve(3)`: so many servers."""
     made: list[Served] = []
+    code = CodeFolders(str(tmp_path_factory.getbasetemp() / "train.py"))
 
     def run(count: int, encrypted: bool = False) -> list[Served]:
         for _ in range(count):
             listener = socket.create_server(("127.0.0.1", 0))
             address = f"127.0.0.1:{listener.getsockname()[1]}"
-            server, stop = Server(listener, address, KEY, encrypted), threading.Event()
+            server, stop = Server(listener, address, KEY, encrypted, code), threading.Event()
             thread = threading.Thread(target=server.run, args=(stop,))
             thread.start()
             made.append(Served(address, server, listener, stop, thread))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import gc
+import itertools
 import os
 import queue
 import re
 import socket
+import sys
 import threading
 import time
 from collections import Counter
@@ -16,27 +19,28 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+import own_key
 import pytest
 from own_key import KEY
 
-from tfhet.errors import NotReady, UsageError
+from tfhet.errors import DataError, NotReady, UsageError
 from tfhet.messages import ProcessChannel, rank
 from tfhet.planes.feed import reader as reader_module, server_link
 from tfhet.planes.feed.connection import FeedConnection
-from tfhet.planes.feed.delivered import SourceError
-from tfhet.planes.feed.message import Alive, Batch, BatchRequests, NoBatch
+from tfhet.planes.feed.dataset import DatasetFacts
+from tfhet.planes.feed.delivered import BatchRequest, SourceError
+from tfhet.planes.feed.message import Alive, Batch, BatchRequests, Described
 from tfhet.planes.feed.plane import Membership
-from tfhet.planes.feed.production import BatchRequest
 from tfhet.planes.feed.reader import FeedReader
-from tfhet.planes.feed.server_link import epoch_length
 from tfhet.planes.feed.source import FeedSource, Shard
 from tfhet.schema import encode
+from tfhet.secure import Purpose, as_server, perform_handshake
 
 
 def numbered(shard, batches=10, more=1):
     """Batches with their place; each shard has `more` than the one before."""
     for number in range(batches + more * shard.index):
-        yield {"at": np.array([shard.index, number]), "big": np.full(20_000, number, np.uint8)}
+        yield {"at": np.array([shard.index, number]), "big": np.full(20_000, number % 256, np.uint8)}
 
 
 class Hundred:
@@ -51,6 +55,12 @@ class Hundred:
 
 def hundred(shard):
     return Hundred()
+
+
+def admitted(end: socket.socket, address: str) -> FeedConnection:
+    """A server's connection after the handshake."""
+    records = perform_handshake(end, as_server(KEY, {Purpose.FEED}, address))
+    return FeedConnection.secured(end, records, KEY, False, is_server=True)
 
 
 def upside_down(shard):
@@ -155,9 +165,21 @@ def test_user_error_has_its_traceback(serve, read):
         (FeedSource.of(no_batches, {}, batch_size=4), "no __len__"),
         (FeedSource.of(numbered, {"unknown": 1}), "'unknown'"),
         (FeedSource("", "/nowhere/train.py", "make"), "/nowhere/train.py"),
-        (FeedSource("json", os.path.abspath(os.__file__), "make"), "no function make"),
+        (FeedSource("own_key", own_key.__file__, "make"), "no function make"),
+        (FeedSource("os", os.__file__, "system"), "os.py"),
+        (FeedSource("os", own_key.__file__, "system"), "own_key.py"),
+        (FeedSource("", "/etc/passwd", "make"), "/etc/passwd"),
     ],
-    ids=["no iterable", "no dataset", "arguments", "no file", "no function"],
+    ids=[
+        "no iterable",
+        "no dataset",
+        "arguments",
+        "no file",
+        "no function",
+        "standard library",
+        "another module",
+        "other file",
+    ],
 )
 def test_unusable_sources_are_refused(serve, read, source, named):
     with pytest.raises(SourceError, match=named):
@@ -230,7 +252,40 @@ def test_reader_without_servers_gives_up(serve, read, monkeypatch):
     with pytest.raises(NotReady, match="refused"):
         next(read(servers, FeedSource.of(numbered, {})).epoch(0))
     with pytest.raises(NotReady, match="refused"):
-        read(servers, FeedSource.of(numbered, {})).batches()
+        read(servers, FeedSource.of(numbered, {})).facts()
+
+
+def exits(shard):
+    sys.exit("no such file")
+
+
+@pytest.mark.parametrize("batch_size", [0, 8])
+def test_exit_of_the_users_code_is_its_error(serve, read, batch_size):
+    with pytest.raises(SourceError, match="SystemExit: no such file"):
+        next(read(serve(1), FeedSource.of(exits, {}, batch_size=batch_size)).epoch(0))
+
+
+def test_module_of_the_function_has_the_scripts_arguments(serve, read, tmp_path, monkeypatch):
+    file = tmp_path / "reads_argv.py"
+    file.write_text("import sys\nargv = sys.argv\ndef make(shard):\n    yield argv\n")
+    source = FeedSource("", str(file), "make", argv=("--size", "64"))
+    (found,) = read(serve(1), source).epoch(0)
+    assert found.batch == [str(file), "--size", "64"]
+    assert source.id == dataclasses.replace(source, argv=()).id
+    monkeypatch.setattr(sys, "argv", ["train.py", "--lr", "1"])
+    assert FeedSource.of(numbered, {}).argv == ("--lr", "1")
+
+
+def test_sources_without_readers_are_dropped(serve, read):
+    (one,) = serve(1)
+    for ordinal in range(6):
+        reader = read([one], FeedSource.of(hundred, {}, batch_size=8, ordinal=ordinal))
+        assert len(list(reader.epoch(0))) == 13
+        reader.close()
+    deadline = time.monotonic() + 20
+    while len(one.server._productions) > 3 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert len(one.server._productions) <= 3
 
 
 def test_client_with_another_key_gets_nothing(serve, read, monkeypatch):
@@ -246,9 +301,9 @@ def test_server_silent_within_a_batch_is_lost(serve, read, monkeypatch):
 
     def half() -> None:
         end, _ = listener.accept()
-        connection = FeedConnection.admit(end, address, KEY, False)
+        connection = admitted(end, address)
         connection.receive(BatchRequests)
-        end.sendall((20).to_bytes(8, "big") + (1 << 20).to_bytes(8, "big") + b'{"type":')
+        end.sendall(connection._records.sealed(b'{"type":' + bytes(20), 1 << 20)[:40])
         listener.close()  # and says no more
 
     threading.Thread(target=half, daemon=True).start()
@@ -259,7 +314,7 @@ def test_server_silent_within_a_batch_is_lost(serve, read, monkeypatch):
     assert any("has lost" in line for line in log)
 
 
-@pytest.mark.parametrize("do", [lambda one: next(one.epoch(0)), lambda one: one.batches()], ids=["batch", "length"])
+@pytest.mark.parametrize("do", [lambda one: next(one.epoch(0)), lambda one: one.facts()], ids=["batch", "length"])
 def test_hanging_code_is_named_with_its_place(serve, read, monkeypatch, do):
     monkeypatch.setattr(server_link, "SLOW_S", 0.2)
     monkeypatch.setattr("tfhet.planes.feed.server.ALIVE_S", 0.1)
@@ -277,6 +332,85 @@ def test_hanging_code_is_named_with_its_place(serve, read, monkeypatch, do):
     assert "make_limit_s" in str(raised.value)
 
 
+def test_slow_import_is_named(serve, read, tmp_path, monkeypatch):
+    monkeypatch.setattr("tfhet.planes.feed.server.ALIVE_S", 0.1)
+    library = tmp_path / "slow_library"
+    library.mkdir()
+    (library / "__init__.py").write_text("from slow_library import inner\n")
+    (library / "inner.py").write_text("import time\ndef stuck():\n    time.sleep(2)\nstuck()\n")
+    file = tmp_path / "imports_slowly.py"
+    file.write_text("import slow_library\ndef make(shard):\n    return [1, 2]\n")
+    one = read(serve(1), FeedSource("", str(file), "make", batch_size=1), make_limit_s=0.5)
+    with pytest.raises(NotReady, match=r"stuck \(inner.* the import of slow_library.* <module> \(imports_slowly"):
+        one.facts()
+
+
+class Started:
+    count = 0
+
+
+def test_servers_import_before_the_first_request(serve, read, tmp_path):
+    file = tmp_path / "counts_imports.py"
+    file.write_text(f"from {__name__} import Started\nStarted.count += 1\ndef make(shard):\n    return [1, 2]\n")
+    read(serve(1), FeedSource("", str(file), "make", batch_size=1))
+    end_s = time.monotonic() + 10
+    while not Started.count and time.monotonic() < end_s:
+        time.sleep(0.01)
+    assert Started.count == 1
+
+
+class Files:
+    def __init__(self, files):
+        self.files = files
+
+    def __len__(self):
+        return len(self.files)
+
+    def __getitem__(self, index):
+        return self.files[index]
+
+
+lengths = itertools.count(3)
+orders = itertools.count()
+
+
+def growing(shard):
+    return Files(["c.jpg"] * next(lengths))
+
+
+def unsorted(shard):
+    return Files([["a.jpg", "b.jpg", "c.jpg"], ["a.jpg", "c.jpg", "b.jpg"]][next(orders) % 2])
+
+
+@pytest.mark.parametrize(("make", "named"), [(growing, "[34] and [34] examples"), (unsorted, "in files")])
+def test_servers_that_disagree_end_the_epoch(serve, read, make, named):
+    servers = serve(2)
+    hosts = ["algo-1", "algo-2"]
+    one = read(servers, FeedSource.of(make, {}, batch_size=1), hosts=hosts, say=print)
+    with pytest.raises(DataError, match=named) as raised:
+        while True:
+            one.facts()
+            list(one.epoch(0))
+    assert all(host in str(raised.value) for host in hosts)
+
+
+def test_process_lost_at_one_batch_ends_the_epoch(serve, read, monkeypatch):
+    """A process that dies, or is killed, hangs up instead of answering."""
+    monkeypatch.setattr(reader_module, "DIAL_S", 0.01)
+
+    def hang_up(self, client, source, request) -> None:
+        if request is not None:
+            client.connection.close()
+
+    monkeypatch.setattr("tfhet.planes.feed.server.Server._answer", hang_up)
+    with pytest.raises(NotReady, match=r"numbered: 4 .* batch 0 of shard 0, epoch 0 .* make_limit_s \(600"):
+        list(read(serve(1), FeedSource.of(numbered, {})).epoch(0))
+    with pytest.raises(NotReady, match="hundred: 4 .* the dataset"):
+        read(serve(1), FeedSource.of(hundred, {}, batch_size=8)).facts()
+    with pytest.raises(NotReady, match="numbered: 1 .* batch 0 of shard 0, epoch 0"):
+        list(read(serve(1), FeedSource.of(numbered, {}), make_limit_s=1e-9).epoch(0))
+
+
 def test_limit_is_for_the_readers_own_source():
     slow = Alive("train.py:make", 60.0, ("load (train.py, line 3)",))
     assert "train.py:make" in (server_link.ServerTimeout("a:1", "val.py:make", 20.0).check(slow) or "")
@@ -290,7 +424,7 @@ def silent_server(answer: Sequence[Any] = ()) -> tuple[str, threading.Thread]:
     address = f"127.0.0.1:{listener.getsockname()[1]}"
 
     def live() -> None:
-        connection = FeedConnection.admit(listener.accept()[0], address, KEY, False)
+        connection = admitted(listener.accept()[0], address)
         listener.close()
         with contextlib.suppress(ConnectionError):
             while True:
@@ -312,7 +446,7 @@ def test_server_of_a_lost_host_is_given_up(serve, read):
     found = [next(deliveries)]
     one.serve_only(["algo-2"])
     found += deliveries
-    assert one.batches() == 13
+    assert one.facts().examples == 103
     one.close()
     thread.join(10)
     assert Counter(int(each) for delivery in found for each in delivery.ids) == Counter(range(103))
@@ -320,10 +454,13 @@ def test_server_of_a_lost_host_is_given_up(serve, read):
     assert address in line and "its host was lost" in line
 
 
-def test_answer_may_follow_another_message_in_its_frame():
-    end = NoBatch(source="id", request=BatchRequest(Shard(0, 1), 0, 0), batches=7)
-    address, thread = silent_server([(Alive(), ()), (end, ())])
-    assert epoch_length([address], KEY, False, FeedSource.of(hundred, {}, batch_size=8), 0, 20.0) == 7
+def test_answer_may_follow_another_message_in_its_frame(read):
+    request = BatchRequest(Shard(0, 1), 0, 0)
+    answer = Described(source=FeedSource.of(hundred, {}, batch_size=8).id, request=request, facts=DatasetFacts(7))
+    address, thread = silent_server([(Alive(), ()), (answer, ())])
+    one = read([address], FeedSource.of(hundred, {}, batch_size=8))
+    assert one.facts().examples == 7
+    one.close()
     thread.join(10)
 
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings, strategies as some
 
 from tfhet.errors import DataError
+from tfhet.planes.feed.delivered import BatchRequest
 from tfhet.planes.feed.frame import (
     ALIGNMENT,
-    LENGTHS,
     Array,
     BatchLayout,
     Bytes,
@@ -25,7 +25,6 @@ from tfhet.planes.feed.frame import (
     packed,
 )
 from tfhet.planes.feed.message import Alive, Batch, FromServer
-from tfhet.planes.feed.production import BatchRequest
 from tfhet.planes.feed.source import Shard
 from tfhet.schema import MessageError, decode
 
@@ -36,12 +35,11 @@ def sent(value):
     """The value after its way: packed, written, read, and unpacked."""
     tree, buffers = packed(value)
     batch = Batch(source="id", request=BatchRequest(Shard(0, 1), 0, 0), tree=tree)
-    written = b"".join(bytes(piece) for piece in joined([(batch, buffers)]))
-    size, rest = LENGTHS.unpack(written[: LENGTHS.size])
-    (header,) = headers_of(written[LENGTHS.size : LENGTHS.size + size], rest, Batch)
-    assert header.size == rest
-    memory = np.frombuffer(bytearray(written[LENGTHS.size + size :]), np.uint8)
-    assert memory.size == rest
+    head, pieces, size = joined([(batch, buffers)])
+    (header,) = headers_of(head, size, Batch)
+    assert header.size == size
+    memory = np.frombuffer(bytearray(b"".join(pieces)), np.uint8)
+    assert memory.size == size
     return BatchLayout(header.tree).batch(memory)
 
 
@@ -162,11 +160,9 @@ def test_wrong_headers_are_refused(text):
 
 def test_messages_of_a_frame_keep_their_buffers():
     messages = [(Alive(for_s=at), [memoryview(bytes([at]) * size) for size in sizes]) for at, sizes in enumerate(SIZES)]
-    written = b"".join(bytes(piece) for piece in joined(messages))
-    size, rest = LENGTHS.unpack(written[: LENGTHS.size])
-    begin = LENGTHS.size + size
-    headers = headers_of(written[LENGTHS.size : begin], rest, Alive)
-    assert [header.for_s for header in headers] == list(range(len(SIZES))) and len(written) == begin + rest
+    head, pieces, size = joined(messages)
+    headers, written, begin = headers_of(head, size, Alive), b"".join(pieces), 0
+    assert [header.for_s for header in headers] == list(range(len(SIZES))) and len(written) == size
     for at, header in enumerate(headers):
         part, begin = written[begin : begin + header.size], begin + header.size
         assert part.count(at) >= sum(SIZES[at]) and header.size % ALIGNMENT == 0

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from tfhet.planes.feed.delivered import BatchRequest
 from tfhet.planes.feed.message import Alive, Batch, BatchRequests, Failed, FromServer, NoBatch
-from tfhet.planes.feed.production import BatchRequest
 from tfhet.planes.feed.source import FeedSource, Shard
 from tfhet.schema import MessageError, decode, encode, to_json
 

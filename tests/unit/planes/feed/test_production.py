@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tfhet.errors import UsageError
-from tfhet.planes.feed.production import HELD_FOR_A_RANK, BatchRequest, EndOfShard, ProducedBatch, Production
+from tfhet.planes.feed.delivered import HELD_FOR_A_RANK, BatchRequest
+from tfhet.planes.feed.production import EndOfShard, ProducedBatch, Production
 from tfhet.planes.feed.share import LEAST, MOST, Share
 from tfhet.planes.feed.source import FeedSource, Randomness, Shard, stacked
 
@@ -193,3 +194,29 @@ def test_examples_are_stacked_by_their_structure():
     assert batch["z"] == [None, None]
     with pytest.raises(ValueError, match="same shape"):
         stacked([np.ones(2), np.ones(3)])
+
+
+BUFFER = np.zeros(4, np.int32)
+
+
+def reused(shard):
+    """Yields one buffer, and one dict, again and again."""
+    batch = {}
+    for number in range(6):
+        BUFFER[:] = number
+        batch.update(x=BUFFER, half=BUFFER[:2], parts=[BUFFER.data], n=number)
+        yield batch
+
+
+def into_buffer(examples):
+    BUFFER[:] = examples[0]["n"]
+    return BUFFER
+
+
+def test_batches_keep_their_values_if_a_buffer_is_used_again():
+    own = production(reused)
+    found = [value(own.batch(request(number, first=number, ranks=2))) for number in range(4)]
+    assert [(int(one["x"][0]), int(one["half"][1]), one["n"]) for one in found] == [(n, n, n) for n in range(4)]
+    assert [np.frombuffer(one["parts"][0], np.int32)[0] for one in found] == [0, 1, 2, 3]
+    own = production(thirty, batch_size=10, collate=into_buffer)
+    assert [int(one[0]) for one in [value(own.batch(request(number))) for number in range(3)]] == [0, 10, 20]

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings, strategies as some
 
 from tfhet.errors import UsageError
-from tfhet.planes.feed.delivered import DeliveredSet
-from tfhet.planes.feed.production import BatchRequest, EndOfShard
+from tfhet.planes.feed.delivered import BatchRequest, DeliveredSet
+from tfhet.planes.feed.production import EndOfShard
 from tfhet.planes.feed.share import FOR_S, LEAST, MOST, MOST_BYTES, Credit, Share
 from tfhet.planes.feed.source import Shard
 
@@ -76,6 +76,8 @@ def test_every_batch_arrives_once_and_shares_are_equal(lengths, size, is_map, is
         assert left == sum(lengths) % size
     else:
         assert left == 0
+        longest = max(len(rank) for rank in got)
+        assert [longest - len(rank) for rank in got] == [share.is_short for share in shares]
     assert {share.left for share in shares} == {left}
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tfhet.clock import SYSTEM
-from tfhet.errors import NotReady
+from tfhet.errors import DataError, NotReady
 from tfhet.planes.ray import coordinator, private
 from tfhet.planes.ray.coordinator import Coordinator, Dealing, EndOfShare, Portion
 
@@ -24,22 +24,25 @@ def share(dealing: Dealing, rank: int) -> tuple[list[list[tuple[str, int]]], End
     raise AssertionError("no end")
 
 
-def test_every_row_is_in_one_batch():
+def test_every_row_is_in_one_batch_of_equal_shares():
     order = random.Random(1)
-    for _ in range(50):
-        size, batch = order.randint(1, 4), order.randint(1, 9)
-        blocks = [(f"b{n}", order.randint(1, 20), order.randint(0, 3)) for n in range(order.randint(0, 12))]
+    for _ in range(80):
+        size, batch = order.randint(1, 4), order.randint(2, 9)
+        blocks = [(f"b{n}", order.randint(1, 20), order.randint(0, 3)) for n in range(order.randint(1, 12))]
+        every = [(name, row) for name, rows, first in blocks for row in range(first, first + rows)]
         dealing = Dealing(size, batch, is_equal=False)
         for name, rows, first in blocks:
             dealing.add(name, rows, first)
+        if len(every) < size:
+            with pytest.raises(DataError, match="larger batches"):
+                dealing.end()
+            continue
         dealing.end()
-        found, over = share(dealing, 0)
-        every = [(name, row) for name, rows, first in blocks for row in range(first, first + rows)]
-        assert [row for each in found for row in each] == every
-        assert [len(each) for each in found] == [batch] * (len(every) // batch) + [len(every) % batch] * bool(
-            len(every) % batch
-        )
-        assert over == EndOfShare(0, len(every))
+        shares = [share(dealing, rank) for rank in range(size)]
+        assert sorted(row for found, _ in shares for each in found for row in each) == sorted(every)
+        assert {len(found) for found, _ in shares} == {-(-len(every) // batch // size)}
+        assert all(0 < len(each) <= batch for found, _ in shares for each in found)
+        assert {over for _, over in shares} == {EndOfShare(0, len(every))}
 
 
 @pytest.mark.parametrize("drop_last", [False, True])

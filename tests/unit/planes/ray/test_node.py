@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 import types
 from pathlib import Path
 
@@ -11,7 +12,8 @@ import psutil
 import pytest
 
 from tfhet.planes.ray import RAY, private
-from tfhet.planes.ray.start import efa_devices, efa_variables
+from tfhet.planes.ray.node import TRAIN_WORKER, _trains, session_folder
+from tfhet.planes.ray.start import efa_devices, efa_variables, token_variables, variables
 
 
 @pytest.fixture
@@ -105,16 +107,28 @@ def test_user_variables_win(tmp_path):
 @pytest.mark.parametrize(
     "line",
     [
-        "\x1b[36m(rows_of pid=412)\x1b[0m 7",
-        "(rows_of pid=412, ip=10.0.0.2) 7",
         "\x1b[33m(raylet, ip=127.0.0.5)\x1b[0m [2026-11-26 04:01:45,731 E 7348 7348] (raylet) main.cc:1108: no agent",
         "\x1b[33m(raylet)\x1b[0m [2026-11-26 04:01:45,731 E 7348 7348] (raylet) main.cc:1108: no agent",
         "\x1b[36m(pid=gcs_server)\x1b[0m [2026-11-26 04:07:57,173 E 1 1] (gcs_server) gcs_server.cc:1: no agent",
         "2026-11-26 03:51:27,362\tINFO worker.py:2038 -- Connected to Ray cluster.",
+        "\x1b[36m(PlacementGroupCleaner pid=412)\x1b[0m Failed to query the state. Continuing to monitor.",
     ],
 )
-def test_lines_of_ray_and_tasks_are_noise(line: str):
+def test_log_lines_of_ray_are_noise(line: str):
     assert RAY.is_noise(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "\x1b[36m(rows_of pid=412)\x1b[0m 7",
+        "(rows_of pid=412, ip=10.0.0.2) ValueError: 7",
+        "(MapBatches(where)->Map(double) pid=412, ip=10.0.0.2) 7",
+        "\x1b[33m(raylet)\x1b[0m Spilled 2214 MiB",
+    ],
+)
+def test_lines_of_tasks_are_shown_but_no_cause(line: str):
+    assert RAY.is_of_others(line) and not RAY.is_noise(line)
 
 
 @pytest.mark.parametrize(
@@ -127,4 +141,33 @@ def test_lines_of_ray_and_tasks_are_noise(line: str):
     ],
 )
 def test_lines_of_the_script_are_kept(line: str):
-    assert not RAY.is_noise(line)
+    assert not RAY.is_noise(line) and not RAY.is_of_others(line)
+
+
+def test_folder_of_sessions_is_closed_to_other_users(tmp_path):
+    tmp_path.chmod(0o777)
+    for _ in range(2):  # a node may start again
+        sessions = session_folder(tmp_path)
+        sessions.chmod(0o777)  # as Ray does
+        assert sessions.parent == tmp_path and tmp_path.stat().st_mode & 0o777 == 0o700
+
+
+def test_workers_of_ray_train_are_found():
+    assert not _trains()
+    with subprocess.Popen([f"{TRAIN_WORKER}.execute", "30"], executable="/bin/sleep") as worker:
+        try:
+            deadline_s = time.monotonic() + 30.0
+            while not _trains() and time.monotonic() < deadline_s:  # a process that starts has no arguments yet
+                time.sleep(0.01)
+            assert _trains()
+        finally:
+            worker.kill()
+
+
+@pytest.mark.parametrize("mode", [None, "", "disabled", "k8s"])
+def test_token_mode_does_not_depend_on_defaults(mode):
+    """Ray's default depends on its version, and on whether the cluster is local."""
+    given = {} if mode is None else {"RAY_AUTH_MODE": mode, "RAY_AUTH_TOKEN": "another"}
+    token = token_variables(bytes(32))
+    found = variables(given, token)
+    assert found["RAY_AUTH_MODE"] == "token" and found["RAY_AUTH_TOKEN"] == token["RAY_AUTH_TOKEN"] != "another"

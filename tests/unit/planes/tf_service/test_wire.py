@@ -23,6 +23,7 @@ from tfhet.planes import private
 from tfhet.planes.tf_service.engine import whole_engine
 from tfhet.planes.tf_service.transport import Transport
 from tfhet.planes.tf_service.wire import Wire
+from tfhet.secure import MAGIC, Purpose, Unauthenticated, as_client, perform_handshake
 
 KEY = bytes(range(1, 33))
 ENGINE = whole_engine()
@@ -128,7 +129,7 @@ read(encrypted, "encrypted")
 def test_readers_get_shared_memory_on_the_same_host_only(served, encrypted, name, found):
     env = {**os.environ, "PYTHONPATH": ":".join([os.path.dirname(__file__), *sys.path]), "TF_CPP_MIN_LOG_LEVEL": "3"}
     command = [sys.executable, "-c", OTHER, name, served.dispatcher, encrypted.dispatcher]
-    done = subprocess.run(command, env=env, check=True, stdout=subprocess.PIPE, text=True, timeout=120)
+    done = subprocess.run(command, env=env, check=True, stdout=subprocess.PIPE, text=True, timeout=240)
     assert done.stdout.split() == found
 
 
@@ -185,11 +186,17 @@ def test_no_byte_answers_a_wrong_hello(served, sent):
 def test_wrong_proof_gets_only_a_nonce(served):
     for port in served.ports:
         with socket.create_connection(("127.0.0.1", port), timeout=30) as one:
-            one.sendall(b"tfhet-w1" + bytes([2, 9]) + bytes(32) + b"127.0.0.1")
-            nonce = one.recv(32)
-            assert len(nonce) == 32
+            one.sendall(MAGIC + bytes([Purpose.SERVICE_CONTROL, 9]) + bytes(32) + b"127.0.0.1")
+            assert len(one.recv(40, socket.MSG_WAITALL)) == 40
             one.sendall(bytes(32))
             assert answer(one) == b""
+
+
+def test_downgrade_of_encrypted_batches_is_refused(encrypted):
+    for purpose in (Purpose.SERVICE_BATCHES, Purpose.SERVICE_SHARED_MEMORY, Purpose.FEED):
+        one = socket.create_connection(("127.0.0.1", encrypted.ports[1]), timeout=30)
+        with one, pytest.raises(Unauthenticated):
+            perform_handshake(one, as_client(KEY, purpose, "127.0.0.1"))
 
 
 def test_key_of_wrong_length_is_refused():

@@ -1,0 +1,150 @@
+"""A machine between a reader and a server of a feed, without the key: it gets nothing, and runs nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from own_key import KEY
+from relay import TRICKS, Relay, exactly
+
+from tfhet.errors import TfhetError
+from tfhet.planes.feed.connection import FeedConnection
+from tfhet.planes.feed.message import Alive, Batch, BatchRequests, FromServer
+from tfhet.planes.feed.production import BatchRequest
+from tfhet.planes.feed.server import Server
+from tfhet.planes.feed.source import FeedSource, Shard
+from tfhet.schema import MessageError
+from tfhet.secure import MAGIC, Forged, Purpose, Unauthenticated, as_client, as_server, perform_handshake
+
+made: list[int] = []
+
+
+def numbers(shard):
+    for number in range(10):
+        made.append(number)
+        yield np.full(4, number)
+
+
+SOURCE = FeedSource.of(numbers, {})
+
+
+def request(number: int, source: FeedSource | None = None) -> BatchRequests:
+    return BatchRequests(SOURCE.id, (BatchRequest(Shard(0, 1), number, 0, ahead=1),), source)
+
+
+@pytest.fixture
+def behind() -> Iterator:
+    """`behind(relay)`: a server that readers reach through the relay."""
+    servers = []
+
+    def start(relay: Relay, encrypted: bool = False) -> None:
+        listener = socket.create_server(("127.0.0.1", 0))
+        relay.serve(listener.getsockname()[1])
+        server, stop = Server(listener, relay.address, KEY, encrypted), threading.Event()
+        thread = threading.Thread(target=server.run, args=(stop,))
+        thread.start()
+        servers.append((server, stop, thread, relay))
+
+    yield start
+    for server, stop, thread, relay in servers:
+        stop.set()
+        server.close()
+        relay.close()
+        thread.join(10)
+
+
+def received(connection: FeedConnection) -> list[int]:
+    """The batches until the connection ends, and the error of its end."""
+    found: list = []
+    connection.silent_after(20)
+    try:
+        while True:
+            for message in connection.receive(FromServer):
+                memory = bytearray(message.size)
+                connection.receive_into([memoryview(memory)] if message.size else [])
+                if isinstance(message, Batch):
+                    found.append(message.request.number)
+    except (OSError, MessageError) as error:
+        return [*found, type(error)]
+
+
+@pytest.mark.parametrize("trick", TRICKS)
+def test_requests_that_a_relay_forges_are_not_run(behind, capfd, trick):
+    made.clear()
+    behind(relay := Relay(trick, "up"))
+    connection = FeedConnection.dial(relay.address, KEY, False)
+    connection.send([(request(0, SOURCE), ())])
+    connection.send([(request(1), ())])
+    found = received(connection)
+    connection.close()
+    assert found in ([ConnectionError], [ConnectionResetError], [0, ConnectionError], [0, ConnectionResetError])
+    assert trick in ("repeats", "cuts") or (found[0] != 0 and not made)
+    if trick != "cuts":
+        assert "interferes" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("trick", TRICKS)
+def test_answers_that_a_relay_forges_end_the_connection(behind, monkeypatch, trick):
+    monkeypatch.setattr("tfhet.planes.feed.server.ALIVE_S", 0.05)
+    behind(relay := Relay(trick, "down"))
+    connection = FeedConnection.dial(relay.address, KEY, False)
+    (*found, error) = received(connection)
+    connection.close()
+    assert not found and error in ((ConnectionError, ConnectionResetError) if trick == "cuts" else (Forged,))
+
+
+def test_overheard_connection_cannot_be_replayed(serve, monkeypatch):
+    """Everything that a reader sent once, sent again to the same server."""
+    (one,) = serve(1)
+    sent: list[bytes] = []
+    sendall, sendmsg = socket.socket.sendall, socket.socket.sendmsg
+
+    class Overheard(socket.socket):
+        def sendall(self, data, *rest):
+            sent.append(bytes(data))
+            return sendall(self, data, *rest)
+
+        def sendmsg(self, pieces, *rest):
+            sent.append(b"".join(pieces))
+            return sendmsg(self, pieces, *rest)
+
+    with socket.create_connection(one.address.split(":")) as plain:
+        end = Overheard(fileno=plain.detach())
+    records = perform_handshake(end, as_client(KEY, Purpose.FEED, one.address))
+    connection = FeedConnection.secured(end, records, KEY, False, is_server=False)
+    connection.send([(request(0, SOURCE), ())])
+    assert isinstance(connection.receive(FromServer)[0], (Alive, Batch))
+    connection.close()
+    made.clear()
+    with socket.create_connection(one.address.split(":"), timeout=20) as again:
+        for piece in sent:
+            again.sendall(piece)
+        assert exactly(again, 40).startswith(MAGIC)
+        with contextlib.suppress(ConnectionResetError):
+            assert again.recv(1) == b""
+    assert not made
+
+
+def test_downgrade_is_refused_by_both_sides(behind):
+    """The relay makes a reader that wants TLS a reader without, and talks to both in clear."""
+    behind(relay := Relay("adds", "up"), encrypted=True)
+    with pytest.raises(Unauthenticated):
+        FeedConnection.dial(relay.address, KEY, encrypted=False)
+    listener = socket.create_server(("127.0.0.1", 0))
+    address = f"127.0.0.1:{listener.getsockname()[1]}"
+
+    def serve_in_clear() -> None:
+        with listener.accept()[0] as end, pytest.raises(TfhetError):
+            perform_handshake(end, as_server(KEY, {Purpose.FEED}, address))
+
+    thread = threading.Thread(target=serve_in_clear)
+    thread.start()
+    with pytest.raises(Unauthenticated):
+        FeedConnection.dial(address, KEY, encrypted=True)
+    thread.join(10)
+    listener.close()

@@ -1,0 +1,126 @@
+"""Samples of the weights that Keras 2 and 3 train: after a batch of `fit`, or between two batches of a loop.
+
+The optimizer of a loop runs inside a `tf.function`, which Python sees only while it is traced. The loop's variables are
+noted then, and sampled when the loop requests a batch: all ranks are between the same two steps there.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfhet.steps.weights import Sample, WeightChecks, chosen, positions
+
+_MARK = "_tfhet_training"
+"""Attribute of data sets for training that are iterated over."""
+
+
+def install(checks: WeightChecks, keras: Any) -> None:
+    """Samples the weights of models that a Keras package trains from now on."""
+    loops: weakref.WeakKeyDictionary[Any, list[weakref.ref[Any]]] = weakref.WeakKeyDictionary()
+
+    def after_batch(callbacks: Any) -> None:
+        model = getattr(callbacks, "model", None)
+        if model is not None:
+            checks.count(model)
+            checks.look(model, "keras", lambda: _sample(model.trainable_variables))
+
+    def noted(optimizer: Any, variables: Sequence[Any]) -> None:
+        if len(loops.get(optimizer, ())) != len(variables):
+            loops[optimizer] = [weakref.ref(one) for one in variables]
+
+    def before_batch() -> None:
+        for optimizer, references in [*loops.items()]:
+            checks.look(optimizer, "loop", lambda: _sample([one() for one in references]))  # noqa: B023  called at once
+            checks.count(optimizer)
+
+    _patch_callbacks(keras.callbacks.CallbackList, after_batch)
+    for base in _bases(keras):
+        _patch_optimizer(base, noted)
+    _patch_iterators(before_batch)
+
+
+def mark_training(dataset: Any) -> None:
+    """Marks a data set for training, about to be iterated over."""
+    setattr(dataset, _MARK, True)
+
+
+def _bases(keras: Any) -> list[type]:
+    """Returns the classes that define how optimizers of this Keras apply gradients."""
+    legacy = getattr(getattr(keras.optimizers, "legacy", None), "Optimizer", None)
+    tops = [keras.optimizers.Optimizer, *([legacy] if isinstance(legacy, type) else [])]
+    found: dict[type, None] = {}
+    for top in tops:
+        owners = [each for each in top.__mro__ if "apply" in vars(each) or "apply_gradients" in vars(each)]
+        if owners:
+            found[owners[-1]] = None
+    return [*found]
+
+
+def _patch_callbacks(callback_list: Any, after_batch: Callable[[Any], None]) -> None:
+    original = callback_list.on_train_batch_end
+
+    @functools.wraps(original)
+    def on_train_batch_end(self: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        after_batch(self)
+
+    callback_list.on_train_batch_end = on_train_batch_end
+
+
+def _patch_optimizer(base: Any, noted: Callable[[Any, Sequence[Any]], None]) -> None:
+    if "apply" in vars(base):  # Keras 3
+        apply = base.apply
+
+        @functools.wraps(apply)
+        def applying(self: Any, grads: Any, trainable_variables: Any = None) -> Any:
+            variables = None if trainable_variables is None else list(trainable_variables)
+            noted(self, getattr(self, "_trainable_variables", ()) if variables is None else variables)
+            return apply(self, grads, variables)
+
+        base.apply = applying
+        return
+    apply_gradients = base.apply_gradients
+
+    @functools.wraps(apply_gradients)
+    def applying_gradients(self: Any, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
+        pairs = list(grads_and_vars)
+        noted(self, [variable for _, variable in pairs])
+        return apply_gradients(self, pairs, *args, **kwargs)
+
+    base.apply_gradients = applying_gradients
+
+
+def _patch_iterators(before_batch: Callable[[], None]) -> None:
+    from tensorflow.python.data.ops.iterator_ops import OwnedIterator
+
+    for name in ("__next__", "get_next"):
+        original = getattr(OwnedIterator, name)
+
+        def requesting(self: Any, original: Callable[[Any], Any] = original) -> Any:
+            if hasattr(getattr(self, "_dataset", None), _MARK) and tf.executing_eagerly():
+                before_batch()
+            return original(self)
+
+        setattr(OwnedIterator, name, functools.wraps(original)(requesting))
+
+
+def _sample(variables: Sequence[Any]) -> Sample | None:
+    own: list[Any] = [one if isinstance(one, tf.Variable) else getattr(one, "value", None) for one in variables]
+    if not all(isinstance(one, tf.Variable) and one.shape.is_fully_defined() for one in own):
+        return None
+    own = [one for one in own if one.dtype.is_floating and one.shape.num_elements()]
+    shapes = [tuple(one.shape) for one in own]
+    parts = [_elements(own[index]) for index in chosen(shapes)]
+    return Sample(shapes, tf.stack(parts).numpy() if parts else np.zeros([0, 0], np.float32))
+
+
+def _elements(variable: Any) -> tf.Tensor:
+    with tf.device(variable.device):
+        flat = tf.reshape(variable, [-1])
+        return tf.cast(tf.gather(flat, positions(int(variable.shape.num_elements()))), tf.float32)

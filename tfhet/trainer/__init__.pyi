@@ -1,0 +1,1 @@
+from .settings import PACKAGES as PACKAGES, Settings as Settings
