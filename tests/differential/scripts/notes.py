@@ -21,8 +21,17 @@ FILES = Path(os.environ["FILES"])
 EXAMPLES = 64
 
 
+APART_LIMIT_S = 60.0
+"""Maximum wait for a rank that is a step behind."""
+
+
 def rank() -> int:
-    return json.loads(os.environ.get("TFHET_JOB", "{}")).get("rank", 0)
+    return job().get("rank", 0)
+
+
+def job() -> dict[str, Any]:
+    """What the launcher says of this rank; empty without a launcher."""
+    return json.loads(os.environ.get("TFHET_JOB", "{}"))
 
 
 class Notes:
@@ -34,6 +43,7 @@ class Notes:
         self._batches = 0
         self._last_s: float | None = None
         self._steps_s: list[float] = []
+        self._steps = 0
 
     def batch(self, numbers: Iterable[int]) -> None:
         """Notes the examples of a batch."""
@@ -45,12 +55,27 @@ class Notes:
         self._seen.update({str(number): int(count) for number, count in enumerate(counts) if count})
 
     def step(self) -> None:
-        """Ends a step of training: sleeps, and stops the watch."""
+        """Ends a step of training: sleeps, waits for ranks that are a step behind, and stops the watch.
+
+        Data-parallel training keeps its ranks together like this. Else a rank on a busy machine would read its first pass
+        when the others have read theirs, and the next one too."""
         time.sleep(STEP_S)
+        self._keep_together()
         now_s = time.perf_counter()
         if self._last_s is not None:
             self._steps_s.append(now_s - self._last_s)
         self._last_s = now_s
+
+    def _keep_together(self) -> None:
+        self._steps += 1
+        folder, until_s = Path(os.environ["NOTES"]), time.perf_counter() + APART_LIMIT_S
+        own = folder / f"{rank()}.steps"
+        own.with_suffix(".new").write_text(str(self._steps))
+        own.with_suffix(".new").rename(own)
+        for other in range(job().get("size", 1)):
+            path = folder / f"{other}.steps"
+            while time.perf_counter() < until_s and not (path.exists() and int(path.read_text()) >= self._steps - 1):
+                time.sleep(0.001)
 
     def end(self, role: str) -> None:
         """Ends a pass."""
