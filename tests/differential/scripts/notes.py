@@ -57,8 +57,8 @@ class Notes:
     def step(self) -> None:
         """Ends a step of training: sleeps, waits for ranks that are a step behind, and stops the watch.
 
-        Data-parallel training keeps its ranks together like this. Else a rank on a busy machine would read its first pass
-        when the others have read theirs, and the next one too."""
+        Data-parallel training keeps its ranks together like this. Else a rank on a busy machine would begin its first
+        pass when the others have read the next one, too."""
         time.sleep(STEP_S)
         self._keep_together()
         now_s = time.perf_counter()
