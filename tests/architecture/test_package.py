@@ -30,7 +30,9 @@ HEAVY = ["tensorflow", "keras", "horovod.tensorflow", "tensorflow_addons", "torc
 WITH_TENSORFLOW = (
     *("native.library", "placement*", "planes.distribution", "planes.feed.rank_side", "planes.reader"),
     *("planes.tf_service.reader", "planes.tf_service.transport", "planes.validation", "profile.anatomy"),
-    *("profile.parts", "profile.pipelines", "profile.rounds", "source.*", "stages*", "steps.callback"),
+    *("profile.parts", "profile.pipelines", "profile.rounds", "source.damage", "source.digits", "source.examples"),
+    *("source.files", "source.framing", "source.orientation", "source.photos", "source.source", "source.synthetic"),
+    *("source.tfrecord", "stages*", "steps.callback"),
     *("steps.continued", "steps.declared", "steps.keras_weights", "steps.noted", "strategies.horovod.*"),
     *("strategies.tensorflow.collective", "trainer.*", "horovod.*"),
 )

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tfhet.errors import UsageError
-from tfhet.source import Encoded, Fixed, Raw, Scalar
+from tfhet.source import Encoded, Fixed, Raw, Scalar, encoding
 from tfhet.source.feature import Native, from_json
 
 RNG = np.random.default_rng(8)
@@ -23,10 +23,7 @@ VALUES = [
 
 
 def through_an_example(feature, values) -> tf.Tensor:
-    records = [
-        tf.train.Example(features=tf.train.Features(feature={"it": feature.encode(value)})).SerializeToString()
-        for value in values
-    ]
+    records = [encoding.example({"it": feature.encode(value)}) for value in values]
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
     def parse(batch):
