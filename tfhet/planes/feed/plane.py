@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tfhet.cluster import DATA, DNN, Place, PortRange, Role, Roles, environment
 from tfhet.messages import ProcessChannel, inherited, rank
 from tfhet.planes.costs import CostFile, PlaneCosts
-from tfhet.planes.cpus import usable
-from tfhet.planes.feed.launcher_side import PORTS, SERVER, FeedLauncherSide, FeedSettings, Order
+from tfhet.planes.feed.settings import PORTS, SERVER, FeedSettings, Order
 from tfhet.planes.plane import DataPlane, LauncherSide, Outlets
 from tfhet.planes.process import key_from
 from tfhet.strategies import JobContext
@@ -48,6 +47,8 @@ class Feed(DataPlane):
         return {"servers_per_host": processes(settings, role)}
 
     def launcher_side(self, settings: FeedSettings, place: Place, outlets: Outlets) -> LauncherSide:
+        from tfhet.planes.feed.launcher_side import FeedLauncherSide
+
         return FeedLauncherSide(settings, place, outlets, self.serving(settings, place.roles))
 
     def batches(self, source: FeedSource, job: JobContext, options: Mapping[str, Any]) -> BatchReader:
@@ -75,6 +76,8 @@ class Feed(DataPlane):
 
 def processes(settings: FeedSettings, role: Role) -> int:
     """Number of processes on a host of a role, if this host has it."""
+    from tfhet.planes.cpus import usable
+
     count = {DATA: settings.data_host_processes or -1, DNN: settings.dnn_host_processes}.get(role, 0)
     return count if count >= 0 else max(1, len(usable()))
 

@@ -9,8 +9,7 @@ from tfhet.cluster import DATA, DNN, Place, PortRange, Role, Roles
 from tfhet.errors import ClusterError
 from tfhet.planes.costs import CostFile, PlaneCosts
 from tfhet.planes.plane import DataPlane, LauncherSide, Outlets
-from tfhet.planes.tf_service.fleet import SERVER
-from tfhet.planes.tf_service.launcher_side import DISPATCHER, WORKERS, Order, ServiceLauncherSide, ServiceSettings
+from tfhet.planes.tf_service.settings import DISPATCHER, SERVER, WORKERS, Order, ServiceSettings
 
 if TYPE_CHECKING:
     from tfhet.planes.reader import RankSide
@@ -50,6 +49,8 @@ class TfService(DataPlane):
         return {"servers_per_host": _workers(settings, role)}
 
     def launcher_side(self, settings: ServiceSettings, place: Place, outlets: Outlets) -> LauncherSide:
+        from tfhet.planes.tf_service.launcher_side import ServiceLauncherSide
+
         workers = {
             host: _workers(settings, DATA if host in place.roles.data_hosts else DNN)
             for host in self.serving(settings, place.roles)
