@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfhet.extras import needed
-from tfhet.source.encoding import record
+from tfhet.source.encoding import write_record
 from tfhet.source.feature import Raw, Scalar
 from tfhet.source.tfrecord import TFRecordSource
 from tfhet.source.writing import made_once, write_tfrecords
@@ -56,7 +56,7 @@ def repeated(directory: Path, examples: int, cache: Path | None = None) -> TFRec
     with contextlib.ExitStack() as stack:
         streams = [stack.enter_context(open(file, "wb")) for file in files]
         for index in range(examples):
-            streams[index % shards].write(record(next(records)))
+            write_record(streams[index % shards], next(records))
     return TFRecordSource(files, FEATURES)
 
 

@@ -274,7 +274,7 @@ def from_json(document: dict[str, Any]) -> Feature:
     values = dict(document)
     kind = KINDS.get(values.pop("kind", ""))
     if kind is not None and values.keys() <= {each.name for each in fields(kind) if each.init}:
-        with contextlib.suppress(DataError):
+        with contextlib.suppress(DataError, TypeError):
             feature = parsed(kind, values, kind.kind, is_strict=True)
             if isinstance(feature, _Shaped) and feature.dtype != "string":
                 _numpy_dtype(feature.dtype)

@@ -217,7 +217,7 @@ def _fill(
         for example in examples:
             turn = turn or order.permutation(shards).tolist()
             shard = turn.pop()
-            files[shard].write(encoding.record(_serialised(example, features)))
+            encoding.write_record(files[shard], _serialised(example, features))
             counts[names[shard]] += 1
     return counts
 
