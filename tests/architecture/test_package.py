@@ -27,7 +27,7 @@ QUICK = [
 """Modules whose public names load no heavy package."""
 # fmt: on
 HEAVY = ["tensorflow", "keras", "horovod.tensorflow", "tensorflow_addons", "torch", "ray"]
-SLOW = ["asyncio", "ssl", "logging", "psutil", "numpy", "rich", "yaml", "jinja2"]
+SLOW = ["asyncio", "ssl", "logging", "ctypes", "psutil", "numpy", "rich", "yaml", "jinja2"]
 """Packages that cost more CPU time than the help of a command has: 0.15 s of one core."""
 SHOW_HELP = f"""
 import contextlib, io, sys

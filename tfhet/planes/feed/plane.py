@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from tfhet.cluster import DATA, DNN, Place, PortRange, Role, Roles, environment
 from tfhet.messages import ProcessChannel, inherited, rank
-from tfhet.planes.costs import CostFile, PlaneCosts
 from tfhet.planes.feed.settings import PORTS, SERVER, FeedSettings, Order
 from tfhet.planes.plane import DataPlane, LauncherSide, Outlets
-from tfhet.planes.process import key_from
 from tfhet.strategies import JobContext
 
 if TYPE_CHECKING:
+    from tfhet.planes.costs import CostFile, PlaneCosts
     from tfhet.planes.feed.delivered import BatchReader
     from tfhet.planes.feed.source import FeedSource
     from tfhet.planes.reader import RankSide
@@ -31,6 +30,8 @@ class Feed(DataPlane):
     orders = Order
 
     def costs(self, file: CostFile | None = None) -> PlaneCosts:
+        from tfhet.planes.costs import CostFile
+
         return (file or CostFile.default()).plane(self.name).costs(most_servers_per_host=1)
 
     def arguments(self, servers_on_data_hosts: int, servers_on_dnn_hosts: int) -> Mapping[str, int]:
@@ -54,6 +55,7 @@ class Feed(DataPlane):
     def batches(self, source: FeedSource, job: JobContext, options: Mapping[str, Any]) -> BatchReader:
         from tfhet.planes.feed.loader import AloneReader
         from tfhet.planes.feed.reader import FeedReader
+        from tfhet.planes.process import key_from
 
         order = Order.parse(job.order)
         arguments = {"rank": job.rank, "size": job.size, "seed": job.seed, "is_equal": options["is_equal"]}
