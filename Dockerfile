@@ -39,8 +39,8 @@ ENV PATH=/opt/tfhet/bin:$PATH
 # All that tfhet, the toolkit and Horovod need beside TensorFlow. Without dependencies: the toolkit asks for a protobuf
 # that TensorFlow 2.15 does not allow, and runs with the older one.
 RUN grep -E "^($(echo \
-        argcomplete bcrypt boto3 botocore cffi cloudpickle cryptography gevent greenlet inotify-simple invoke jinja2 jmespath lazy-loader \
-        markdown-it-py markupsafe mdurl mpi4py msgspec numpy packaging paramiko pip prometheus-client protobuf psutil pycparser \
+        argcomplete bcrypt boto3 botocore cffi cloudpickle cryptography gevent google-crc32c greenlet inotify-simple invoke jinja2 jmespath lazy-loader \
+        markdown-it-py markupsafe mdurl mpi4py msgspec numpy packaging paramiko pillow pip prometheus-client protobuf psutil pycparser \
         pygments pynacl python-dateutil pyyaml retrying rich s3transfer sagemaker-training scipy setuptools six \
         typing-extensions urllib3 werkzeug zope-event zope-interface | tr ' ' '|'))==" requirements-classic.lock >packages.txt \
  && python -m pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels -r packages.txt

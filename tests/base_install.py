@@ -5,6 +5,7 @@ Run by `scripts/test --base`, and by any Python that has tfhet and no TensorFlow
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tempfile
@@ -13,6 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
+from PIL import Image
 
 import tfhet
 from tfhet.extras import MissingPackage
@@ -39,6 +41,20 @@ def missing(name: str) -> Iterator[str]:
         yield error.module
 
 
+def convert(folder: str) -> None:
+    """Converts a folder of JPEG files; the tests of `tests/unit/source` read such files with TensorFlow."""
+    for name in ("cat", "dog"):
+        Path(folder, "photos", name).mkdir(parents=True)
+        for index in range(3):
+            Image.new("RGB", (8 + index, 6), (index, 0, 200)).save(Path(folder, "photos", name, f"{index}.jpg"))
+    for options in ([], ["--size", "4", "4"]):
+        target = "records" + "-".join(options)
+        converted = tfhet_command("convert", "photos", target, "--shards", "2", *options, where=folder)
+        assert converted.returncode == 0, converted.stderr
+        described = json.loads(Path(folder, target, "tfhet.json").read_text())
+        assert (described["classes"], sum(described["files"].values())) == (["cat", "dog"], 6), described
+
+
 def main() -> None:
     assert find_spec("tensorflow") is None, "this is not the base install: it has TensorFlow"
     assert [each for name in NEED_TENSORFLOW for each in missing(name)] == ["tensorflow"] * len(NEED_TENSORFLOW)
@@ -52,9 +68,9 @@ def main() -> None:
         for command in COMMANDS:
             shown = tfhet_command(command, "--help", where=folder)
             assert shown.returncode == 0, shown.stderr
-        for words in (["profile", "synthetic"], ["convert", "a", "b"]):
-            refused = tfhet_command(*words, where=folder)
-            assert refused.returncode == 2 and "tfhet[tensorflow]" in refused.stderr + refused.stdout, refused
+        refused = tfhet_command("profile", "synthetic", where=folder)
+        assert refused.returncode == 2 and "tfhet[tensorflow]" in refused.stderr + refused.stdout, refused
+        convert(folder)
         words = ("simulate", "homogeneous", "--quiet", "--", "--strategy", "torch", "--train_script", "job.py")
         trained = tfhet_command(*words, where=folder)
         assert trained.returncode == 0, trained.stdout + trained.stderr

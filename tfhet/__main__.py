@@ -13,8 +13,8 @@ from tfhet.cli import catalogue, doctor, follow, launch, plan, profile, report, 
 from tfhet.cli.parser import Parser, add_examples, json_for_pipe
 from tfhet.cluster import environment
 from tfhet.errors import TfhetError
-from tfhet.process import open_standard_streams
 from tfhet.report import harmless
+from tfhet.standard_streams import open_standard_streams
 
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
 COMMANDS = (simulate, report, doctor, source, catalogue, profile, plan, submit, follow, launch)

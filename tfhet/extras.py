@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Iterator
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
@@ -62,6 +63,20 @@ def needed(purpose: str = "") -> Iterator[None]:
         if module not in _PACKAGES or has(module):
             raise
         raise MissingPackage(module, purpose) from None
+
+
+class _Deferred:
+    def __init__(self, module: str):
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        with needed():
+            return getattr(import_module(self._module), name)
+
+
+def deferred(module: str) -> Any:
+    """Returns an object with the names of an optional package, which is imported when the first of them is used."""
+    return _Deferred(module)
 
 
 def check(modules: Collection[str], purpose: str, instead: str = "") -> None:

@@ -78,16 +78,6 @@ def end_with_parent(number: signal.Signals) -> None:
             os.kill(os.getpid(), number)
 
 
-def open_standard_streams() -> None:
-    """Opens /dev/null for the standard streams that were closed when this process started: files that it opens would
-    get their descriptors, and `print` would raise."""
-    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
-        pass
-    os.close(descriptor)
-    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115
-    sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
-
-
 def answer_with_stack() -> None:
     """Makes this process print the Python stack of its main thread at STACK_SIGNAL, unless it has its own handler."""
     with contextlib.suppress(AttributeError, OSError, RuntimeError, ValueError):  # stderr is missing, or is no file

@@ -27,10 +27,24 @@ QUICK = [
 """Modules whose public names load no heavy package."""
 # fmt: on
 HEAVY = ["tensorflow", "keras", "horovod.tensorflow", "tensorflow_addons", "torch", "ray"]
+SLOW = ["asyncio", "ssl", "logging", "ctypes", "psutil", "numpy", "rich", "yaml", "jinja2"]
+"""Packages that cost more CPU time than the help of a command has: 0.15 s of one core."""
+SHOW_HELP = f"""
+import contextlib, io, sys
+from tfhet.__main__ import _parser, main
+(commands,) = (action.choices for action in _parser()._actions if action.dest == "name")
+for name in commands.keys() - {{"bench"}}:
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
+        main([name, "--help"])
+    print(name, *[slow for slow in {SLOW} if slow in sys.modules])
+"""
+"""Prints each command with the slow packages that are loaded after its help."""
 WITH_TENSORFLOW = (
     *("native.library", "placement*", "planes.distribution", "planes.feed.rank_side", "planes.reader"),
     *("planes.tf_service.reader", "planes.tf_service.transport", "planes.validation", "profile.anatomy"),
-    *("profile.parts", "profile.pipelines", "profile.rounds", "source.*", "stages*", "steps.callback"),
+    *("profile.parts", "profile.pipelines", "profile.rounds", "source.damage", "source.digits", "source.examples"),
+    *("source.files", "source.framing", "source.orientation", "source.photos", "source.source", "source.synthetic"),
+    *("source.tfrecord", "stages*", "steps.callback"),
     *("steps.continued", "steps.declared", "steps.keras_weights", "steps.noted", "strategies.horovod.*"),
     *("strategies.tensorflow.collective", "trainer.*", "horovod.*"),
 )
@@ -257,6 +271,14 @@ def test_quick_modules_load_no_framework(repository):
     statements = {name: f"from {name} import *" for name in QUICK[1:]}
     if loaded_by("; ".join(["import tfhet", *statements.values()]), repository):
         pytest.fail(str({name: loaded_by(statement, repository) for name, statement in statements.items()}))
+
+
+def test_help_of_commands_loads_no_slow_package(repository):
+    command = [sys.executable, "-c", SHOW_HELP]
+    result = subprocess.run(command, cwd=repository, capture_output=True, text=True, timeout=120, check=True)
+    loaded = {name: slow for name, *slow in map(str.split, result.stdout.splitlines())}
+    assert {"launch", "simulate", "report"} <= loaded.keys()
+    assert {name: slow for name, slow in loaded.items() if slow} == {}
 
 
 def test_planes_and_strategies_of_a_launcher_load_no_framework(repository):

@@ -18,6 +18,8 @@ SHAPE = {"data": 0, "ranks": 2, "channels": {}}
         ("reduced", ("--loop",), 0),
         ("alone", (), 1),
         ("alone", ("--loop",), 1),
+        ("alone", ("--epochs", "1"), 1),
+        ("alone", ("--epochs", "1", "--loop"), 1),
         ("early", ("--loop",), 1),
         ("alone", ("--check_weights", "off"), 0),
     ],

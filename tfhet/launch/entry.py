@@ -24,7 +24,8 @@ from tfhet.launch.job_result import write_failure
 from tfhet.launch.launcher import Launcher
 from tfhet.launch.output import line_writer
 from tfhet.launch.settings import LaunchSettings
-from tfhet.process import Child, describe_exit, end_with_parent, name_process, open_standard_streams
+from tfhet.process import Child, describe_exit, end_with_parent, name_process
+from tfhet.standard_streams import open_standard_streams
 from tfhet.telemetry import gpu_count
 
 STOP_GRACE_S = 28.0

@@ -11,7 +11,6 @@ dropped.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import select
@@ -39,6 +38,8 @@ class Channel:
 
     def __init__(self, on_message: Callable[[Any], None], kinds: Any = dict[str, Any]):
         self._on_message, self._kinds = on_message, kinds
+        import asyncio  # only launchers need it
+
         self._loop = asyncio.get_running_loop()
         self._is_closed = False
         self._end, self._other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

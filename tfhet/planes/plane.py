@@ -22,12 +22,10 @@ from tfhet.arguments import NoArguments
 from tfhet.cluster import Place, PortRange, Role, Roles
 from tfhet.events import Observer
 from tfhet.messages import RestartLine, link, rank
-from tfhet.planes.costs import CostFile, PlaneCosts
-from tfhet.planes.process import with_malloc_tunables
-from tfhet.planes.tensorflow_noise import is_noise
 from tfhet.telemetry import Metric
 
 if TYPE_CHECKING:
+    from tfhet.planes.costs import CostFile, PlaneCosts
     from tfhet.planes.feed.delivered import BatchReader
     from tfhet.planes.feed.source import FeedSource
     from tfhet.planes.reader import RankSide
@@ -84,6 +82,8 @@ class LauncherSide:
 
     def environment(self, order: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, str]:
         """Returns `env` with the variables of the plane's reader in the script: here, of the C library's allocator."""
+        from tfhet.planes.process import with_malloc_tunables
+
         return with_malloc_tunables(env)
 
     async def beside(self, pid: int) -> None:
@@ -140,6 +140,8 @@ class DataPlane:
 
     def costs(self, file: CostFile | None = None) -> PlaneCosts:
         """Returns the cost of moving batches, from `file` or `CostFile.default()`."""
+        from tfhet.planes.costs import PlaneCosts
+
         return PlaneCosts()
 
     def arguments(self, servers_on_data_hosts: int, servers_on_dnn_hosts: int) -> Mapping[str, int]:
@@ -190,6 +192,8 @@ class DataPlane:
     def is_noise(self, line: str, gpus: int = 0) -> bool:
         """Whether a screen can omit a line of the plane's processes or of a script that reads from them. gpus: number
         of GPUs of its host. Log files keep the line."""
+        from tfhet.planes.tensorflow_noise import is_noise
+
         return is_noise(line, gpus)
 
     def is_of_others(self, line: str) -> bool:

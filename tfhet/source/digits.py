@@ -17,6 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfhet.extras import needed
+from tfhet.source.encoding import write_record
 from tfhet.source.feature import Raw, Scalar
 from tfhet.source.tfrecord import TFRecordSource
 from tfhet.source.writing import made_once, write_tfrecords
@@ -53,9 +54,9 @@ def repeated(directory: Path, examples: int, cache: Path | None = None) -> TFRec
     shards = min(REPEATED_SHARDS, examples)
     files = [str(directory / f"digits-{index:05d}-of-{shards:05d}.tfrecord") for index in range(shards)]
     with contextlib.ExitStack() as stack:
-        writers = [stack.enter_context(tf.io.TFRecordWriter(file)) for file in files]
+        streams = [stack.enter_context(open(file, "wb")) for file in files]
         for index in range(examples):
-            writers[index % shards].write(next(records))
+            write_record(streams[index % shards], next(records))
     return TFRecordSource(files, FEATURES)
 
 

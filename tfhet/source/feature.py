@@ -6,13 +6,25 @@ import contextlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import tensorflow as tf
 
-from tfhet.errors import UsageError
-from tfhet.source.orientation import decoded, exif_orientation, turned
+from tfhet import extras
+from tfhet.errors import DataError, UsageError
+from tfhet.schema import Count, from_json as parsed
+from tfhet.source import encoding
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+else:  # writing, and the JSON form, need no TensorFlow
+    tf = extras.deferred("tensorflow")
+
+NUMPY_DTYPES = (
+    *("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"),
+    *("float16", "float32", "float64"),
+)
+"""Names that mean the same dtype to NumPy and TensorFlow."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +41,8 @@ class Feature:
         """Turns what `stored` reads, [batch, ...], into [batch, ...] as `spec` says."""
         raise NotImplementedError
 
-    def encode(self, value: Any) -> tf.train.Feature:
-        """Returns the stored form of one example's value. Raises UsageError for a value that does not fit."""
+    def encode(self, value: Any) -> bytes:
+        """Returns one example's value as a serialised `tf.train.Feature`. Raises UsageError if it does not fit."""
         raise NotImplementedError
 
     @property
@@ -46,7 +58,7 @@ class Feature:
 class _Shaped(Feature):
     """A tensor of a fixed shape."""
 
-    shape: Sequence[int]
+    shape: Sequence[Count]
     """Shape of one example; () for one number."""
     dtype: str = "float32"
     """Dtype of the tensor."""
@@ -62,17 +74,26 @@ class _Shaped(Feature):
         array = np.asarray(value)
         if array.shape != self.shape:
             raise UsageError(f"a value of shape {array.shape} does not fit a feature of shape {self.shape}")
-        return _cast(array, tf.as_dtype(self.dtype), f"a feature of {self.dtype}")
+        return _cast(array, _numpy_dtype(self.dtype), f"a feature of {self.dtype}")
 
 
-def _cast(array: np.ndarray, dtype: tf.DType, what: str) -> np.ndarray:
+def _numpy_dtype(name: str) -> np.dtype[Any]:
+    """Returns the dtype of a name. TensorFlow knows `bfloat16` and others, and calls float32 `float`."""
+    return np.dtype(name if name in NUMPY_DTYPES else tf.as_dtype(name).as_numpy_dtype)
+
+
+def _is_float(dtype: np.dtype[Any]) -> bool:
+    return "float" in dtype.name  # NumPy does not count bfloat16 among its floats
+
+
+def _cast(array: np.ndarray, dtype: np.dtype[Any], what: str) -> np.ndarray:
     """Casts numbers. Raises UsageError for values that change, except by rounding of one float type to another."""
     refusal = f"values of {array.dtype} do not fit {what}"
-    if array.dtype.kind not in "biuf" and not tf.as_dtype(array.dtype).is_floating:
+    if array.dtype.kind not in "biu" and not _is_float(array.dtype):
         raise UsageError(refusal)
     with np.errstate(all="ignore"):
-        cast = array.astype(dtype.as_numpy_dtype)
-        if dtype.is_floating and tf.as_dtype(array.dtype).is_floating:
+        cast = array.astype(dtype)
+        if _is_float(dtype) and _is_float(array.dtype):
             fits = np.isfinite(cast) == np.isfinite(array)
         else:  # the way back alone would accept a sign that wraps around twice
             fits = (cast == array) & (cast.astype(array.dtype) == array)
@@ -98,10 +119,10 @@ class Raw(_Shaped):
         flat = tf.ensure_shape(flat, [None, math.prod(self.shape)])
         return tf.reshape(flat, [-1, *self.shape])
 
-    def encode(self, value: Any) -> tf.train.Feature:
+    def encode(self, value: Any) -> bytes:
         array = self._fitting(value)
         little_endian = array.astype(array.dtype.newbyteorder("<"), copy=False)
-        return tf.train.Feature(bytes_list=tf.train.BytesList(value=[little_endian.tobytes()]))
+        return encoding.bytes_feature([little_endian.tobytes()])
 
 
 @dataclass(frozen=True)
@@ -135,24 +156,24 @@ class Fixed(_Shaped):
             fits = tf.cast(cast, values.dtype) == values
         return tf.reduce_all(fits, axis=list(range(1, len(values.shape))))
 
-    def encode(self, value: Any) -> tf.train.Feature:
+    def encode(self, value: Any) -> bytes:
         if self.dtype == "string":
             texts = [text.encode() if isinstance(text, str) else text for text in np.ravel(np.asarray(value, object))]
-            return tf.train.Feature(bytes_list=tf.train.BytesList(value=texts))
+            return encoding.bytes_feature(texts)
         flat = self._fitting(value).ravel()
-        if self.stored().dtype == tf.int64:
-            return tf.train.Feature(int64_list=tf.train.Int64List(value=flat.astype(np.int64)))
+        if flat.dtype.kind in "biu":
+            return encoding.int64_feature(flat)
         stored = flat.astype(np.float32)
         if self.dtype == "float64" and not np.array_equal(stored, flat, equal_nan=True):
             raise UsageError("an Example stores float32, which rounds these float64 values: use Raw, or dtype float32")
-        return tf.train.Feature(float_list=tf.train.FloatList(value=stored))
+        return encoding.float_feature(stored)
 
 
 @dataclass(frozen=True)
 class Scalar(Fixed):
     """One number or string for each example, like a label: [batch]."""
 
-    shape: Sequence[int] = field(default=(), init=False, repr=False)
+    shape: Sequence[Count] = field(default=(), init=False, repr=False)
     dtype: str = "int64"
 
     kind: ClassVar[str] = "scalar"
@@ -186,6 +207,8 @@ class Encoded(Feature):
     def decode(self, values: tf.Tensor) -> tf.Tensor:
         if self.height is None:
             return values
+        from tfhet.source.orientation import decoded, exif_orientation, turned
+
         size = self.spec.shape[1:3]
 
         def resized(image: tf.Tensor) -> tf.Tensor:
@@ -200,10 +223,10 @@ class Encoded(Feature):
 
         return tf.map_fn(one, values, fn_output_signature=tf.uint8)
 
-    def encode(self, value: Any) -> tf.train.Feature:
+    def encode(self, value: Any) -> bytes:
         if not isinstance(value, bytes):
             raise UsageError(f"an encoded image is the bytes of its file, not {type(value).__name__}")
-        return tf.train.Feature(bytes_list=tf.train.BytesList(value=[value]))
+        return encoding.bytes_feature([value])
 
     @property
     def spec(self) -> tf.TensorSpec:
@@ -227,7 +250,7 @@ class Native(Feature):
     def decode(self, values: tf.Tensor) -> tf.Tensor:
         return values
 
-    def encode(self, value: Any) -> tf.train.Feature:
+    def encode(self, value: Any) -> bytes:
         raise UsageError(f"tfhet cannot write {self.feature}: use Raw, Scalar, Fixed or Encoded")
 
     @property
@@ -249,7 +272,11 @@ KINDS: dict[str, type[Feature]] = {kind.kind: kind for kind in (Raw, Scalar, Fix
 def from_json(document: dict[str, Any]) -> Feature:
     """Reads what `as_json` returned. Raises UsageError for a feature that this version does not know."""
     values = dict(document)
-    if (kind := KINDS.get(values.pop("kind", ""))) is not None:
-        with contextlib.suppress(TypeError):
-            return kind(**values)
+    kind = KINDS.get(values.pop("kind", ""))
+    if kind is not None and values.keys() <= {each.name for each in fields(kind) if each.init}:
+        with contextlib.suppress(DataError, TypeError):
+            feature = parsed(kind, values, kind.kind, is_strict=True)
+            if isinstance(feature, _Shaped) and feature.dtype != "string":
+                _numpy_dtype(feature.dtype)
+            return feature
     raise UsageError(f"not a feature that this version can read: {document}; known kinds: {', '.join(KINDS)}")

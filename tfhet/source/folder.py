@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
-from tfhet.errors import UsageError, some
+from tfhet.errors import DataError, UsageError, some
 from tfhet.source.feature import Encoded, Raw, Scalar
+from tfhet.source.image_file import check, pixels
 from tfhet.source.writing import class_numbers, write_tfrecords
 
 SUFFIXES = (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".gif")
@@ -194,8 +194,8 @@ def _content(file: Path, size: tuple[int, int] | None) -> tuple[bytes | np.ndarr
             return NO_IMAGE, False
         is_narrowed = content.startswith(b"\x89PNG") and content[24:25] == b"\x10"
         if size is not None:
-            return Encoded(*size).decode(tf.constant([content]))[0].numpy(), is_narrowed
-        tf.io.decode_image(content, channels=3, expand_animations=False)
+            return pixels(content, size), is_narrowed
+        check(content)
         return content, is_narrowed
-    except (OSError, tf.errors.OpError):
+    except (OSError, DataError):
         return UNREADABLE, False

@@ -1,8 +1,6 @@
 """Finds records in TFRecord files by their framing, and says what is wrong with a broken one.
 
-A record is: length (uint64), checksum of the length (uint32), data, checksum of the data (uint32), little-endian. A
-checksum is CRC-32C, rotated right by 15 bits, plus 0xa282ead8 (tensorflow/core/lib/io/record_writer.h and
-tensorflow/core/lib/hash/crc32c.h).
+The module `encoding` says what a record consists of.
 """
 
 from __future__ import annotations
@@ -19,6 +17,7 @@ import tensorflow as tf
 
 from tfhet import native
 from tfhet.errors import DataError, UsageError
+from tfhet.source.encoding import checksum
 
 GZIP, ZLIB, PLAIN = "GZIP", "ZLIB", ""
 """TensorFlow's names of the compressions of TFRecord files."""
@@ -44,28 +43,6 @@ class Frame(NamedTuple):
     def end(self) -> int:
         """Byte after the record."""
         return self.offset + HEADER_BYTES + self.length + FOOTER_BYTES
-
-
-def _table_entry(byte: int) -> int:
-    for _ in range(8):
-        byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)  # Castagnoli's polynomial, reflected
-    return byte
-
-
-_TABLE = tuple(map(_table_entry, range(256)))
-
-
-def crc32c(data: bytes) -> int:
-    """CRC-32C (RFC 3720, appendix B.4); about 10 MB/s, so for headers and single records."""
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc = crc >> 8 ^ _TABLE[(crc ^ byte) & 0xFF]
-    return crc ^ 0xFFFFFFFF
-
-
-def masked(crc: int) -> int:
-    """The form in which a TFRecord stores a checksum."""
-    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 def reach(files: Sequence[str], most: int = 1 << 62, compressed: str | None = None) -> list[tuple[int, int, bool]]:
@@ -141,7 +118,7 @@ def fault(file: str, offset: int) -> str | None:
             return frame
         stream.seek(offset + HEADER_BYTES)
         data, footer = stream.read(frame.length), stream.read(FOOTER_BYTES)
-    stored, computed = struct.unpack("<I", footer)[0], masked(crc32c(data))
+    stored, computed = struct.unpack("<I", footer)[0], checksum(data)
     if stored != computed:
         return f"the data's checksum is {computed:#010x}, stored is {stored:#010x} ({frame.length} bytes of data)"
     return None
@@ -177,7 +154,7 @@ def _framed(stream: Any, offset: int, size: int | None) -> Frame | str:
 
 
 def _is_sound(header: bytes) -> bool:
-    return len(header) == HEADER_BYTES and masked(crc32c(header[:8])) == int.from_bytes(header[8:], "little")
+    return len(header) == HEADER_BYTES and checksum(header[:8]) == int.from_bytes(header[8:], "little")
 
 
 def _size(stream: Any) -> int | None:

@@ -10,16 +10,22 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import tensorflow as tf
 
+from tfhet import extras
 from tfhet.cluster import code_dir
 from tfhet.errors import DataError, UsageError, some
 from tfhet.record import json_value
 from tfhet.schema import Count, check_schema, from_json
+from tfhet.source import encoding
 from tfhet.source.feature import Feature, from_json as feature_of
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+else:  # only remote paths need it
+    tf = extras.deferred("tensorflow")
 
 SCHEMA = 1
 _WRONG = (ArithmeticError, AttributeError, DataError, LookupError, RecursionError, TypeError, ValueError)
@@ -45,23 +51,16 @@ class Sidecar:
     def read(cls, directory: str | os.PathLike[str]) -> Sidecar | None:
         """Returns a directory's description, or None when it has none. Raises UsageError for one that is not valid."""
         path = os.path.join(os.fspath(directory), cls.NAME)
-        if not tf.io.gfile.exists(path):
+        if (content := _content(path)) is None:
             return None
         try:
-            with tf.io.gfile.GFile(path, "rb") as stream:
-                document = json.loads(stream.read())
+            document = json.loads(content)
             check_schema(document, "it", SCHEMA)
             found = from_json(cls, {**document, "features": {}}, "it", is_strict=True)
-            features = {name: feature_of(value) for name, value in document["features"].items()}
-            for feature in features.values():
-                feature.stored()
-                feature.spec  # noqa: B018  # both find out whether shape and dtype are some
-            return replace(found, features=features)
+            return replace(found, features={name: feature_of(each) for name, each in document["features"].items()})
         except _WRONG as error:
             what = f"cannot understand {path}: {repr(error)[:300]}"
             raise UsageError(f"{what}; give the features yourself, or convert again") from None
-        except tf.errors.OpError as error:
-            raise UsageError(f"cannot read {path}: {error.message}") from None
 
     @classmethod
     def classes_of(cls, directory: str | os.PathLike[str]) -> tuple[str, ...]:
@@ -75,6 +74,24 @@ class Sidecar:
         with open(os.path.join(os.fspath(directory), self.NAME), "w", encoding="utf-8") as stream:
             json.dump(document, stream, indent=1)
             stream.write("\n")
+
+
+def _content(path: str) -> bytes | None:
+    """Returns the content of a file, or None if it does not exist. Raises UsageError if it cannot be read."""
+    if "://" not in path:
+        try:
+            return Path(path).read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    try:
+        if not tf.io.gfile.exists(path):
+            return None
+        with tf.io.gfile.GFile(path, "rb") as stream:
+            return bytes(stream.read())
+    except tf.errors.OpError as error:
+        raise UsageError(f"cannot read {path}: {error.message}") from None
 
 
 def class_numbers(names: Sequence[str], known: Sequence[str], where: str | os.PathLike[str]) -> tuple[int, ...]:
@@ -165,7 +182,7 @@ def write_tfrecords(
     try:
         os.fspath(target).encode()
     except UnicodeEncodeError:
-        raise UsageError(f"TensorFlow writes to no path that is not UTF-8: {str(target)!r}") from None
+        raise UsageError(f"TensorFlow reads no path that is not UTF-8: {str(target)!r}") from None
     if shards < 1:
         raise UsageError(f"give at least 1 shard, not {shards}")
     taken = f"{target} exists and is not empty: choose another directory, or remove it"
@@ -196,11 +213,11 @@ def _fill(
     turn: list[int] = []
     with contextlib.ExitStack() as stack:
         # Every file is made, even one without examples, so that there are as many splits as the caller asked for.
-        writers = [stack.enter_context(tf.io.TFRecordWriter(str(directory / name))) for name in names]
+        files = [stack.enter_context(open(directory / name, "wb")) for name in names]
         for example in examples:
             turn = turn or order.permutation(shards).tolist()
             shard = turn.pop()
-            writers[shard].write(_serialised(example, features))
+            encoding.write_record(files[shard], _serialised(example, features))
             counts[names[shard]] += 1
     return counts
 
@@ -208,5 +225,4 @@ def _fill(
 def _serialised(example: Mapping[str, Any], features: Mapping[str, Feature]) -> bytes:
     if missing := [name for name in features if name not in example]:
         raise UsageError(f"an example lacks {', '.join(missing)}; it holds {', '.join(example)}")
-    encoded = {name: feature.encode(example[name]) for name, feature in features.items()}
-    return tf.train.Example(features=tf.train.Features(feature=encoded)).SerializeToString(deterministic=True)
+    return encoding.example({name: feature.encode(example[name]) for name, feature in features.items()})

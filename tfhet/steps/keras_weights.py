@@ -7,6 +7,7 @@ noted then, and sampled when the loop requests a batch: all ranks are between th
 from __future__ import annotations
 
 import functools
+import math
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfhet.steps.weights import Sample, WeightChecks, chosen, positions
+from tfhet.steps.weights import ELEMENTS, MOST_TENSORS, Sample, WeightChecks, chosen, positions
 
 _MARK = "_tfhet_training"
 """Attribute of data sets for training that are iterated over."""
@@ -112,15 +113,33 @@ def _patch_iterators(before_batch: Callable[[], None]) -> None:
 
 def _sample(variables: Sequence[Any]) -> Sample | None:
     own: list[Any] = [one if isinstance(one, tf.Variable) else getattr(one, "value", None) for one in variables]
-    if not all(isinstance(one, tf.Variable) and one.shape.is_fully_defined() for one in own):
+    if not all(isinstance(one, tf.Variable) and one.shape.rank is not None for one in own):
         return None
-    own = [one for one in own if one.dtype.is_floating and one.shape.num_elements()]
-    shapes = [tuple(one.shape) for one in own]
-    parts = [_elements(own[index]) for index in chosen(shapes)]
+    trained = [(one, shape) for one in own if _is_float(one.dtype) and 0 not in (shape := tuple(one.shape))]
+    shapes = [shape for _, shape in trained]
+    if any(None in shape for shape in shapes):
+        return None
+    parts = [_elements(*trained[index]) for index in chosen(shapes)]
     return Sample(shapes, tf.stack(parts).numpy() if parts else np.zeros([0, 0], np.float32))
 
 
-def _elements(variable: Any) -> tf.Tensor:
-    with tf.device(variable.device):
-        flat = tf.reshape(variable, [-1])
-        return tf.cast(tf.gather(flat, positions(int(variable.shape.num_elements()))), tf.float32)
+@functools.cache
+def _is_float(dtype: Any) -> bool:
+    return bool(tf.as_dtype(dtype).is_floating)
+
+
+def _elements(variable: Any, shape: tuple[int, ...]) -> tf.Tensor:
+    """Returns the sampled elements, float32 [ELEMENTS]. An operation that reads only them: others copy the variable."""
+    if not shape:
+        return tf.fill([ELEMENTS], tf.cast(variable, tf.float32))
+    try:
+        found = tf.raw_ops.ResourceGatherNd(resource=variable.handle, indices=_indices(shape), dtype=variable.dtype)
+    except (AttributeError, ValueError):  # a variable of a distribution strategy, which has several handles
+        found = tf.gather_nd(variable, _indices(shape))
+    return tf.cast(found, tf.float32)
+
+
+@functools.lru_cache(4 * MOST_TENSORS)
+def _indices(shape: tuple[int, ...]) -> tf.Tensor:
+    """Indices of the sampled elements, int64 [ELEMENTS, rank]."""
+    return tf.constant(np.stack(np.unravel_index(positions(math.prod(shape)), shape), axis=-1))

@@ -19,8 +19,9 @@ from tfhet.messages import ProcessChannel, rank, sample as sample_text
 
 MOST_TENSORS, ELEMENTS = 16, 32
 """Tensors in a sample, and elements of each of them."""
-_STEPS, _EVERY_STEPS, _EVERY_PASSES = (12, 120), 1200, 12
-"""When samples are taken. These numbers have many divisors: a script that reduces every N steps has just done so."""
+_STEPS, _EVERY_STEPS, _EVERY_PASSES = (20, 24, 120), 1200, 12
+"""When samples are taken. A script that reduces only every N steps, N up to 6, 8, 10 or 12, has just done so after 20
+or after 24 of them, and the job fails after two comparisons in a row."""
 _MOST_MODELS = 8
 """Limit of models and optimizers that are sampled."""
 _STRIDE = 2654435761

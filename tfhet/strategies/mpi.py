@@ -7,18 +7,18 @@ On every dnn host except the first, `train` waits for a file that the first host
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-
-import psutil
+from typing import TYPE_CHECKING
 
 from tfhet.cluster import Place, Rank, job_name
-from tfhet.process import lives
 from tfhet.strategies.strategy import RankSource
+
+if TYPE_CHECKING:
+    import psutil
 
 POLL_S = 0.5
 DONE = "/tmp/done"
@@ -58,6 +58,8 @@ MPI = MpiSource(
 
 def above_mpirun(pid: int) -> dict[psutil.Process, str]:
     """`pid` and its ancestors with names, from mpirun to the first other program; {} if that is on another host."""
+    import psutil
+
     line: dict[psutil.Process, str] = {}
     with contextlib.suppress(psutil.Error):
         process: psutil.Process | None = psutil.Process(pid)
@@ -82,6 +84,10 @@ def watched(env: Mapping[str, str], rank: Rank | None) -> dict[psutil.Process, s
 
 async def first_gone(line: Iterable[psutil.Process], poll_s: float = POLL_S) -> psutil.Process:
     """Waits until a process has ended, and returns it; the last one of `line` is checked first."""
+    import asyncio
+
+    from tfhet.process import lives
+
     downwards = [*line][::-1]
     while (gone := next((each for each in downwards if not lives(each)), None)) is None:
         await asyncio.sleep(poll_s)

@@ -10,7 +10,6 @@ The ranks of the base class need nothing to find each other. Only `collective` i
 
 from __future__ import annotations
 
-import asyncio
 import re
 import socket
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -52,6 +51,8 @@ class RankSource:
     async def gone(self, place: Place) -> str:
         """Waits until the process that started the ranks of this host has ended, and describes it; the launcher treats
         that as a request to stop. By default it never returns: most sources end their ranks themselves."""
+        import asyncio  # only launchers need it
+
         return await asyncio.get_running_loop().create_future()
 
     def release(self, place: Place) -> None:

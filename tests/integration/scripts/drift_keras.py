@@ -18,7 +18,7 @@ hvd.init()
 tf.keras.utils.set_random_seed(hvd.rank())
 model = tf.keras.Sequential([tf.keras.layers.Input([8]), tf.keras.layers.Dense(16), tf.keras.layers.Dense(1)])
 optimizer = tf.keras.optimizers.SGD(0.01)
-features = tf.random.normal([160, 8])
+features = tf.random.normal([240, 8])
 data = tf.data.Dataset.from_tensor_slices((features, tf.reduce_sum(features, 1, keepdims=True)))
 data = tfhet.distribute(data.batch(4))
 

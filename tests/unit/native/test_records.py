@@ -14,8 +14,8 @@ import tensorflow as tf
 
 from tfhet import native
 from tfhet.placement import Pipeline, one_epoch
-from tfhet.source import Encoded, Fixed, Raw, Scalar, TFRecordSource, examples, write_tfrecords
-from tfhet.source.framing import crc32c, masked
+from tfhet.source import Encoded, Fixed, Raw, Scalar, TFRecordSource, encoding, examples, write_tfrecords
+from tfhet.source.encoding import checksum
 
 pytestmark = pytest.mark.skipif(not native.available("records"), reason="no compiler")
 
@@ -44,8 +44,7 @@ def example(index: int) -> dict[str, Any]:
 
 def record(index: int) -> bytes:
     encoded = {name: FEATURES[name].encode(value) for name, value in example(index).items()}
-    encoded["unknown"] = tf.train.Feature(bytes_list=tf.train.BytesList(value=[b"left out"]))
-    return tf.train.Example(features=tf.train.Features(feature=encoded)).SerializeToString(deterministic=True)
+    return encoding.example({**encoded, "unknown": encoding.bytes_feature([b"left out"])})
 
 
 def field(number: int, content: bytes) -> bytes:
@@ -136,10 +135,10 @@ def test_two_examples_in_a_record_are_merged():
 )
 def test_misfitting_feature_is_named_with_its_example(features: dict[str, Any] | None, named: str):
     fits = {name: FEATURES[name].encode(value) for name, value in example(0).items()}
-    fits |= {"absent": tf.train.Feature(int64_list=tf.train.Int64List(value=[1]))}
+    fits |= {"absent": encoding.int64_feature(np.array([1]))}
     fits |= {"image": Raw((2, 2, 1)).encode(np.zeros((2, 2, 1), np.uint8)), "label": Scalar("float32").encode(1.0)}
     fits |= {"weights": Fixed((2,)).encode(np.zeros(2, np.float32))}
-    good = tf.train.Example(features=tf.train.Features(feature=fits)).SerializeToString() if features else record(0)
+    good = encoding.example(fits) if features else record(0)
     bad = record(1) if features else b"\xff\xff"
     with pytest.raises(tf.errors.InvalidArgumentError, match=named):
         examples.parse(tf.constant([good, good, bad, good]), features or FEATURES)
@@ -225,7 +224,7 @@ def test_only_local_decoded_files_are_read_in_blocks(tmp_path: Path):
 
 def framed(content: bytes) -> bytes:
     length = struct.pack("<Q", len(content))
-    sums = (struct.pack("<I", masked(crc32c(part))) for part in (length, content))
+    sums = (struct.pack("<I", checksum(part)) for part in (length, content))
     return length + next(sums) + content + next(sums)
 
 
@@ -242,7 +241,7 @@ def all_of(file: Path, features: dict[str, Any]) -> list[Any]:
 def test_checksum_is_right_at_every_length(tmp_path: Path, size: int):
     features = {"x": Raw((max(size, 1),))}
     content = features["x"].encode(np.arange(max(size, 1)).astype(np.uint8))
-    whole = tf.train.Example(features=tf.train.Features(feature={"x": content})).SerializeToString()
+    whole = encoding.example({"x": content})
     (tmp_path / "a").write_bytes(framed(whole) * 2)
     ((ids, _, made),) = all_of(tmp_path / "a", features)
     assert ids.numpy().tolist() == [0, 1]
@@ -257,9 +256,7 @@ def test_empty_file_has_no_blocks(tmp_path: Path):
 
 
 def test_every_flipped_bit_and_cut_is_found(tmp_path: Path):
-    content = tf.train.Example(
-        features=tf.train.Features(feature={name: SMALL[name].encode(example(1)[name]) for name in SMALL})
-    ).SerializeToString()
+    content = encoding.example({name: SMALL[name].encode(example(1)[name]) for name in SMALL})
     good, file = framed(content) * 2, tmp_path / "a"
     blocks = blocks_of(file, SMALL)  # each turn reads the file again
     for at in range(0, len(good), 5):

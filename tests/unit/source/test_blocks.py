@@ -12,7 +12,8 @@ import tensorflow as tf
 
 from tfhet import native
 from tfhet.source import Raw, Scalar, TFRecordSource, example_id, examples, position_of, split_of, write_tfrecords
-from tfhet.source.framing import FOOTER_BYTES, HEADER_BYTES, crc32c, masked
+from tfhet.source.encoding import checksum
+from tfhet.source.framing import FOOTER_BYTES, HEADER_BYTES
 
 pytestmark = pytest.mark.skipif(not native.available("records"), reason="needs the compiled op")
 
@@ -28,7 +29,7 @@ def sound(tmp_path_factory) -> Path:
 
 def framed(content: bytes) -> bytes:
     length = struct.pack("<Q", len(content))
-    sums = (struct.pack("<I", masked(crc32c(part))) for part in (length, content))
+    sums = (struct.pack("<I", checksum(part)) for part in (length, content))
     return length + next(sums) + content + next(sums)
 
 

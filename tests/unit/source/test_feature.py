@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tfhet.errors import UsageError
-from tfhet.source import Encoded, Fixed, Raw, Scalar
+from tfhet.source import Encoded, Fixed, Raw, Scalar, encoding
 from tfhet.source.feature import Native, from_json
 
 RNG = np.random.default_rng(8)
@@ -19,14 +19,13 @@ VALUES = [
     (Scalar("string"), np.array([b"a", b"", b"\xff"], object)),
     (Fixed((2, 2)), RNG.normal(size=(3, 2, 2)).astype(np.float32)),
     (Fixed([3], "bool"), np.array([[True, False, True]] * 3)),
+    (Raw((2,), "bfloat16"), np.array([[1.5, -2.0]] * 3, np.float32)),
+    (Scalar("bfloat16"), np.array([0.5, -2, 1024], np.float32)),
 ]
 
 
 def through_an_example(feature, values) -> tf.Tensor:
-    records = [
-        tf.train.Example(features=tf.train.Features(feature={"it": feature.encode(value)})).SerializeToString()
-        for value in values
-    ]
+    records = [encoding.example({"it": feature.encode(value)}) for value in values]
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
     def parse(batch):
@@ -139,7 +138,18 @@ def test_stored_value_outside_the_dtype_is_an_error(dtype, value):
         Scalar(dtype).decode(tf.constant([0, value], tf.float32 if dtype == "float16" else tf.int64))
 
 
-@pytest.mark.parametrize("document", [{}, {"kind": "video"}, {"kind": "raw", "size": 3}])
+@pytest.mark.parametrize(
+    "document",
+    [
+        {},
+        {"kind": "video"},
+        {"kind": "raw", "size": 3},
+        {"kind": "raw", "shape": [4, "5"]},
+        {"kind": "raw", "shape": [-4]},
+        {"kind": "raw", "shape": [4], "dtype": "no such"},
+        {"kind": "encoded", "height": "8", "width": 8},
+    ],
+)
 def test_unknown_json_form_is_refused(document):
     with pytest.raises(UsageError, match="raw, scalar, fixed, encoded"):
         from_json(document)

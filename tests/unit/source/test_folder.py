@@ -1,15 +1,20 @@
 from __future__ import annotations
 
+import io
 import os
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from PIL import Image
 
 from tfhet.__main__ import main
 from tfhet.errors import UsageError
-from tfhet.source import Sidecar, TFRecordSource, from_image_folder
+from tfhet.source import Encoded, Sidecar, TFRecordSource, from_image_folder
+from tfhet.source.image_file import pixels
 
 COLOURS = {"blue": (0, 0, 250), "green": (0, 250, 0), "red": (250, 0, 0)}
 
@@ -141,6 +146,32 @@ def test_lost_bits_are_counted(folder, tmp_path):
     (folder / "red" / "wide.png").write_bytes(wide)
     for size in (None, (8, 8)):
         assert converted(folder, tmp_path / str(size), 2, size)[-1].endswith("1 (red/wide.png)")
+
+
+def test_images_without_a_reader_are_omitted(folder, tmp_path):
+    """TensorFlow reads the palette's indices of such a BMP file as its pixels, and no PNG file without its end."""
+    picture = Image.fromarray(np.random.default_rng(0).integers(0, 256, (5, 7, 3), np.uint8))
+    for mode in ("P", "L", "RGB"):
+        picture.convert(mode).save(folder / "red" / f"{mode}.bmp")
+    picture.save(folder / "red" / "cut.png")
+    (folder / "red" / "cut.png").write_bytes((folder / "red" / "cut.png").read_bytes()[:-8])
+    assert converted(folder, tmp_path / "set", 2)[-1].endswith("2 (red/P.bmp, red/cut.png)")
+
+
+@pytest.mark.parametrize(
+    ("kind", "modes"),
+    [("JPEG", ["RGB", "L", "CMYK"]), ("PNG", ["RGB", "L", "P", "RGBA", "I;16"]), ("BMP", ["RGB", "L"]), ("GIF", ["P"])],
+)
+def test_raw_pixels_equal_those_of_reading(kind, modes):
+    picture = Image.fromarray(np.random.default_rng(0).integers(0, 256, (5, 7, 3), np.uint8)).resize((56, 40))
+    for orientation, mode in enumerate(modes * 3, start=1):
+        exif, file = Image.Exif(), io.BytesIO()
+        exif[0x0112] = min(orientation, 8)
+        (picture.convert("L") if mode == "I;16" else picture).convert(mode).save(file, kind, exif=exif)
+        for size in ((40, 56), (56, 40), (21, 30)):
+            own = pixels(file.getvalue(), size).astype(int)
+            expected = Encoded(*size, accurate=True).decode(tf.constant([file.getvalue()]))[0]
+            assert np.abs(own - expected.numpy()).max() <= (2 if kind == "JPEG" else 1), (mode, orientation, size)
 
 
 def test_bad_images_are_counted_if_all_are_bad(tmp_path):
@@ -313,6 +344,18 @@ def test_command_reports_and_reuses_classes(folder, tmp_path, capsys):
     assert main(asked) == 0
     assert Sidecar.classes_of(tmp_path / "b") == ("blue", "green", "red")
     assert sorted(read(tmp_path / "b", size=(8, 8))[1].tolist()) == [1, 1, 1, 2, 2, 2]
+
+
+@pytest.mark.parametrize("options", [[], ["--size", "16", "16"]], ids=["encoded", "raw"])
+def test_command_needs_no_tensorflow(folder, tmp_path, options):
+    from_image_folder(folder, tmp_path / "other", 1, (16, 16))
+    without = "import sys; sys.modules['tensorflow'] = None; from tfhet.__main__ import main; sys.exit(main())"
+    words = ["convert", folder, tmp_path / "set", "--shards", "2", *options, "--classes", tmp_path / "other"]
+    subprocess.run([sys.executable, "-c", without, *map(str, words)], check=True, timeout=60)
+    images, labels = read(tmp_path / "set", size=None if options else (16, 16))
+    colours = np.array([COLOURS[name] for name in sorted(COLOURS)])
+    assert np.bincount(labels).tolist() == [3, 3, 3]
+    assert np.abs(images - colours[labels][:, None, None, :]).max() <= 8
 
 
 def test_command_needs_data_with_classes(folder, tmp_path, capsys):

@@ -27,8 +27,8 @@ def run(checks, owner, steps):
 
 
 def test_samples_are_due_in_each_early_pass():
-    assert [step for step in range(5000) if is_due(0, step)] == [0, 12, 120, 1200, 2400, 3600, 4800]
-    assert [step for step in range(1300) if is_due(3, step)] == [1, 12, 120, 1200]
+    assert [step for step in range(5000) if is_due(0, step)] == [0, 20, 24, 120, 1200, 2400, 3600, 4800]
+    assert [step for step in range(1300) if is_due(3, step)] == [1, 20, 24, 120, 1200]
     assert not any(is_due(13, step) for step in range(1300)) and is_due(24, 1)
 
 
@@ -37,10 +37,10 @@ def test_passes_without_steps_do_not_count():
     checks, owner = WeightChecks(sent), Owner()
     checks.begin_pass()
     checks.begin_pass()
-    run(checks, owner, 13)
+    run(checks, owner, 21)
     checks.begin_pass()
     run(checks, owner, 2)
-    assert [(each.epoch, each.step) for each in sent] == [(0, 12), (1, 1)]
+    assert [(each.epoch, each.step) for each in sent] == [(0, 20), (1, 1)]
     assert sample.unpacked(sent[0].values).shape == (1, ELEMENTS)
 
 

@@ -4,64 +4,28 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 from msgspec import Meta
 
-from tfhet import schema
 from tfhet.cluster import Place, without_secrets
 from tfhet.coroutines import in_thread
 from tfhet.messages import link, rank
+from tfhet.planes.feed.settings import PORTS, SERVER, FeedSettings
 from tfhet.planes.plane import LauncherSide, Outlets
 from tfhet.planes.process import with_malloc_tunables
 from tfhet.planes.supervised import Died, Happening, Processes, RestartPolicy, Supervised
 from tfhet.schema import Address, Message, MessageError, parse, to_json
 from tfhet.telemetry import UP, Metric
 
-MOST_PROCESSES = 512
-SERVER = "tfhet.planes.feed.server"
-"""Module of every process."""
-PORTS = "feed"
-"""Name of the ports."""
 RUNNING = Metric("tfhet_feeds", "gauge", "Processes of the feed that run on this host.")
 RESTARTS = Metric("tfhet_restarts_total", "counter", "Restarts of a process of the feed on this host.")
 HASHES = {"PYTHONHASHSEED": "0"}
 """All processes iterate over a set of texts in one order."""
 SILENCE_S = 60.0
 """Seconds of silence after which a process is killed; the user's code may hold Python's lock for long."""
-
-
-@dataclass(frozen=True)
-class FeedSettings:
-    """Numbers of processes, and ports. Every field is an argument `--NAME VALUE`."""
-
-    data_host_processes: Annotated[int, schema.whole(0, MOST_PROCESSES)] = 0
-    """Number of processes on each data host that run the user's loader; 0: one for each CPU."""
-    dnn_host_processes: Annotated[int, schema.whole(-1, MOST_PROCESSES)] = 0
-    """The same on each dnn host, where they use the CPUs that the training leaves idle; -1: one for each CPU; 0: none.
-    Without any process the ranks make their batches themselves."""
-    data_plane_encryption: bool = False
-    """Whether batches are encrypted in transit (TLS 1.3). Connections are authenticated in any case."""
-    feed_port: int = 6000
-    """Port of a host's first process; the next ones take the next ports."""
-
-
-@dataclass(frozen=True)
-class Order(schema.Order):
-    """The leader's message to every reader of the job."""
-
-    servers: tuple[schema.Address, ...]
-    """HOST:PORT of every process, in the same order for all ranks; none: ranks make their batches."""
-    hosts: tuple[str, ...] = ()
-    """Name of each server's host."""
-    encrypted: bool = False
-    """Whether batches are encrypted."""
-
-    def __post_init__(self) -> None:
-        if len(self.hosts) != len(self.servers):
-            raise ValueError(f"hosts names {len(self.hosts)} hosts for {len(self.servers)} servers")
 
 
 class Serving(Message, frozen=True):

@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from tfhet.cluster import DATA, DNN, Place, PortRange, Role, Roles, environment
 from tfhet.messages import ProcessChannel, inherited, rank
-from tfhet.planes.costs import CostFile, PlaneCosts
-from tfhet.planes.cpus import usable
-from tfhet.planes.feed.launcher_side import PORTS, SERVER, FeedLauncherSide, FeedSettings, Order
+from tfhet.planes.feed.settings import PORTS, SERVER, FeedSettings, Order
 from tfhet.planes.plane import DataPlane, LauncherSide, Outlets
-from tfhet.planes.process import key_from
 from tfhet.strategies import JobContext
 
 if TYPE_CHECKING:
+    from tfhet.planes.costs import CostFile, PlaneCosts
     from tfhet.planes.feed.delivered import BatchReader
     from tfhet.planes.feed.source import FeedSource
     from tfhet.planes.reader import RankSide
@@ -32,6 +30,8 @@ class Feed(DataPlane):
     orders = Order
 
     def costs(self, file: CostFile | None = None) -> PlaneCosts:
+        from tfhet.planes.costs import CostFile
+
         return (file or CostFile.default()).plane(self.name).costs(most_servers_per_host=1)
 
     def arguments(self, servers_on_data_hosts: int, servers_on_dnn_hosts: int) -> Mapping[str, int]:
@@ -48,11 +48,14 @@ class Feed(DataPlane):
         return {"servers_per_host": processes(settings, role)}
 
     def launcher_side(self, settings: FeedSettings, place: Place, outlets: Outlets) -> LauncherSide:
+        from tfhet.planes.feed.launcher_side import FeedLauncherSide
+
         return FeedLauncherSide(settings, place, outlets, self.serving(settings, place.roles))
 
     def batches(self, source: FeedSource, job: JobContext, options: Mapping[str, Any]) -> BatchReader:
         from tfhet.planes.feed.loader import AloneReader
         from tfhet.planes.feed.reader import FeedReader
+        from tfhet.planes.process import key_from
 
         order = Order.parse(job.order)
         arguments = {"rank": job.rank, "size": job.size, "seed": job.seed, "is_equal": options["is_equal"]}
@@ -75,6 +78,8 @@ class Feed(DataPlane):
 
 def processes(settings: FeedSettings, role: Role) -> int:
     """Number of processes on a host of a role, if this host has it."""
+    from tfhet.planes.cpus import usable
+
     count = {DATA: settings.data_host_processes or -1, DNN: settings.dnn_host_processes}.get(role, 0)
     return count if count >= 0 else max(1, len(usable()))
 

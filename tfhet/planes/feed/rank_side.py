@@ -13,8 +13,8 @@ import tensorflow as tf
 from tfhet.clock import SYSTEM
 from tfhet.errors import UsageError
 from tfhet.placement import Pipeline
-from tfhet.planes.feed.launcher_side import Order
 from tfhet.planes.feed.loader import Loader
+from tfhet.planes.feed.settings import Order
 from tfhet.planes.reader import RankSide, Reader
 from tfhet.strategies import JobContext
 

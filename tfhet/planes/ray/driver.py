@@ -33,14 +33,12 @@ from tfhet.errors import NotReady, UsageError
 from tfhet.planes.feed import SourceError
 from tfhet.planes.process import give_up_capabilities
 from tfhet.planes.ray import private
-from tfhet.planes.ray.settings import Capacity, RaySettings
+from tfhet.planes.ray.settings import WORKER_PORTS, WORKERS, Capacity, RaySettings
 from tfhet.planes.ray.start import (
     AUTH_TOKEN,
     LOOPBACK,
     MARK,
     SCRIPT,
-    WORKER_PORTS,
-    WORKERS,
     NodeStart,
     listening_at,
     mark,

@@ -21,10 +21,9 @@ from tfhet.errors import NotReady, UsageError, shown
 from tfhet.messages import link, server as messages
 from tfhet.planes.plane import LauncherSide, Outlets
 from tfhet.planes.ray.private import SPILLED, STORED
-from tfhet.planes.ray.settings import Capacity, RaySettings
+from tfhet.planes.ray.settings import DASHBOARD, HEAD, NODES, Capacity, RaySettings
 from tfhet.planes.ray.start import (
     ADVICE,
-    DASHBOARD,
     DASHBOARD_HOST,
     LOOPBACK,
     SCRIPT,
@@ -43,8 +42,6 @@ from tfhet.schema import Amount, Count, Message, MessageError, parse, to_json
 from tfhet.telemetry import UP, Metric, gpu_count
 from tfhet.units import MB
 
-HEAD, NODES = "ray_head", "ray"
-"""Names of the ports."""
 RUNNING = Metric("tfhet_ray_nodes", "gauge", "Nodes of Ray that run on this host.")
 RESTARTS = Metric("tfhet_restarts_total", "counter", "Restarts of the node of Ray on this host.")
 STORE = Metric("tfhet_ray_object_store_bytes", "gauge", "Bytes in the object store of this host's node of Ray.")

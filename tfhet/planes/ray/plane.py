@@ -7,15 +7,23 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tfhet.cluster import DATA, DNN, Place, PortRange, Role, Roles
-from tfhet.planes.costs import CostFile, PlaneCosts
 from tfhet.planes.plane import DataPlane, LauncherSide, Outlets
-from tfhet.planes.ray.launcher_side import HEAD, NODES, RayLauncherSide
-from tfhet.planes.ray.settings import Order, RaySettings, cpus_offered
-from tfhet.planes.ray.start import NODE, WORKER_PORTS, WORKERS, WORKERS_OF_A_CPU
+from tfhet.planes.ray.settings import (
+    HEAD,
+    NODE,
+    NODES,
+    WORKER_PORTS,
+    WORKERS,
+    WORKERS_OF_A_CPU,
+    Order,
+    RaySettings,
+    cpus_offered,
+)
 from tfhet.record import usable_cores
 from tfhet.strategies import JobContext
 
 if TYPE_CHECKING:
+    from tfhet.planes.costs import CostFile, PlaneCosts
     from tfhet.planes.feed.delivered import BatchReader
     from tfhet.planes.feed.source import FeedSource
     from tfhet.planes.reader import RankSide
@@ -40,6 +48,8 @@ class Ray(DataPlane):
     orders = Order
 
     def costs(self, file: CostFile | None = None) -> PlaneCosts:
+        from tfhet.planes.costs import CostFile
+
         cost = (file or CostFile.default()).plane(self.name)
         # Tasks run ahead on all CPUs, but one thread fetches the blocks, one at a time.
         return cost.costs(is_prepared_ahead=True, most_servers_per_host=1, is_needed=True, uses_all_hosts=False)
@@ -64,6 +74,8 @@ class Ray(DataPlane):
         return {"servers_per_host": 1 if offers else 0}
 
     def launcher_side(self, settings: RaySettings, place: Place, outlets: Outlets) -> LauncherSide:
+        from tfhet.planes.ray.launcher_side import RayLauncherSide
+
         return RayLauncherSide(settings, place, outlets)
 
     def batches(self, source: FeedSource, job: JobContext, options: Mapping[str, Any]) -> BatchReader:

@@ -10,15 +10,32 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import psutil
-
 from tfhet import schema
 from tfhet.cluster import DATA, Role
 from tfhet.errors import UsageError
 from tfhet.record import usable_cores
-from tfhet.telemetry import cpu_quota, memory_limit
 from tfhet.units import MB
 
+NODE = "tfhet.planes.ray.node"
+"""Module of every node's process."""
+HEAD, NODES = "ray_head", "ray"
+"""Names of the ports."""
+FIXED = (
+    "node-manager-port",
+    "object-manager-port",
+    "runtime-env-agent-port",
+    "dashboard-agent-listen-port",
+    "dashboard-agent-grpc-port",
+    "metrics-export-port",
+)
+"""Ray's names of the ports of each host, in the order of the host's ports."""
+AGENT = FIXED.index("dashboard-agent-grpc-port")  # the metrics agent
+DASHBOARD = len(FIXED)  # index of its port
+WORKERS = DASHBOARD + 1
+"""Index of the first port for workers and drivers, which use all further ports."""
+WORKER_PORTS = 32  # for drivers and workers without a CPU
+WORKERS_OF_A_CPU = 4
+"""Number of ports for workers for each CPU; some workers are idle, or use a fraction of a CPU."""
 STORE_SHARE, SMALL_STORE_SHARE = 0.3, 0.1
 """Fraction of a host's memory for its object store, if it offers CPUs and if it only reads."""
 LEAST_STORE = 80 * MB
@@ -80,6 +97,10 @@ class Capacity:
     @classmethod
     def of(cls, settings: RaySettings, role: Role, has_data_hosts: bool, gpus: int) -> Capacity:
         """Returns the capacity of this host. gpus: number of its GPUs."""
+        import psutil
+
+        from tfhet.telemetry import memory_limit
+
         offered = cpus_offered(settings, role, has_data_hosts)
         whole = min(psutil.virtual_memory().total, memory_limit() or 1 << 62)
         store = settings.object_store_mb * MB or int(whole * (STORE_SHARE if offered else SMALL_STORE_SHARE))
@@ -98,4 +119,7 @@ def cpus_offered(settings: RaySettings, role: Role, has_data_hosts: bool) -> int
         return cpus
     if role != DATA and has_data_hosts:
         return 0
+
+    from tfhet.telemetry import cpu_quota
+
     return max(1, int(min(usable_cores(), cpu_quota() or usable_cores())))

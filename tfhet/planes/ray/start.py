@@ -19,11 +19,9 @@ import psutil
 from tfhet.errors import UsageError
 from tfhet.native import compiled
 from tfhet.planes.process import with_malloc_tunables
-from tfhet.planes.ray.settings import Capacity
+from tfhet.planes.ray.settings import AGENT, DASHBOARD, FIXED, NODE, WORKERS, Capacity
 from tfhet.secure import certificates, derived_key
 
-NODE = "tfhet.planes.ray.node"
-"""Module of every node's process."""
 ADVICE = re.compile(r"\b(INFO|SUCC) (scripts|usage_lib|cli_output_helpers)\.py:\d+ -- ")
 """Lines that `ray start` prints for interactive users."""
 DASHBOARD_HOST = "127.0.0.1"
@@ -31,22 +29,6 @@ LOOPBACK = "127.0.0.2"
 """Used for 127.0.0.1, which Ray replaces by an address of the machine that others may reach."""
 SCRIPT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DISABLE_FAILURE_SIGNAL_HANDLER": "1"}
 """Variables of a script. Ray's signal handler would answer SIGTERM with a C++ stack and SIGABRT."""
-FIXED = (
-    "node-manager-port",
-    "object-manager-port",
-    "runtime-env-agent-port",
-    "dashboard-agent-listen-port",
-    "dashboard-agent-grpc-port",
-    "metrics-export-port",
-)
-"""Ray's names of the ports of each host, in the order of the host's ports."""
-AGENT = FIXED.index("dashboard-agent-grpc-port")  # the metrics agent
-DASHBOARD = len(FIXED)  # index of its port
-WORKERS = DASHBOARD + 1
-"""Index of the first port for workers and drivers, which use all further ports."""
-WORKER_PORTS = 32  # for drivers and workers without a CPU
-WORKERS_OF_A_CPU = 4
-"""Number of ports for workers for each CPU; some workers are idle, or use a fraction of a CPU."""
 AUTH_TOKEN = "RAY_AUTH_TOKEN"
 CERTIFICATES = {
     "RAY_TLS_SERVER_CERT": "own.pem",

@@ -15,10 +15,9 @@ from tfhet.messages import server as messages
 from tfhet.planes.cpus import confine, left_by, usable
 from tfhet.planes.process import with_malloc_tunables
 from tfhet.planes.supervised import Happening, Processes, RestartPolicy, Supervised
+from tfhet.planes.tf_service.settings import SERVER
 from tfhet.process import OnLine
 
-SERVER = "tfhet.planes.tf_service.server"
-"""The module that every process of a fleet runs."""
 _CANNOT_REPORT = re.compile(r"\bworker_impl\.cc:\d+\] Failed to send task updates to dispatcher: NOT_FOUND: ")
 """A worker has finished a task of a dispatcher that was replaced. It reports all that it has finished at once, again
 and again, and the dispatcher refuses all of it because of that task: its epoch would never end (TF 2.15.1). If the

@@ -9,10 +9,8 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
-from tfhet import schema
 from tfhet.clock import SYSTEM
 from tfhet.cluster import Place
 from tfhet.coroutines import in_thread
@@ -24,54 +22,13 @@ from tfhet.planes.plane import LauncherSide, Outlets
 from tfhet.planes.supervised import Died, Happening
 from tfhet.planes.tf_service.fleet import Fleet
 from tfhet.planes.tf_service.recovery import Recovery
+from tfhet.planes.tf_service.settings import DISPATCHER, WORKERS, Order, ServiceSettings
 from tfhet.schema import Message, parse, to_json
 from tfhet.telemetry import UP, Metric
 
-MOST_WORKERS = 256
-DISPATCHER, WORKERS = "dispatcher", "workers"
-"""Names of the ports."""
 RUNNING = Metric("tfhet_workers", "gauge", "Data service workers of this host that run.")
 REGISTERED = Metric("tfhet_workers_registered", "gauge", "Workers that the dispatcher of this host knows.")
 RESTARTS = Metric("tfhet_restarts_total", "counter", "Restarts of a process of the data service on this host.")
-
-
-@dataclass(frozen=True)
-class ServiceSettings:
-    """Numbers of workers, and ports. Every field is an argument `--NAME VALUE`."""
-
-    data_host_workers: Annotated[int, schema.whole(0, MOST_WORKERS)] = 1
-    """Number of tf.data service workers on each data host."""
-    dnn_host_workers: Annotated[int, schema.whole(0, MOST_WORKERS)] = 0
-    """Number of tf.data service workers on each dnn host."""
-    reserve_cpus: Annotated[int, schema.least(-1)] = -1
-    """Number of CPUs of a dnn host that its workers leave to the training; 0: none; -1: as many as it uses."""
-    data_plane_encryption: bool = False
-    """Whether batches are encrypted on their way (TLS 1.3). Who may take part is checked in any case, and control
-    connections are always encrypted."""
-    dispatcher_port: int = 6000
-    """Port of the dispatcher, on the leader's host."""
-    worker_port: int = 6001
-    """Port of a host's first worker; the next workers take the next ports."""
-
-    @classmethod
-    def of(cls, planes: Mapping[str, Any]) -> ServiceSettings:
-        """The settings of this plane in the settings by plane; without workers if it has none."""
-        return planes.get("tf_service") or cls(data_host_workers=0)
-
-
-@dataclass(frozen=True)
-class Order(schema.Order):
-    """The leader's message to every reader of the job."""
-
-    dispatcher: schema.Address
-    workers: schema.Count = 0
-    """Number of workers in the whole job."""
-    data_hosts: tuple[str, ...] = ()
-    """Names of the hosts that deliver data and do not train."""
-    native: tuple[str, ...] | None = None
-    """Compiled ops that all workers have, so that a graph may hold them; None: every process checks for itself."""
-    encrypted: bool = False
-    """Whether batches are encrypted."""
 
 
 class Serving(Message, frozen=True):

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from tfhet.cluster import DATA, DNN, Place, PortRange, Role, Roles
 from tfhet.errors import ClusterError
-from tfhet.planes.costs import CostFile, PlaneCosts
 from tfhet.planes.plane import DataPlane, LauncherSide, Outlets
-from tfhet.planes.tf_service.fleet import SERVER
-from tfhet.planes.tf_service.launcher_side import DISPATCHER, WORKERS, Order, ServiceLauncherSide, ServiceSettings
+from tfhet.planes.tf_service.settings import DISPATCHER, SERVER, WORKERS, Order, ServiceSettings
 
 if TYPE_CHECKING:
+    from tfhet.planes.costs import CostFile, PlaneCosts
     from tfhet.planes.reader import RankSide
 
 
@@ -26,6 +25,8 @@ class TfService(DataPlane):
     orders = Order
 
     def costs(self, file: CostFile | None = None) -> PlaneCosts:
+        from tfhet.planes.costs import CostFile
+
         # More than 8 workers on a host were never seen to help.
         return (file or CostFile.default()).plane(self.name).costs(most_servers_per_host=8)
 
@@ -50,6 +51,8 @@ class TfService(DataPlane):
         return {"servers_per_host": _workers(settings, role)}
 
     def launcher_side(self, settings: ServiceSettings, place: Place, outlets: Outlets) -> LauncherSide:
+        from tfhet.planes.tf_service.launcher_side import ServiceLauncherSide
+
         workers = {
             host: _workers(settings, DATA if host in place.roles.data_hosts else DNN)
             for host in self.serving(settings, place.roles)

@@ -31,7 +31,7 @@ from tfhet.placement import (
     without_autotune,
 )
 from tfhet.planes.reader import RankSide, Reader
-from tfhet.planes.tf_service.launcher_side import Order
+from tfhet.planes.tf_service.settings import Order
 from tfhet.planes.tf_service.transport import Transport, is_registered
 from tfhet.planes.tf_service.wire import Wire, leave_at_exit, of_rank
 from tfhet.source import error_text

@@ -21,7 +21,7 @@ from tfhet.cluster import environment
 from tfhet.messages import inherited, server as messages
 from tfhet.planes.cpus import confine, give_way, in_batches
 from tfhet.planes.tf_service.engine import Engine, lean_engine, whole_engine
-from tfhet.planes.tf_service.fleet import SERVER
+from tfhet.planes.tf_service.settings import SERVER
 from tfhet.planes.tf_service.wire import Wire, key_from
 
 ALIVE_S = 1.0

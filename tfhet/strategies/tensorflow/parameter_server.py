@@ -10,7 +10,6 @@ from typing import Any
 
 from tfhet.cluster import Place, Role, without_secrets
 from tfhet.errors import JobFailed, UsageError
-from tfhet.process import Child, describe_exit
 from tfhet.strategies.strategy import Claim, Collective, RankSource, Strategy
 from tfhet.strategies.tensorflow import keras_fit
 from tfhet.strategies.tensorflow.multi_worker import CONSEQUENCE
@@ -63,6 +62,8 @@ class ParameterServer(Strategy):
             )
 
     async def serve(self, place: Place, order: Mapping[str, Any], say: Callable[[str], None]) -> None:
+        from tfhet.process import Child, describe_exit
+
         index = place.roles.hosts(PS).index(place.host)
         env = {**without_secrets(place.env), **Tasks.parse(order).of_task(PS, index), "PYTHONUNBUFFERED": "1"}
         command = [sys.executable, "-m", SERVER]
