@@ -10,6 +10,7 @@ import functools
 import math
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,12 +25,13 @@ _MARK = "_tfhet_training"
 def install(checks: WeightChecks, keras: Any) -> None:
     """Samples the weights of models that a Keras package trains from now on."""
     loops: weakref.WeakKeyDictionary[Any, list[weakref.ref[Any]]] = weakref.WeakKeyDictionary()
+    sampler = _Sampler()
 
     def after_batch(callbacks: Any) -> None:
         model = getattr(callbacks, "model", None)
         if model is not None:
             checks.count(model)
-            checks.look(model, "keras", lambda: _sample(model.trainable_variables))
+            checks.look(model, "keras", lambda: sampler.sample(model, model.trainable_variables))
 
     def noted(optimizer: Any, variables: Sequence[Any]) -> None:
         if len(loops.get(optimizer, ())) != len(variables):
@@ -37,7 +39,7 @@ def install(checks: WeightChecks, keras: Any) -> None:
 
     def before_batch() -> None:
         for optimizer, references in [*loops.items()]:
-            checks.look(optimizer, "loop", lambda: _sample([one() for one in references]))  # noqa: B023  called at once
+            checks.look(optimizer, "loop", lambda: sampler.sample(optimizer, [one() for one in references]))  # noqa: B023
             checks.count(optimizer)
 
     _patch_callbacks(keras.callbacks.CallbackList, after_batch)
@@ -111,25 +113,58 @@ def _patch_iterators(before_batch: Callable[[], None]) -> None:
         setattr(OwnedIterator, name, functools.wraps(original)(requesting))
 
 
-def _sample(variables: Sequence[Any]) -> Sample | None:
-    own: list[Any] = [one if isinstance(one, tf.Variable) else getattr(one, "value", None) for one in variables]
-    if not all(isinstance(one, tf.Variable) and one.shape.rank is not None for one in own):
-        return None
-    trained = [(one, shape) for one in own if _is_float(one.dtype) and 0 not in (shape := tuple(one.shape))]
-    shapes = [shape for _, shape in trained]
-    if any(None in shape for shape in shapes):
-        return None
-    parts = [_elements(*trained[index]) for index in chosen(shapes)]
-    return Sample(shapes, tf.stack(parts).numpy() if parts else np.zeros([0, 0], np.float32))
+@dataclass(frozen=True)
+class _Layout:
+    """The weights of a model or optimizer. It is kept, because Keras 3 computes shape and dtype at each access."""
+
+    variables: Sequence[weakref.ref[Any]]
+    shapes: Sequence[tuple[int, ...]]
+    """Shapes of the tensors that can be compared."""
+    sampled: Sequence[int]
+    """Indices of the variables in a sample."""
+
+    @classmethod
+    def of(cls, variables: Sequence[Any]) -> _Layout | None:
+        """Returns the layout of variables; None if they cannot be compared."""
+        own = [_variable(one) for one in variables]
+        if any(one is None or not one.shape.is_fully_defined() for one in own):
+            return None
+        shapes = {index: tuple(one.shape) for index, one in enumerate(own) if one.dtype.is_floating}
+        shapes = {index: shape for index, shape in shapes.items() if 0 not in shape}
+        indices = [*shapes]
+        sampled = [indices[number] for number in chosen([*shapes.values()])]
+        return cls([weakref.ref(one) for one in variables], [*shapes.values()], sampled)
+
+    def is_of(self, variables: Sequence[Any]) -> bool:
+        return len(self.variables) == len(variables) and all(
+            reference() is one for reference, one in zip(self.variables, variables, strict=True)
+        )
 
 
-@functools.cache
-def _is_float(dtype: Any) -> bool:
-    return bool(tf.as_dtype(dtype).is_floating)
+class _Sampler:
+    def __init__(self) -> None:
+        self._layouts: weakref.WeakKeyDictionary[Any, _Layout] = weakref.WeakKeyDictionary()
+
+    def sample(self, owner: Any, variables: Sequence[Any]) -> Sample | None:
+        """Returns a sample of the weights of a model or optimizer; None if they cannot be compared."""
+        layout = self._layouts.get(owner)
+        if layout is None or not layout.is_of(variables):
+            if (layout := _Layout.of(variables)) is None:
+                return None
+            self._layouts[owner] = layout
+        parts = [_elements(_variable(variables[index])) for index in layout.sampled]
+        return Sample(layout.shapes, tf.stack(parts).numpy() if parts else np.zeros([0, 0], np.float32))
 
 
-def _elements(variable: Any, shape: tuple[int, ...]) -> tf.Tensor:
+def _variable(one: Any) -> Any:
+    """Returns TensorFlow's variable of a variable of Keras or TensorFlow; None if it has none."""
+    found = one if isinstance(one, tf.Variable) else getattr(one, "value", None)
+    return found if isinstance(found, tf.Variable) else None
+
+
+def _elements(variable: Any) -> tf.Tensor:
     """Returns the sampled elements, float32 [ELEMENTS]. An operation that reads only them: others copy the variable."""
+    shape = tuple(variable.shape)
     if not shape:
         return tf.fill([ELEMENTS], tf.cast(variable, tf.float32))
     try:

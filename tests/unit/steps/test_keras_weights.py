@@ -5,10 +5,18 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfhet.steps.keras_weights import _sample
+from tfhet.steps.keras_weights import _Sampler
 from tfhet.steps.weights import positions
 
 SHAPES = [(), (3,), (5, 7), (3, 3, 4, 8), (64, 256)]
+
+
+class Owner:
+    pass
+
+
+def sample(variables):
+    return _Sampler().sample(Owner(), variables)
 
 
 def made(shape, dtype):
@@ -19,7 +27,7 @@ def made(shape, dtype):
 def test_samples_are_elements_of_the_variables(dtype):
     variables = [made(shape, dtype) for shape in SHAPES]
     others = [tf.Variable(3), tf.Variable(np.zeros([0, 4], np.float32))]
-    found = _sample([*others, *variables])
+    found = sample([*others, *variables])
     assert found.shapes == SHAPES
     flat = [tf.cast(one, tf.float32).numpy().ravel() for one in variables]
     assert np.array_equal(found.values, [each[positions(each.size)] for each in flat])
@@ -29,14 +37,24 @@ def test_variables_of_a_strategy_are_sampled():
     with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
         mirrored = [made(shape, "float32") for shape in SHAPES]
     expected = [one.numpy().ravel()[positions(one.numpy().size)] for one in mirrored]
-    assert np.array_equal(_sample(mirrored).values, expected)
+    assert np.array_equal(sample(mirrored).values, expected)
 
 
 def test_model_of_keras_is_sampled():
     model = keras.Sequential([keras.layers.Input([8]), keras.layers.Dense(16), keras.layers.Dense(1)])
-    found = _sample(model.trainable_variables)
+    found = sample(model.trainable_variables)
     assert found.shapes == [(8, 16), (16,), (16, 1), (1,)]
     assert np.array_equal(found.values[3], np.full(32, model.trainable_variables[3].numpy()[0]))
+
+
+def test_layout_follows_the_variables():
+    sampler, owner = _Sampler(), Owner()
+    first, second = made((4,), "float32"), made((6, 2), "float32")
+    assert sampler.sample(owner, [first]).shapes == [(4,)]
+    first.assign(np.arange(4, dtype=np.float32))
+    assert sampler.sample(owner, [first]).values.max() == 3.0
+    assert sampler.sample(owner, [first, second]).shapes == [(4,), (6, 2)]
+    assert sampler.sample(owner, [second]).values.shape == (1, 32)
 
 
 @pytest.mark.parametrize(
@@ -45,4 +63,4 @@ def test_model_of_keras_is_sampled():
     ids=["dead", "no variable", "no rank", "no size"],
 )
 def test_other_variables_have_no_sample(variable):
-    assert _sample([tf.Variable([1.0]), variable]) is None
+    assert sample([tf.Variable([1.0]), variable]) is None
