@@ -83,10 +83,10 @@ ENV LANG=C.UTF-8 \
     PYTHONUNBUFFERED=1 \
     TF_CPP_MIN_LOG_LEVEL=2
 
-# g++ and libjpeg-dev: some stages are compiled for the instance's CPU where they are first used.
+# g++, libjpeg-dev, libpng-dev, libwebp-dev: some stages are compiled for the instance's CPU where they are first used.
 RUN apt-get update -qq \
  && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-        g++ libjpeg-dev openmpi-bin openssh-client openssh-server \
+        g++ libjpeg-dev libpng-dev libwebp-dev openmpi-bin openssh-client openssh-server \
  && rm -rf /var/lib/apt/lists/*
 
 # The toolkit starts sshd on the dnn hosts, and mpirun goes from host to host as root with the key pair of the image: who

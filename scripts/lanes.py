@@ -1,6 +1,6 @@
 """Runs the tests in lanes, for scripts/test: a lane is a selection of tests in one Python environment.
 
-Without a lane, scripts/test runs `tests`: everything that is not marked slow, plain or matrix. Paths (tests/...,
+Without a lane, scripts/test runs `tests`: everything that is not marked slow or matrix. Paths (tests/...,
 benchmarks/...) replace the selection of the lane `tests`; unknown arguments go to pytest (-m, -k, -x, --cov, -n 0).
 
   scripts/test                          what a developer waits for
@@ -9,7 +9,7 @@ benchmarks/...) replace the selection of the lane `tests`; unknown arguments go 
   scripts/test --torch --ray            two other lanes
   scripts/test --classic [...]          the same in .venv-classic, with TensorFlow 2.15 and Keras 2
 
-TFHET_TEST_TURN=2/4 runs the second quarter of the tests marked slow, plain or matrix.
+TFHET_TEST_TURN=2/4 runs the second quarter of the tests marked slow or matrix.
 """
 
 from __future__ import annotations
@@ -34,8 +34,12 @@ LIMIT_S = 3600.0
 """Deadline of one command, in seconds."""
 SKIPPED, NO_TESTS = 77, 5
 """Exit codes: this machine cannot run the lane, and says why; pytest selected no test."""
-UNMARKED = "not slow and not plain and not matrix"
-TORCH = [f"tests/integration/test_{name}.py" for name in ("torch", "torch_recipes", "drift")]
+UNMARKED = "not slow and not matrix"
+TORCH = [
+    *(f"tests/integration/test_{name}.py" for name in ("torch", "torch_recipes", "drift")),
+    "tests/unit/test_torch_stages.py",
+    "tests/unit/stages/test_torchvision.py",
+]
 RAY = [
     "tests/contract/test_planes.py",
     "tests/contract/test_collective.py",
@@ -128,6 +132,12 @@ class Lanes:
         """the fuzz tests with 20 times as many inputs, more than 50,000"""
         files = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("tests/property/test_fuzz_*.py"))
         return self._pytest(["--dist", "load", *files], env={"TFHET_FUZZ": "full"})
+
+    def sanitize(self) -> int:
+        """runs the compiled core under the sanitizers of addresses, undefined behaviour and threads"""
+        command = [sys.executable, ROOT / "tests" / "sanitized_core.py"]
+        env = {**self._env, "PYTHONPATH": str(ROOT)}
+        return subprocess.run(command, cwd=ROOT, env=env, check=False, timeout=LIMIT_S).returncode
 
     def notebook(self) -> int:
         """executes the notebooks"""

@@ -21,7 +21,7 @@ from tfhet.extras import MissingPackage
 
 COMMANDS = ("simulate", "report", "timeline", "top", "runs", "doctor", "convert", "prices", "profile", "plan", "init")
 COMMANDS += ("package", "submit", "follow", "diagnose", "launch")
-NEED_TENSORFLOW = ("distribute", "Pipeline", "SyntheticSource", "TFRecordSource", "stages", "StepCallback")
+NEED_TENSORFLOW = ("distribute", "Pipeline", "SyntheticSource", "TFRecordSource", "StepCallback")
 LIMIT_S = 120.0
 
 
@@ -55,6 +55,14 @@ def convert(folder: str) -> None:
         assert (described["classes"], sum(described["files"].values())) == (["cat", "dog"], 6), described
 
 
+def augment(folder: str) -> None:
+    """Runs a chain of stages on the photos of `convert`, on NumPy arrays."""
+    files = [path.read_bytes() for path in sorted(Path(folder, "photos").rglob("*.jpg"))]
+    chain = tfhet.stages.compile("decode(); random_resized_crop(4, 5); random_flip(); normalize()")
+    images = chain(files, ids=range(len(files)), seed=1, epoch=2)
+    assert (images.shape, images.dtype) == ((6, 4, 5, 3), np.float32), images
+
+
 def main() -> None:
     assert find_spec("tensorflow") is None, "this is not the base install: it has TensorFlow"
     assert [each for name in NEED_TENSORFLOW for each in missing(name)] == ["tensorflow"] * len(NEED_TENSORFLOW)
@@ -71,6 +79,7 @@ def main() -> None:
         refused = tfhet_command("profile", "synthetic", where=folder)
         assert refused.returncode == 2 and "tfhet[tensorflow]" in refused.stderr + refused.stdout, refused
         convert(folder)
+        augment(folder)
         words = ("simulate", "homogeneous", "--quiet", "--", "--strategy", "torch", "--train_script", "job.py")
         trained = tfhet_command(*words, where=folder)
         assert trained.returncode == 0, trained.stdout + trained.stderr

@@ -55,7 +55,7 @@ leaves when it crashes belongs to the session that started the worker, too.
 TURN = "TFHET_TEST_TURN"
 """This variable, such as `2/3` for the second of three turns, says whose turn it is among the tests with a mark of
 TAKE_TURNS; the others of these are left out. Empty or unset: all run."""
-TAKE_TURNS = ("slow", "plain", "matrix")
+TAKE_TURNS = ("slow", "matrix")
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,7 @@ import numpy as np
 import tfhet
 from tfhet import native
 from tfhet.native import kernels
-from tfhet.stages.decoding import decode_windows
-from tfhet.stages.resampling import Scaling
+from tfhet.stages import compile as compile_chain
 
 CHAINS = (
     "autocontrast(); equalize(); posterize(3); solarize(100); sharpen()",
@@ -48,8 +47,8 @@ def digest(level: str) -> str:
         for name in sorted(batches[0]):
             made.update(np.concatenate([batch[name] for batch in batches])[order].tobytes())
     noise = tf.cast(tf.random.stateless_uniform([90, 70, 3], [0, 1], 0, 256, tf.int32), tf.uint8)
-    window = tf.constant([[5.5, 3.0, 61.0, 50.5]])
-    made.update(decode_windows(tf.io.encode_jpeg(noise)[None], window, None, Scaling(24, 32)).numpy().tobytes())
+    files = [encode(noise).numpy() for encode in (tf.io.encode_jpeg, tf.io.encode_png)]
+    made.update(compile_chain("decode(); random_resized_crop(24, 32)")(files, ids=[1, 2]).tobytes())
     return made.hexdigest()
 
 

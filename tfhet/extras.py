@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Callable, Collection, Iterator
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import lazy_loader
 
@@ -108,3 +108,20 @@ def attach(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], 
             raise MissingPackage(error.module, purpose) from None
 
     return loaded, listed, names
+
+
+class _Module:
+    """An optional package that is imported when one of its names is used."""
+
+    def __init__(self, name: str) -> None:
+        self.__name__ = name
+
+    def __getattr__(self, name: str) -> Any:
+        with needed():
+            return getattr(import_module(self.__name__), name)
+
+
+if TYPE_CHECKING:
+    import tensorflow
+else:
+    tensorflow = _Module("tensorflow")

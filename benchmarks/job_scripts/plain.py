@@ -14,6 +14,7 @@ for photos: only the crop is decoded (`tf.io.decode_and_crop_jpeg` after `sample
 
 from __future__ import annotations
 
+import importlib.util
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -37,6 +38,13 @@ def knows(stages: Sequence[Any]) -> bool:
     """Returns whether the chain can be written in this style."""
     names = tuple(getattr(stage, "name", "") for stage in stages)
     return names == PHOTO_STEPS or all(name in STEPS for name in names)
+
+
+def missing(stages: Sequence[Any]) -> str:
+    """Returns why a chain that can be written in this style cannot run here, or ""."""
+    blurs = any(getattr(stage, "name", "") == "gaussian_blur" for stage in stages)
+    is_there = not blurs or importlib.util.find_spec("tensorflow_addons")
+    return "" if is_there else "it blurs with TensorFlow Addons, which is not installed: pip install 'tfhet[addons]'"
 
 
 def dataset(

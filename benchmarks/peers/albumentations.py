@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.peers.peer import LINEAR, MEAN, STD, Job, Peer, Run, from_files
+from benchmarks.peers.peer import LINEAR, MEAN, PHOTO_CHAINS, STD, Job, Peer, Run, from_files
 
 
 def _build(job: Job) -> Run:
@@ -41,6 +41,6 @@ PEER = Peer(
     words="albumentations",
     imports=("albumentations", "cv2"),
     requires=("albumentations==2.0.8", "opencv-python-headless==4.11.0.86", "numpy<2"),
-    does=dict.fromkeys(("imagenet-train", "imagenet-jitter", "imagenet-eval"), (LINEAR,)),
+    does=dict.fromkeys(PHOTO_CHAINS, (LINEAR,)),
     build=_build,
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.peers.peer import ANTIALIAS, LINEAR, MEAN, STD, Job, Peer, Run
+from benchmarks.peers.peer import ANTIALIAS, LINEAR, MEAN, PHOTO_CHAINS, STD, Job, Peer, Run
 
 
 def _build(job: Job) -> Run:
@@ -56,9 +56,6 @@ PEER = Peer(
     words="DALI on the CPU",
     imports=("nvidia.dali",),
     requires=("nvidia-dali-cuda120==2.4.0",),
-    does={
-        **dict.fromkeys(("imagenet-train", "imagenet-jitter", "imagenet-eval"), (LINEAR, ANTIALIAS)),
-        "randaugment-224": (LINEAR,),
-    },
+    does={**dict.fromkeys(PHOTO_CHAINS, (LINEAR, ANTIALIAS)), "randaugment-224": (LINEAR,)},
     build=_build,
 )

@@ -1,6 +1,7 @@
 """OpenCV as its users write it: a photo is decoded whole, then cropped, resized and flipped.
 
-Small images are dilated and blurred many at a time, as channels of one image, and sampled once each.
+`photos` does this after any decoder. Small images are dilated and blurred many at a time, as channels of one image, and
+sampled once each.
 """
 
 from __future__ import annotations
@@ -8,12 +9,13 @@ from __future__ import annotations
 import functools
 import math
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from benchmarks.peers.peer import LINEAR, Job, Peer, Run, from_files, in_batches
+from benchmarks.peers.peer import LINEAR, PHOTO_CHAINS, Job, Peer, Run, from_files, in_batches
 
 STACKED = 170
 """Images in a stack: OpenCV takes up to 512 channels."""
@@ -22,29 +24,54 @@ STACKED = 170
 def _build(job: Job) -> Run:
     import cv2
 
-    cv2.setNumThreads(1)  # batches run in parallel
     if job.chain == "aws-cifar":
+        cv2.setNumThreads(1)  # batches run in parallel
         images, alone = np.load(job.files[0]), replace(job, threads=1)  # threads would compete for Python's lock
         return in_batches(
             alone, len(images), lambda begin, draw: _small(cv2, job, images[begin : begin + job.batch_size], draw)
         )
+    return photos(job, lambda file: cv2.imread(file, cv2.IMREAD_COLOR_RGB))
+
+
+Window = Callable[[str, random.Random], np.ndarray]
+
+
+def photos(job: Job, decode: Callable[[str], np.ndarray], window: Window | None = None) -> Run:
+    """Returns the batches of a chain of photos. decode: file -> image, uint8 [height, width, 3]. window: (file, draw)
+    -> a random part of the image; None to cut it out of the decoded image."""
+    import cv2
+
+    cv2.setNumThreads(1)  # batches run in parallel
     scale, offset = job.normalization
     table = (np.arange(256, dtype=np.float32)[:, None] * scale + offset).reshape(256, 1, 3)
-    return from_files(job, functools.partial(_photo, cv2, job, table))
+
+    def cut(file: str, draw: random.Random) -> np.ndarray:
+        image = decode(file)
+        top, left, rows, columns = box(job, draw, *image.shape[:2])
+        return image[top : top + rows, left : left + columns]
+
+    return from_files(job, functools.partial(_photo, cv2, job, table, decode, window or cut))
 
 
-def _photo(cv2: Any, job: Job, table: np.ndarray, file: str, out: np.ndarray, draw: random.Random) -> None:
-    image = cv2.imread(file, cv2.IMREAD_COLOR_RGB)
-    height, width = image.shape[:2]
+def _photo(
+    cv2: Any,
+    job: Job,
+    table: np.ndarray,
+    decode: Callable[[str], np.ndarray],
+    window: Window,
+    file: str,
+    out: np.ndarray,
+    draw: random.Random,
+) -> None:
     if job.chain == "imagenet-eval":
+        image = decode(file)
+        height, width = image.shape[:2]
         size = tuple(side * job.shorter // min(height, width) for side in (width, height))
         image = cv2.resize(image, size, interpolation=cv2.INTER_LINEAR)
         top, left = ((side - job.size) // 2 for side in image.shape[:2])
         image = image[top : top + job.size, left : left + job.size]
     else:
-        top, left, rows, columns = box(job, draw, height, width)
-        part = image[top : top + rows, left : left + columns]
-        image = cv2.resize(part, (job.size, job.size), interpolation=cv2.INTER_LINEAR)
+        image = cv2.resize(window(file, draw), (job.size, job.size), interpolation=cv2.INTER_LINEAR)
         image = cv2.flip(image, 1) if draw.random() < job.flip else image
     if job.chain == "imagenet-jitter":
         brightness, contrast, saturation = (draw.uniform(1.0 - job.jitter, 1.0 + job.jitter) for _ in range(3))
@@ -96,6 +123,6 @@ PEER = Peer(
     words="OpenCV",
     imports=("cv2",),
     requires=("opencv-python-headless==4.11.0.86", "numpy<2"),
-    does={"aws-cifar": ("",), **dict.fromkeys(("imagenet-train", "imagenet-jitter", "imagenet-eval"), (LINEAR,))},
+    does={"aws-cifar": ("",), **dict.fromkeys(PHOTO_CHAINS, (LINEAR,))},
     build=_build,
 )

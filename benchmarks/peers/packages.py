@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -19,21 +20,23 @@ from tfhet.cluster import cache_dir, environment, own_folder
 from tfhet.errors import TfhetError
 
 INSTALL_LIMIT_S = 1800.0
+CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 def folder_of(peer: Peer, cache: Path | None = None) -> Path:
-    """Returns the folder of the peer's packages; each set of versions and each Python has one of its own. cache: the
-    folder of all peers' folders, instead of one in the user's cache."""
+    """Returns the folder of the peer's packages. Peers that require the same versions share one; each Python has its
+    own. cache: the folder of all peers' folders, instead of one in the user's cache."""
     parts = repr([*peer.requires, sys.version.split()[0], sys.platform])
-    return _all_peers(cache) / f"{peer.name}-{hashlib.blake2b(parts.encode(), digest_size=5).hexdigest()}"
+    words = "+".join(re.split("[=<>]", package)[0] for package in peer.requires if "/" not in package)
+    return _all_peers(cache) / f"{words}-{hashlib.blake2b(parts.encode(), digest_size=5).hexdigest()}"
 
 
 def environment_of(peer: Peer, cache: Path | None = None) -> dict[str, str]:
-    """Returns the environment of the peer's process, in which its own packages come first. Raises UsageError if other
-    users can write to the folder."""
+    """Returns the environment of the peer's process, in which its own packages come first, then the tfhet of this
+    checkout. Raises UsageError if other users can write to the folder."""
     folder = folder_of(peer, cache)
     own = [str(folder)] if folder.is_dir() and own_folder(_all_peers(cache)) else []
-    paths = os.pathsep.join([*own, *(path for path in sys.path if path)])
+    paths = os.pathsep.join([*own, str(CHECKOUT), *(path for path in sys.path if path)])
     quiet = {"NO_ALBUMENTATIONS_UPDATE": "1", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
     return {**environment(), "PYTHONPATH": paths, **quiet}
 

@@ -14,6 +14,8 @@ import numpy as np
 LINEAR, ANTIALIAS = "linear", "antialias"
 """Ways to resize: bilinear between the four nearest pixels, or over all source pixels under a result pixel. The images
 differ, so each way is compared only with itself."""
+PHOTO_CHAINS = ("imagenet-train", "imagenet-jitter", "imagenet-eval")
+"""Chains of photos that every peer for photos runs."""
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """Mean and standard deviation of ImageNet's channels, with 1 as the brightest level."""
 Run = Callable[[], Iterator[np.ndarray]]
@@ -76,6 +78,14 @@ class Peer:
     does: Mapping[str, tuple[str, ...]]
     """Ways in which it resizes, by chain; ("",) for a chain that does not resize."""
     build: Callable[[Job], Run]
+    other_image: str = ""
+    """Why its image is another one than tfhet's; "" for the same image. Such a peer never counts as the best one."""
+    is_tfhet: bool = False
+    """Whether it is tfhet itself outside TensorFlow: peers are compared with it, it is no peer."""
+
+    @property
+    def uses_tensorflow(self) -> bool:
+        return "tensorflow" in self.imports
 
 
 def from_files(job: Job, work: Callable[[str, np.ndarray, random.Random], object]) -> Run:

@@ -15,9 +15,16 @@ from tfhet.bench.child_process import AnsweringProcess
 from tfhet.errors import TfhetError, unknown
 
 MODULES = {
+    "numpy": "benchmarks.peers.tfhet_numpy",
+    "torch": "benchmarks.peers.tfhet_torch",
+    "torch-last": "benchmarks.peers.tfhet_torch_last",
+    "torch-sample": "benchmarks.peers.tfhet_torch_sample",
     "tf-batched": "benchmarks.peers.tf_batched",
     "tf-image": "benchmarks.peers.tf_image",
+    "pillow": "benchmarks.peers.pillow",
     "opencv": "benchmarks.peers.opencv",
+    "simplejpeg": "benchmarks.peers.simplejpeg",
+    "turboloader": "benchmarks.peers.turboloader",
     "torchvision": "benchmarks.peers.torchvision",
     "albumentations": "benchmarks.peers.albumentations",
     "dali": "benchmarks.peers.dali",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.peers.peer import ANTIALIAS, LINEAR, Job, Peer, Run
+from benchmarks.peers.peer import ANTIALIAS, LINEAR, PHOTO_CHAINS, Job, Peer, Run
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -75,6 +75,6 @@ PEER = Peer(
     words="tf.data with tf.image",
     imports=("tensorflow",),
     requires=(),
-    does=dict.fromkeys(("imagenet-train", "imagenet-jitter", "imagenet-eval"), (LINEAR, ANTIALIAS)),
+    does=dict.fromkeys(PHOTO_CHAINS, (LINEAR, ANTIALIAS)),
     build=_build,
 )

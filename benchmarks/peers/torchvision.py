@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.peers.peer import ANTIALIAS, LINEAR, MEAN, STD, Job, Peer, Run
+from benchmarks.peers.peer import ANTIALIAS, LINEAR, MEAN, PHOTO_CHAINS, STD, Job, Peer, Run
 
 
 def _build(job: Job) -> Run:
@@ -61,6 +61,6 @@ PEER = Peer(
     words="torchvision v2",
     imports=("torch", "torchvision"),
     requires=("torch==2.14.1", "torchvision==0.29.1", "numpy<2"),
-    does=dict.fromkeys(("imagenet-train", "imagenet-jitter", "imagenet-eval", "randaugment-224"), (LINEAR, ANTIALIAS)),
+    does=dict.fromkeys((*PHOTO_CHAINS, "randaugment-224"), (LINEAR, ANTIALIAS)),
     build=_build,
 )

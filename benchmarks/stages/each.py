@@ -125,11 +125,12 @@ def staged(stage: Stage, spec: ImageSpec) -> Callable[[Any, Any], Any]:
     """Returns (images, ids) -> images, as a pipeline runs the stage."""
     import tensorflow as tf
 
-    from tfhet.stages import randomness
+    from tfhet.stages import Program, placed, tensor_chain
+
+    (segment,) = Program.of(placed((stage,), spec), spec).segments
 
     def work(images: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
-        keys = randomness.keys(0, stage.name, 0, 0, ids)
-        return stage.apply(images, stage.parameters(keys, spec) if stage.random else {})
+        return tensor_chain.run(segment, images, ids, tf.zeros_like(ids), 0)[0]
 
     return tf.autograph.experimental.do_not_convert(work)
 

@@ -79,12 +79,12 @@ def plain_form(shapes: Sequence[Form]) -> Form:
 
 
 def whole_cases(course: Course) -> list[Case]:
-    """Returns the chain as AWS's example writes it, if it can be, and as tfhet runs it in every form."""
+    """Returns the chain as AWS's example writes it, if it can run here, and as tfhet runs it in every form."""
     passes, shapes = PASSES if course.small else PHOTO_PASSES, forms(course.pipeline)
     cases = [pipeline_case(course, form.case, shaped(course.pipeline, form), passes) for form in shapes]
     if course.small:
         cases.append(in_memory_case(course))
-    if plain.knows(course.pipeline.stages):
+    if plain.knows(course.pipeline.stages) and not plain.missing(course.pipeline.stages):
         written = shaped(course.pipeline, plain_form(shapes))
         cases.insert(0, dataset_case(course, PLAIN, 1, lambda: _plain(written), lambda element: element[0]))
     return cases
@@ -95,11 +95,14 @@ def in_memory_case(course: Course) -> Case:
     import tensorflow as tf
 
     from tfhet.placement import one_epoch, steps
+    from tfhet.stages import Program, Step
 
     pipeline = course.pipeline
     read = list(one_epoch(pipeline.with_stages(())))
     images, ids = (tf.concat([element[name] for element in read], 0) for name in ("image", "id"))
-    works, size = [work_of(pipeline, step) for step in steps(pipeline)], pipeline.batch_size
+    size = pipeline.batch_size
+    segments = Program.of([each for step in steps(pipeline) for each in step.stages], pipeline.input).segments
+    works = [work_of(pipeline, Step(part.stages, part.steps[0].input)) for part in segments]
 
     def batch(begin: tf.Tensor) -> tf.Tensor:
         made = images[begin : begin + size]

@@ -17,12 +17,16 @@ from benchmarks.peers.peer import Job, Peer
 from benchmarks.peers.process import MODULES, PeerProcess, peer_named
 from benchmarks.stages.forms import Form
 from tfhet.bench import Case
+from tfhet.bench.chain import TFHET
 from tfhet.clock import SYSTEM
 from tfhet.errors import TfhetError
 from tfhet.events import Event, Observer
 
 INSTALL, NONE = "install", "none"
 """Values of the option `--peers` that are not names of peers."""
+ALWAYS = "numpy"
+"""The case of tfhet on NumPy, which needs no packages: it runs with every value of `--peers`."""
+OTHER_IMAGE = "another image"
 
 
 @dataclass(frozen=True)
@@ -40,8 +44,8 @@ class Entry:
 
     @property
     def words(self) -> str:
-        """Its name in tables: `OpenCV, linear uint8`."""
-        return ", ".join(filter(None, (self.peer.words, self.form.words)))
+        """Its name in tables: `OpenCV, linear uint8`; a peer with another image says so."""
+        return ", ".join(filter(None, (self.peer.words, self.form.words, self.peer.other_image and OTHER_IMAGE)))
 
 
 @dataclass
@@ -55,6 +59,11 @@ class PeerCases:
     """Reasons by peer."""
     versions: dict[str, dict[str, str]] = field(default_factory=dict)
     """Versions of modules by peer."""
+
+    @property
+    def other_images(self) -> dict[str, str]:
+        """Why the image of a peer is another one than tfhet's, by the name of the peer."""
+        return {entry.peer.name: entry.peer.other_image for entry in self.entries if entry.peer.other_image}
 
     def drop(self, name: str, error: TfhetError) -> None:
         """Reports a peer as missing."""
@@ -73,12 +82,12 @@ class PeerCases:
 
 
 def wanted(option: str) -> tuple[str, ...]:
-    """Returns the peers that `--peers` names; all for "" and `install`. Raises UsageError for an unknown one."""
-    if option == NONE:
-        return ()
+    """Returns the peers that `--peers` names, and ALWAYS; all for "" and `install`. Raises UsageError for an unknown
+    one."""
     if option in ("", INSTALL):
         return tuple(MODULES)
-    return tuple(peer_named(name.strip()).name for name in option.split(","))
+    named = [] if option == NONE else [peer_named(name.strip()).name for name in option.split(",")]
+    return tuple(dict.fromkeys((ALWAYS, *named)))
 
 
 @contextlib.contextmanager
@@ -126,7 +135,8 @@ def _start(
             run(number)
             begin_or_drop = functools.partial(found.attempt, peer.name, process.begin)
             run_or_drop = functools.partial(found.attempt, peer.name, run)
-            name, prepare = f"{peer.name} {form.words}".strip(), functools.partial(int, number)
+            name = f"{TFHET if peer.is_tfhet else ''} {peer.name} {form.words}".strip()
+            prepare = functools.partial(int, number)
             entries.append(Entry(peer, form, Case(name, run_or_drop, examples, "image", prepare, begin=begin_or_drop)))
     found.entries += entries
     found.versions[peer.name] = process.versions

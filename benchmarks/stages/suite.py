@@ -6,7 +6,7 @@ With `--each`, every stage against its counterpart in TensorFlow, Keras or Addon
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.job_scripts import plain
@@ -35,7 +35,7 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
         return each.run(options, observer, command)
     with stages.prepared(options) as made:
         course = made.course
-        files = as_files(course, made.folder) if peers else ()
+        files = as_files(course, made.folder)
         job = Job(course.name, "", "float32", files, course.pipeline.batch_size, course.cores)
         where = {"can_install": options.peers == INSTALL, "cache": options.cache and options.cache / "tfhet"}
         with peer_cases.started(peers, job, course.examples, observer, **where) as found:
@@ -46,7 +46,11 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
     for name in peer_names - {entry.case.name for entry in found.entries}:
         del taken[name]  # its peer failed in one of the rounds
     figures = figures_of(course, forms.forms(course.pipeline), taken, found.entries, made.steps)
-    details = {**made.details(taken), "peers": found.versions, "peers_missing": found.missing}
+    missing = dict(found.missing)
+    if forms.PLAIN not in taken and plain.knows(course.pipeline.stages):
+        missing[forms.PLAIN] = plain.missing(course.pipeline.stages)
+    details = {**made.details(taken), "peers": found.versions, "peers_missing": missing}
+    details |= {"peers_other_image": found.other_images}
     return Record.of(f"stages.{course.name}", figures, details=details, command=command)
 
 
@@ -88,21 +92,51 @@ def figures_of(
         times[f"{prefix}.in_memory_us_per_image"] = taken[forms.IN_MEMORY].figure()
     for form in shapes:
         times[".".join(filter(None, (prefix, form.key, "us_per_image")))] = taken[form.case].figure()
-    closest = dict[str, Figure]()
     for entry in entries:
         times[f"{prefix}.{entry.key}.us_per_image"] = taken[entry.case.name].figure()
-        # Peers get small images decoded and in memory.
-        ours = taken[forms.IN_MEMORY if forms.IN_MEMORY in taken else entry.form.case]
-        ratio = ours.cheaper_than(taken[entry.case.name], entry.words)
-        for name in (f"{prefix}.vs_{entry.peer.name}", f"{prefix}.vs_best_peer"):
-            closest[name] = min(closest.get(name, ratio), ratio, key=lambda figure: figure.value)
-    return {**ratios, **closest, **times, **chain.part_figures(course, taken, steps)}
+    peers = [entry for entry in entries if not entry.peer.is_tfhet]
+    # Peers get small images decoded and in memory.
+    own = {form: taken[forms.IN_MEMORY if forms.IN_MEMORY in taken else form.case] for form in shapes}
+    rivals = {entry.peer.name for entry in peers if not entry.peer.other_image}
+    ratios |= against(f"{prefix}.", own, peers, taken, rivals)
+    rivals -= {entry.peer.name for entry in peers if entry.peer.uses_tensorflow}
+    for lane in dict.fromkeys(entry.peer.name for entry in entries if entry.peer.is_tfhet):
+        own = {entry.form: taken[entry.case.name] for entry in entries if entry.peer.name == lane}
+        ratios |= against(f"{prefix}.{lane}_", own, peers, taken, rivals)
+    return {**ratios, **times, **chain.part_figures(course, taken, steps)}
+
+
+def against(
+    prefix: str,
+    ours: Mapping[Form, Measurement],
+    peers: Sequence[Entry],
+    taken: Mapping[str, Measurement],
+    rivals: Collection[str],
+) -> dict[str, Figure]:
+    """Returns how many times less CPU tfhet takes than each peer, in the form in which the two are closest.
+
+    Args:
+        prefix: Of the names of the figures.
+        ours: tfhet's measurement in each form.
+        peers: The peers that completed all rounds.
+        taken: All measurements by case.
+        rivals: Names of the peers of which the best one is looked for.
+    """
+    closest = dict[str, Figure]()
+    for entry in peers:
+        ratio = ours[entry.form].cheaper_than(taken[entry.case.name], entry.words)
+        for name in (entry.peer.name, *(("best_peer",) if entry.peer.name in rivals else ())):
+            key = f"{prefix}vs_{name}"
+            closest[key] = min(closest.get(key, ratio), ratio, key=lambda figure: figure.value)
+    return closest
 
 
 def _notes(record: Record) -> list[str]:
     missing = record.details.get("peers_missing") or {}
-    notes = [f"missing: peer {name}: {why}" for name, why in missing.items()]
-    return [*notes, "--peers install installs packages of peers"] if notes else []
+    others = record.details.get("peers_other_image") or {}
+    notes = [f"another image: peer {name}: {why}; it is not counted in best_peer" for name, why in others.items()]
+    notes += [f"missing: {'' if name == forms.PLAIN else 'peer '}{name}: {why}" for name, why in missing.items()]
+    return [*notes, "--peers install installs packages of peers"] if missing.keys() - {forms.PLAIN} else notes
 
 
 SUITE = Suite(

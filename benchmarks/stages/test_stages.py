@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from benchmarks.job_scripts import plain
 from benchmarks.peers import process
 from benchmarks.peers.peer import ANTIALIAS, LINEAR, Job
-from benchmarks.peers.process import peer_named
+from benchmarks.peers.process import MODULES, PeerProcess, peer_named
 from benchmarks.stages import forms as shapes, peer_cases
 from benchmarks.stages.forms import Form, forms, shaped
 from benchmarks.stages.peer_cases import Entry
 from benchmarks.stages.suite import SUITE, as_files, figures_of
 from tfhet.bench import Case, Measurement, Sample, chain, measure
 from tfhet.cli.bench import run_suite
+from tfhet.errors import TfhetError
 from tfhet.events import Event
 from tfhet.record import Record
 
@@ -25,6 +29,7 @@ pytest.importorskip("sklearn")
 
 from tfhet.placement import Pipeline
 from tfhet.source import TFRecordSource, digits as digit_data, photos as photo_data
+from tfhet.stages import compile, parse
 
 BROKEN = """
 import os
@@ -110,6 +115,66 @@ def test_peer_is_compared_with_its_own_form() -> None:
     assert found["stages.imagenet-train.vs_best_peer"].against == "DALI on the CPU, antialias uint8"
 
 
+def test_tfhet_outside_tensorflow_has_its_own_ratios() -> None:
+    form = Form(LINEAR, "uint8")
+    cpu_s = {form.case: 2.0, "decode": 0.1, "tfhet numpy linear uint8": 1.0, "tf-image linear uint8": 3.0}
+    cpu_s |= {"opencv linear uint8": 4.0, "turboloader linear uint8": 2.5}
+    entries = [entry(name, form) for name in ("numpy", "tf-image", "opencv", "turboloader")]
+    entries[0] = replace(entries[0], case=Case("tfhet numpy linear uint8", print))
+    measured = {name: taken(value) for name, value in cpu_s.items()}
+    found = figures_of(course("imagenet-train"), (form,), measured, entries, {})
+    assert {name: round(figure.value, 6) for name, figure in found.items() if "vs_" in name} == {
+        "stages.imagenet-train.vs_tf-image": 1.5,
+        "stages.imagenet-train.vs_opencv": 2.0,
+        "stages.imagenet-train.vs_turboloader": 1.25,
+        "stages.imagenet-train.vs_best_peer": 1.5,
+        "stages.imagenet-train.numpy_vs_tf-image": 3.0,
+        "stages.imagenet-train.numpy_vs_opencv": 4.0,
+        "stages.imagenet-train.numpy_vs_turboloader": 2.5,
+        "stages.imagenet-train.numpy_vs_best_peer": 4.0,  # outside TensorFlow, with the same image
+    }
+    assert "another image" in str(found["stages.imagenet-train.vs_turboloader"].against)
+    assert found["stages.imagenet-train.numpy.linear.uint8.us_per_image"].value == pytest.approx(1e6)
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if peer_named(name).is_tfhet])
+@pytest.mark.parametrize("chain_name", ["imagenet-train", "aws-cifar"])
+def test_tfhet_outside_tensorflow_makes_images_of_the_form(name: str, chain_name: str, tmp_path: Path) -> None:
+    if chain_name == "aws-cifar":
+        source = digit_data.repeated(tmp_path, 5, tmp_path)
+    else:
+        source = TFRecordSource.from_directory(photo_data.photos(count=5, cache=tmp_path))
+    pipeline = Pipeline(source, chain_name, 2)
+    files = as_files(course(chain_name, pipeline), tmp_path)
+    images = np.load(files[0]) if chain_name == "aws-cifar" else [Path(file).read_bytes() for file in files]
+    peer = PeerProcess(peer_named(name))
+    with contextlib.closing(peer):
+        for form in forms(pipeline):
+            try:
+                job = peer.prepare(Job(chain_name, form.way, form.dtype, files, 2, 2))
+            except TfhetError as error:
+                if "ModuleNotFoundError" not in str(error):
+                    raise
+                pytest.skip(str(error))
+            expected = compile(shaped(pipeline, form).stages)(images, ids=np.arange(5))
+            assert np.array_equal(peer.images(job), expected), form
+
+
+def test_example_is_left_out_without_addons(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plain.importlib.util, "find_spec", lambda name: None)
+    assert "Addons" in plain.missing(parse("dilate(3); gaussian_blur(11, 0.8)"))
+    assert plain.missing(parse("dilate(3); random_flip()")) == ""
+
+
+def test_notes_name_what_is_missing_and_other_images() -> None:
+    details = {"peers_missing": {"example": "no Addons"}, "peers_other_image": {"turboloader": "reduced"}}
+    notes = list(SUITE.notes(Record.of("stages.x", {}, details=details, command=())))
+    assert notes == [
+        "another image: peer turboloader: reduced; it is not counted in best_peer",
+        "missing: example: no Addons",
+    ]
+
+
 def test_chain_on_photos_has_four_forms(tmp_path: Path) -> None:
     photos = TFRecordSource.from_directory(photo_data.photos(count=3, cache=tmp_path))
     pipeline = Pipeline(photos, "imagenet-train", 2)
@@ -158,6 +223,8 @@ def test_suite_measures_chain_and_names_missing_peer(
     printed = capsys.readouterr()
     assert code == 0, printed.err
     record = Record.read(tmp_path / "record.json")
-    assert {"stages.imagenet-eval.vs_best_peer", "stages.imagenet-eval.vs_tf-image"} <= set(record.figures)
-    assert set(record.details["peers"]) == {"tf-image"} and set(record.details["peers_missing"]) == {"broken"}
+    assert {"vs_best_peer", "vs_tf-image", "numpy_vs_tf-image", "numpy.linear.uint8.us_per_image"} <= {
+        name.removeprefix("stages.imagenet-eval.") for name in record.figures
+    }
+    assert set(record.details["peers"]) == {"numpy", "tf-image"} and set(record.details["peers_missing"]) == {"broken"}
     assert "peer broken" in printed.out

@@ -44,7 +44,7 @@ WITH_TENSORFLOW = (
     *("planes.tf_service.reader", "planes.tf_service.transport", "planes.validation", "profile.anatomy"),
     *("profile.parts", "profile.pipelines", "profile.rounds", "source.damage", "source.digits", "source.examples"),
     *("source.files", "source.framing", "source.orientation", "source.photos", "source.source", "source.synthetic"),
-    *("source.tfrecord", "stages*", "steps.callback"),
+    *("source.tfrecord", "steps.callback"),
     *("steps.continued", "steps.declared", "steps.keras_weights", "steps.noted", "strategies.horovod.*"),
     *("strategies.tensorflow.collective", "trainer.*", "horovod.*"),
 )
@@ -55,7 +55,8 @@ blocked = ["tensorflow", "keras", "tf_keras", "tensorflow_addons", "horovod", "r
 sys.modules.update(dict.fromkeys(blocked))
 for path in sorted(pathlib.Path("tfhet").rglob("*.py")):
     name = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
-    if "templates" in path.parts or (name in ("tfhet.torch", "tfhet.steps.torch_weights") and "torch" in blocked):
+    of_torch = name.startswith(("tfhet.torch", "tfhet.steps.torch_weights"))
+    if "templates" in path.parts or (of_torch and "torch" in blocked):
         continue
     try:
         importlib.import_module(name)

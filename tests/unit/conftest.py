@@ -1,27 +1,14 @@
-"""Places of launchers in a job on this machine, whose hosts are all reached at 127.0.0.1; and plain operations."""
+"""Places of launchers in a job on this machine, whose hosts are all reached at 127.0.0.1."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tfhet.cluster import Place, free_ports
-
-
-@pytest.fixture(scope="session")
-def plainly() -> Callable[..., Any]:
-    """`plainly(function, ...)`: the result of the call without compiled ops."""
-
-    def call(function: Callable[..., Any], *args: Any) -> Any:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("TFHET_NATIVE", "off")
-            return function(*args)
-
-    return call
 
 
 @pytest.fixture

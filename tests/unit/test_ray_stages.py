@@ -6,6 +6,7 @@ import pytest
 import tfhet.ray
 from tfhet import Pipeline, SyntheticSource
 from tfhet.errors import UsageError
+from tfhet.stages import Invert, Stage
 
 GEOMETRIC = "random_crop(padding=2); random_flip(); random_affine(); random_erasing()"
 CHAINS = {f"{GEOMETRIC}; color_jitter(); normalize(0.5, 0.25); one_hot(10)": 3, "randaugment(); rescale()": 0}
@@ -44,6 +45,18 @@ def test_columns_are_renamed():
     found = tfhet.ray.stages("invert()", image="picture")({"picture": images})
     assert list(found) == ["picture"]
     np.testing.assert_array_equal(found["picture"], 255 - images)
+
+
+def test_own_stage_of_tensorflow_runs_between_compiled_ones():
+    import tensorflow as tf
+
+    class Darken(Stage):
+        def apply(self, images, parameters):
+            return tf.cast(tf.cast(images, tf.float32) * 0.5, images.dtype)
+
+    images = np.arange(2 * 4 * 4 * 3, dtype=np.uint8).reshape(2, 4, 4, 3)
+    found = tfhet.ray.stages((Invert(), Darken(), Invert()))({"image": images})
+    np.testing.assert_array_equal(found["image"], 255 - (255 - images) // 2)
 
 
 def test_files_are_decoded():

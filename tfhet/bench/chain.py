@@ -87,16 +87,26 @@ def step_cases(course: Course) -> dict[str, Case]:
 
 def work_of(pipeline: Pipeline, step: Step) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
     """Returns what a step does in epoch 0 as a function of a batch of images and their ids, int64 [batch]."""
-    from tfhet.stages import randomness
+    import tensorflow as tf
+
+    from tfhet.stages import Program, tensor_chain
+
+    (segment,) = Program.of(step.stages, step.input).segments
 
     def work(images: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
-        drawn = []
-        for placed, spec in zip(step.stages, step.inputs, strict=True):
-            keys = randomness.keys(pipeline.seed, placed.stage.name, placed.declared, 0, ids)
-            drawn.append(placed.stage.parameters(keys, spec) if placed.stage.random else {})
-        return step.run(images, drawn)
+        if segment.chain is None:
+            stage, keys = step.stages[0].stage, _keys(pipeline, step, ids)
+            return stage.apply(images, stage.parameters(keys, step.input) if stage.random else {})
+        return tensor_chain.run(segment, images, ids, tf.zeros_like(ids), pipeline.seed)[0]
 
     return work
+
+
+def _keys(pipeline: Pipeline, step: Step, ids: tf.Tensor) -> tf.Tensor:
+    from tfhet.stages import randomness
+
+    (placed,) = step.stages
+    return randomness.keys(pipeline.seed, placed.stage.name, placed.declared, 0, ids)
 
 
 def _alone(course: Course, name: str, work: Callable[..., Any], images: tf.Tensor, ids: tf.Tensor) -> Case:

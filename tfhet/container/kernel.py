@@ -15,7 +15,7 @@ from tfhet.container.cable import TC_BATCH, limiting, losing
 from tfhet.container.hierarchy import controllers
 from tfhet.container.netns import IP_BATCH, NetworkNamespace, run
 from tfhet.errors import TfhetError, UsageError
-from tfhet.native import compiler
+from tfhet.kernels import compiler
 from tfhet.versions import versions
 
 _CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_SYS_ADMIN": 21}  # linux/capability.h

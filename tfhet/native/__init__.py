@@ -1,9 +1,8 @@
-"""Compiled ops for what plain TensorFlow does slowly: of the wheel, or built on first use, and never needed.
+"""TensorFlow's compiled ops: the compiled core's chain, records and deliveries; of the wheel, or built on first use.
 
     from tfhet import native
 
-    ops = native.ops("tone")  # None without a compiler, or with TFHET_NATIVE=off: then plain TensorFlow does the work
-    negative = 255 - images if ops is None else ops.tfhet_solarize(images, threshold=0.0)
+    ops = native.ops("records")  # None without a compiler, or with TFHET_NATIVE=off: then TensorFlow reads records
 
 `names`, `permitted` and `built` need no TensorFlow: a launcher asks them which libraries its host has.
 """

@@ -1,11 +1,7 @@
 from .kernels import (
     SWITCH as SWITCH,
     WIRE as WIRE,
-    BuildError as BuildError,
     built as built,
-    compile_into as compile_into,
-    compiled as compiled,
-    compiler as compiler,
     names as names,
     of_here as of_here,
     permitted as permitted,
@@ -13,6 +9,7 @@ from .kernels import (
 )
 from .library import (
     available as available,
+    chain_ops as chain_ops,
     load_all as load_all,
     ops as ops,
     shaped as shaped,

@@ -3,58 +3,32 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
-import os
-import platform
-import shutil
-import subprocess
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from tfhet.cluster import code_dir, environment
 from tfhet.errors import UsageError
+from tfhet.kernels import FLAGS as CORE_FLAGS, LEVELS, compiler, cpu
 
 HERE = Path(__file__).parent
+CORE = HERE.parent / "kernels"
+"""The C++ code of the kernels that needs no framework. The files of this folder make TensorFlow ops of it."""
 SWITCH = "TFHET_NATIVE"
 """The environment variable that switches compiled ops: `auto` uses those that can be built, `off` none, `on` raises an
 error where one cannot be built. Names with commas select kernels: a rank gets those that every data worker has."""
 CHOICES = ("auto", "off", "on")
 
-_V3 = frozenset({"abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "xsave"})
-_V4 = _V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
-LEVELS: Mapping[str, frozenset[str]] = {"x86-64-v4-vbmi": _V4 | {"avx512vbmi"}, "x86-64-v4": _V4, "x86-64-v3": _V3}
-"""Levels of CPUs for which a wheel has kernels, the highest first, and the CPU features that each needs, as Linux names
-them. The x86-64 psABI defines levels 3 and 4."""
 
-
-# No contraction of a product and a sum into one rounding: results are the same with every width of vector.
-FLAGS = (
-    "-O3",
-    "-ffp-contract=off",
-    # errno and the floating-point flags are unused; keeping them right would forbid vectors under a condition.
-    "-fno-math-errno",
-    "-fno-trapping-math",
-    "-fPIC",
-    "-shared",
-    "-fvisibility=hidden",
-    "-Wall",
-    "-Wno-unknown-pragmas",
-    # No kernel computes with Eigen, and its headers in TensorFlow 2.21 do not compile for CPUs with AVX512-FP16.
-    "-DEIGEN_DONT_VECTORIZE",
-)
+# No kernel computes with Eigen, and its headers in TensorFlow 2.21 do not compile for CPUs with AVX512-FP16.
+FLAGS = (*CORE_FLAGS, "-shared", "-DEIGEN_DONT_VECTORIZE")
+CHAIN = "chain"
+"""Name of the op that runs chains of the compiled core (`tfhet.kernels`). It is not optional."""
 WIRE = "wire"
 """Name of the library of the data service's wire: no ops, and not optional where that plane is used."""
-LINKED: Mapping[str, tuple[str, ...]] = {"jpeg": ("-ljpeg",), WIRE: ("-l:libtensorflow_cc.so.2",)}
-"""The flags that link the libraries that a kernel needs besides TensorFlow (Debian: libjpeg-dev)."""
-BUILD_LIMIT_S = 300.0
-"""Maximum time of one build, and of waiting for another process's build, in seconds."""
-
-
-class BuildError(Exception):
-    """C++ cannot be compiled on this host; the message says why."""
+LINKED: Mapping[str, tuple[str, ...]] = {CHAIN: ("-ldl",), WIRE: ("-l:libtensorflow_cc.so.2",)}
+"""The flags that link the libraries that a kernel needs besides TensorFlow."""
 
 
 def names() -> tuple[str, ...]:
@@ -67,11 +41,12 @@ def source(name: str) -> Path:
 
 
 def permitted(env: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """Returns the kernels that `TFHET_NATIVE` lets this process use. Raises UsageError for an unknown name in it."""
+    """Returns the kernels that `TFHET_NATIVE` lets this process use, always with the compiled core's. Raises UsageError
+    for an unknown name in it."""
     given = (environment() if env is None else env).get(SWITCH) or "auto"
     if given in CHOICES:
-        return () if given == "off" else names()
-    chosen = tuple(given.split(","))
+        return (CHAIN,) if given == "off" else names()
+    chosen = tuple(sorted({CHAIN, *given.split(",")}))
     if not set(chosen) <= set(names()):
         raise UsageError(f"{SWITCH} is {', '.join(CHOICES)} or some of {','.join(names())}; not {given!r}")
     return chosen
@@ -99,7 +74,8 @@ def of_here(name: str, env: Mapping[str, str]) -> Path:
     """Returns the place of the library of a kernel that is built here, in the user's cache. It bears the hash of all
     that it is made of (source, flags, compiler, TensorFlow, this CPU's features), so that it is never stale and never
     used on another kind of machine. Raises OSError where other users may put libraries there."""
-    files = (source(name), *sorted(source(name).parent.glob("*.h")))
+    headers = [*source(name).parent.glob("*.h"), *(CORE.glob("*.h") if name != WIRE else ())]
+    files = (source(name), *sorted(headers))
     program = compiler(env)
     if program:  # its size and time change with its version
         found = Path(program[0]).stat()
@@ -125,62 +101,8 @@ def ready(name: str, env: Mapping[str, str]) -> Path | None:
     return here if here.is_file() else of_wheel(name)
 
 
-def compiler(env: Mapping[str, str]) -> list[str]:
-    """Words of the C++ compiler's command: the variable CXX, or the first of c++, g++, clang++; [] without one."""
-    given = env.get("CXX", "").split()
-    found = shutil.which(given[0]) if given else shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
-    return [] if found is None else [found, *given[1:]]
-
-
-def compile_into(result: Path, command: Sequence[str]) -> None:
-    """Makes a library or program, whole or not at all. Raises BuildError with what the compiler says, and OSError."""
-    prefix = f".build-{result.stem.partition('-')[0]}-"
-    with tempfile.TemporaryDirectory(prefix=prefix, dir=result.parent) as scratch:
-        made = Path(scratch) / result.name
-        try:
-            done = subprocess.run(
-                [*command, "-o", made], capture_output=True, text=True, timeout=BUILD_LIMIT_S, stdin=subprocess.DEVNULL
-            )
-        except subprocess.TimeoutExpired:
-            raise BuildError(f"the compiler took more than {BUILD_LIMIT_S:g} s") from None
-        if done.returncode:
-            said = done.stderr.strip() or f"exit code {done.returncode}"
-            raise BuildError(f"{command[0]} failed: {' | '.join(said.splitlines()[:4])}")
-        with open(made, "rb") as file:
-            os.fsync(file.fileno())  # after a power failure no half-written file may have its name
-        os.replace(made, result)
-
-
-def compiled(
-    source: Path, env: Mapping[str, str], what: str, instead: str, flags: Sequence[str] = (), suffix: str = ""
-) -> Path:
-    """Path of the program or library made of one C++ file, compiled with `flags` unless it is in the user's cache.
-    Raises UsageError, which says that `what` (like "a delay") cannot be had and what to do `instead`."""
-    if not (command := compiler(env)):
-        raise UsageError(f"{what} needs a C++ compiler, and there is none (Debian: g++); {instead}")
-    words = [*command, *flags]
-    key = hashlib.blake2b(source.read_bytes() + repr([words, platform.machine()]).encode(), digest_size=12).hexdigest()
-    try:
-        result = code_dir(env, "programs") / f"{source.stem}-{key}{suffix}"
-        if not result.exists():
-            compile_into(result, [*words, str(source), "-ldl"])
-    except (OSError, BuildError) as error:
-        raise UsageError(f"{what}: {source.name} cannot be built: {error}") from None
-    return result
-
-
 def _tensorflow() -> str:
     for package in ("tensorflow", "tensorflow-cpu"):
         with contextlib.suppress(PackageNotFoundError):
             return version(package)
     return "unknown"
-
-
-@functools.cache
-def cpu() -> str:
-    """Returns the instruction set that `-march=native` stands for."""
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text().split("\n"):
-            if line.startswith(("flags", "Features")):
-                return platform.machine() + line
-    return platform.machine() + platform.processor()

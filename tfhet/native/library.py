@@ -4,21 +4,21 @@ a library that is built from its `*.cc` at first use, in the user's cache (`kern
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import functools
 import logging
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
-from tfhet.clock import SYSTEM
+from tfhet import kernels as core
 from tfhet.cluster import environment
 from tfhet.errors import UsageError
+from tfhet.kernels import BuildError, compile_into
 from tfhet.native import kernels
-from tfhet.native.kernels import BUILD_LIMIT_S, FLAGS, LINKED, SWITCH, BuildError, compile_into, names, permitted
+from tfhet.native.kernels import CHAIN, FLAGS, LINKED, SWITCH, names, permitted
 
 NATIVE = ("-march=native",)
 log = logging.getLogger(__name__)
@@ -29,6 +29,11 @@ def ops(name: str) -> Any | None:
     first call builds the library unless the wheel or the cache has it. A failure is logged once per process; with
     `TFHET_NATIVE=on` it raises UsageError instead."""
     return _loaded(name, environment().get(SWITCH) == "on") if name in permitted() else None
+
+
+def chain_ops() -> Any:
+    """Returns the ops of the compiled core. No setting switches them off. Raises UsageError if they cannot be built."""
+    return _loaded(CHAIN, True)
 
 
 def available(name: str) -> bool:
@@ -58,6 +63,8 @@ def wire_library() -> Path | None:
 @functools.cache
 def _loaded(name: str, strict: bool) -> Any | None:
     try:
+        if name == CHAIN:
+            core.library()  # the op finds the functions of the core by name
         if ready := kernels.of_wheel(name):
             with contextlib.suppress(tf.errors.OpError):  # it needs a newer C library than this host has: build
                 return tf.load_op_library(str(ready))
@@ -67,9 +74,9 @@ def _loaded(name: str, strict: bool) -> Any | None:
         except tf.errors.OpError:  # damaged, of another build of TensorFlow, or linked with a libjpeg that is gone
             library.unlink(missing_ok=True)
             return tf.load_op_library(str(build(name)))
-    except (BuildError, OSError, RuntimeError, tf.errors.OpError) as error:
+    except (BuildError, OSError, RuntimeError, UsageError, tf.errors.OpError) as error:
         if strict:
-            raise UsageError(f"{SWITCH}=on, but the compiled op {name!r} cannot be used: {error}") from None
+            raise UsageError(f"the compiled op {name!r} cannot be used: {error}") from None
         log.warning("compiled op %r cannot be used, plain TensorFlow does its work: %s", name, error)
         return None
 
@@ -81,7 +88,7 @@ def build(name: str) -> Path:
         if library.exists():
             return library
         command = build_command(name, NATIVE)
-        with _locked(library.with_name(f"{name}.lock")):
+        with core.locked(library.with_name(f"{name}.lock")):
             for old in library.parent.glob(f".build-{name}-*"):  # left by a builder that was killed, which had the lock
                 shutil.rmtree(old, ignore_errors=True)
             if not library.exists():
@@ -97,21 +104,5 @@ def build_command(name: str, cpu: Sequence[str]) -> list[str]:
         raise BuildError("no C++ compiler (Debian: g++)")
     # As a system folder, because TensorFlow's own headers raise many warnings of -Wall.
     flags = [flag.replace("-I", "-isystem", 1) for flag in tf.sysconfig.get_compile_flags()]
-    command = [*compiler, *cpu, *FLAGS, *flags, f"-I{kernels.HERE}", str(kernels.source(name))]
+    command = [*compiler, *cpu, *FLAGS, *flags, f"-I{kernels.HERE}", f"-I{kernels.CORE}", str(kernels.source(name))]
     return [*command, *tf.sysconfig.get_link_flags(), *LINKED.get(name, ())]
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Lets one process build at a time; the others find its result. Raises BuildError after BUILD_LIMIT_S."""
-    until = SYSTEM.monotonic() + BUILD_LIMIT_S
-    with open(path, "w") as file:
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if SYSTEM.monotonic() > until:
-                    raise BuildError(f"another process holds {path}") from None
-                SYSTEM.sleep(0.05)
-        yield

@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "failure.h"
 #include "tensorflow/c/kernels.h"
 #include "tensorflow/c/ops.h"
 #include "tensorflow/c/tf_status.h"
@@ -23,13 +24,8 @@
 
 namespace tfhet {
 
-// What a user can mend: it reaches Python as the error class of its code.
-struct Failure {
-  TF_Code code;
-  std::string message;
-};
-
-[[noreturn]] inline void invalid(std::string message) { throw Failure{TF_INVALID_ARGUMENT, std::move(message)}; }
+inline Code code_of(TF_Code code) { return static_cast<Code>(code); }  // the numbers are the same
+inline TF_Code code_of(Code code) { return static_cast<TF_Code>(code); }
 
 class Status {
  public:
@@ -39,7 +35,7 @@ class Status {
   Status& operator=(const Status&) = delete;
   operator TF_Status*() const { return status_; }
   void check() const {
-    if (TF_GetCode(status_) != TF_OK) throw Failure{TF_GetCode(status_), TF_Message(status_)};
+    if (TF_GetCode(status_) != TF_OK) throw Failure{code_of(TF_GetCode(status_)), TF_Message(status_)};
   }
 
  private:
@@ -199,7 +195,7 @@ class Context {
     int64_t bytes = static_cast<int64_t>(each);
     for (int64_t size : shape)
       if (size < 0 || (size > 0 && __builtin_mul_overflow(bytes, size, &bytes)))
-        throw Failure{TF_RESOURCE_EXHAUSTED, "output " + std::to_string(index) + " is too large"};
+        throw Failure{Code::resource_exhausted, "output " + std::to_string(index) + " is too large"};
   }
 
   TF_OpKernelContext* context_;
@@ -234,7 +230,7 @@ class Op {
       return new Kernel(Attributes(construction));
     } catch (const Failure& failure) {
       Status status;
-      TF_SetStatus(status, failure.code, failure.message.c_str());
+      TF_SetStatus(status, code_of(failure.code), failure.message.c_str());
       TF_OpKernelConstruction_Failure(construction, status);
       return nullptr;
     } catch (const std::exception& error) {
@@ -250,7 +246,7 @@ class Op {
       static_cast<Kernel*>(kernel)->compute(call);
     } catch (const Failure& failure) {
       Status status;
-      TF_SetStatus(status, failure.code, failure.message.c_str());
+      TF_SetStatus(status, code_of(failure.code), failure.message.c_str());
       TF_OpKernelContext_Failure(context, status);
     } catch (const std::exception& error) {  // no memory, mostly; past this frame it would end the process
       Status status;
@@ -260,14 +256,5 @@ class Op {
   }
   static void destroy(void* kernel) { delete static_cast<Kernel*>(kernel); }
 };
-
-// Memory of this thread that is kept from call to call, so that no image pays for fresh pages. `Slot` tells two users
-// in one kernel apart.
-template <class T, int Slot = 0>
-T* scratch(size_t count) {
-  thread_local std::vector<T> memory;
-  if (memory.size() < count) memory.resize(count);
-  return memory.data();
-}
 
 }  // namespace tfhet

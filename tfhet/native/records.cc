@@ -382,7 +382,7 @@ class File {
     if (fstat(descriptor_, &facts) != 0) fail(TF_DATA_LOSS, std::strerror(errno));
     return static_cast<uint64_t>(facts.st_size);
   }
-  [[noreturn]] void fail(TF_Code code, const std::string& what) const { throw tfhet::Failure{code, path_ + ": " + what}; }
+  [[noreturn]] void fail(TF_Code code, const std::string& what) const { throw tfhet::Failure{tfhet::code_of(code), path_ + ": " + what}; }
   [[noreturn]] void broken(int64_t offset, const char* what) const {
     fail(TF_DATA_LOSS, std::string(what) + " at byte " + std::to_string(offset));
   }

@@ -83,14 +83,7 @@ class Declaration:
 
     def placed(self) -> tuple[PlacedStage, ...]:
         """Returns the stages in the order in which they run, each with its output."""
-        declared = [(stage, position) for position, stage in enumerate(self.stages) if isinstance(stage, Stage)]
-        order = _deferred(declared, self.input) if self.reorder else declared
-        spec, result = self.input, []
-        for stage, position in order:
-            stage.admit(spec)
-            spec = stage.spec(spec)
-            result.append(PlacedStage(stage, position, spec))
-        return tuple(result)
+        return stage_room.placed([stage for stage in self.stages if isinstance(stage, Stage)], self.input, self.reorder)
 
     def specs(self) -> list[ImageSpec]:
         """Returns the specs of the images before the first stage and after each."""
@@ -162,22 +155,3 @@ def relabelled(labels: tf.Tensor, placed: Sequence[PlacedStage], drawn: Sequence
         if each.stage.relabels:
             labels = each.stage.labels(labels, parameters)
     return labels
-
-
-def _deferred(stages: list[tuple[Stage, int]], source: ImageSpec) -> list[tuple[Stage, int]]:
-    """Moves each rescale after the stages that commute with it, where that keeps images uint8 for longer."""
-    order: list[tuple[Stage, int]] = []
-    held: list[tuple[Stage, int]] = []
-    spec = source
-    for stage, position in stages:
-        if stage.rescales and spec.dtype == "uint8":
-            held.append((stage, position))
-            continue
-        if held and not stage.commutes_with_rescale:
-            order += held
-            for waiting, _ in held:
-                spec = waiting.spec(spec)
-            held = []
-        order.append((stage, position))
-        spec = stage.spec(spec)
-    return order + held

@@ -22,7 +22,7 @@ from tfhet.placement.declaration import EPOCH, ID, IMAGE, LABEL, Cut, Declaratio
 from tfhet.placement.reading import Rest, batches, skips
 from tfhet.placement.stream import passes
 from tfhet.source import example_id
-from tfhet.stages import ImageSpec, PlacedStage, Step, fuse, randomness
+from tfhet.stages import ImageSpec, PlacedStage, Program, Step, fuse, randomness, tensor_chain
 
 
 def one_epoch(
@@ -146,14 +146,21 @@ def _as_written(function: Callable[..., dict]) -> Callable[..., dict]:
 
 def _run_stages(pipeline: Declaration, element: dict, begin: int, end: int | None) -> dict:
     element = dict(element)
-    for step in steps(pipeline, begin, end):
-        drawn = [_drawn(pipeline, element, *each) for each in zip(step.stages, step.inputs, strict=True)]
-        element[IMAGE] = _shaped(step.run(element[IMAGE], drawn), step.stages[-1])
+    program = Program.of(pipeline.placed()[begin:end], pipeline.specs()[begin], pipeline.fuse)
+    for segment in program.segments:
+        if segment.chain is None:
+            ((place,), spec) = segment.stages, segment.steps[0].input
+            drawn = [_drawn(pipeline, element, place, spec)]
+            images = place.stage.apply(element[IMAGE], drawn[0])
+        else:
+            images, drawn = tensor_chain.run(segment, element[IMAGE], element[ID], element[EPOCH], pipeline.seed)
+        placed = segment.stages
+        element[IMAGE] = _shaped(images, placed[-1])
         if LABEL in element:
-            element[LABEL] = relabelled(element[LABEL], step.stages, drawn)
+            element[LABEL] = relabelled(element[LABEL], placed, drawn)
         if pipeline.record_parameters:
-            for placed, own in zip(step.stages, drawn, strict=True):
-                name = f"{placed.stage.name}:{placed.declared}"
+            for each, own in zip(placed, drawn, strict=True):
+                name = f"{each.stage.name}:{each.declared}"
                 element.update({f"{name}/{parameter}": value for parameter, value in own.items()})
     return element
 

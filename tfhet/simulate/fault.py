@@ -25,7 +25,7 @@ from pathlib import Path
 
 from tfhet import planes
 from tfhet.errors import UsageError, check_known
-from tfhet.native import compiled
+from tfhet.kernels import compiled
 
 NETWORK = {"rate": "limit", "delay": "delay", "loss": "lose"}
 """Kinds with an amount (bits per second, seconds, a share of the packets), and their keys of `container.PURPOSES`."""

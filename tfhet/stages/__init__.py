@@ -9,20 +9,16 @@
 `docs/stages.md` shows what each stage does.
 """
 
-from tfhet.extras import needed
-
-with needed(__name__):
-    import tensorflow  # first, for its error
-
-from tfhet.stages import randomness
+from tfhet.stages import randomness, tensor_chain
 from tfhet.stages.call_syntax import CHAINS, chain, parse, text
 from tfhet.stages.choice import Choice, OneOf, Probability
 from tfhet.stages.colour import ColorJitter, Grayscale, RandomHue, RandomSaturation
+from tfhet.stages.compiled import CompiledChain, Program, Segment, compile
 from tfhet.stages.conversion import Cast, Normalize, Rescale
 from tfhet.stages.crop import CenterCrop, Pad, RandomCrop
 from tfhet.stages.decoding import Decode
 from tfhet.stages.filters import Dilate, Erode, GaussianBlur, Sharpen
-from tfhet.stages.fusion import PlacedStage, Step, fuse
+from tfhet.stages.fusion import PlacedStage, Step, fuse, placed
 from tfhet.stages.mixup import Cutmix, Mixup, OneHot, WithPartner
 from tfhet.stages.motion import (
     Affine,
@@ -51,15 +47,17 @@ from tfhet.stages.tone import (
     RandomContrast,
     Solarize,
 )
+from tfhet.stages.torchvision import Translation, from_torchvision
 
 # fmt: off
 __all__ = [
-    "CHAINS", "Affine", "Autocontrast", "Batch", "Cache", "Cast", "CenterCrop", "Choice", "ColorJitter", "Cutmix",
-    "Cutout", "Decode", "Dilate", "Equalize", "Erode", "Gamma", "GaussianBlur", "GaussianNoise", "Grayscale",
-    "ImageSpec", "Interleave", "Invert", "Within", "Mixup", "Normalize", "OneHot", "OneOf", "Pad", "PlacedStage",
-    "Policy", "Posterize", "Prefetch", "Probability", "RandAugment", "RandomAffine", "RandomBrightness",
-    "RandomContrast", "RandomCrop", "RandomErasing", "RandomFlip", "RandomHue", "RandomResizedCrop", "RandomRotation",
-    "RandomSaturation", "RandomShear", "RandomTranslation", "RandomZoom", "Repeat", "Rescale", "Resize",
-    "ResizedCenterCrop", "Sharpen", "Shuffle", "Solarize", "Stage", "Step", "Stream", "TrivialAugment", "WithPartner",
-    "chain", "fuse", "get", "names", "parse", "randomness", "register", "text",
+    "Affine", "Autocontrast", "Batch", "Cache", "Cast", "CenterCrop", "CHAINS", "Choice", "ColorJitter",
+    "CompiledChain", "Cutmix", "Cutout", "Decode", "Dilate", "Equalize", "Erode", "Gamma", "GaussianBlur",
+    "GaussianNoise", "Grayscale", "ImageSpec", "Interleave", "Invert", "Mixup", "Normalize", "OneHot", "OneOf",
+    "Pad", "PlacedStage", "Policy", "Posterize", "Prefetch", "Probability", "Program", "RandAugment",
+    "RandomAffine", "RandomBrightness", "RandomContrast", "RandomCrop", "RandomErasing", "RandomFlip", "RandomHue",
+    "RandomResizedCrop", "RandomRotation", "RandomSaturation", "RandomShear", "RandomTranslation", "RandomZoom",
+    "Repeat", "Rescale", "Resize", "ResizedCenterCrop", "Segment", "Sharpen", "Shuffle", "Solarize", "Stage",
+    "Step", "Stream", "Translation", "TrivialAugment", "Within", "WithPartner", "chain", "compile", "from_torchvision",
+    "fuse", "get", "names", "parse", "placed", "randomness", "register", "tensor_chain", "text",
 ]

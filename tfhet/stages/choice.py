@@ -6,23 +6,32 @@ import hashlib
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
-import tensorflow as tf
+import numpy as np
 
+from tfhet.extras import tensorflow as tf
 from tfhet.stages import randomness
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
-from tfhet.stages.stage import Fraction, Stage
+from tfhet.stages.stage import Array, Fraction, Stage
 from tfhet.stages.stream import Stream
 
-Part = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
+Part = Callable[[Array, Array], Array]
 """Function from ([some, ...] of the values, their places int32 [some]) to [some, ...]."""
 
 
-def dealt_out(values: tf.Tensor, choice: tf.Tensor, parts: Sequence[Part]) -> tf.Tensor:
+def dealt_out(values: Array, choice: Array, parts: Sequence[Part]) -> Array:
     """Returns [batch, ...] in which each row of values is the result of the part that `choice` names. choice: int32
     [batch], from 0 to below the number of parts, which all return rows of one shape and dtype."""
+    if isinstance(values, np.ndarray):
+        choice = np.asarray(choice)
+        drawn = [(np.flatnonzero(choice == at), part) for at, part in enumerate(parts) if (choice == at).any()]
+        made = [(places, part(values[places], places)) for places, part in drawn]
+        joined = np.empty((len(values), *made[0][1].shape[1:]), made[0][1].dtype) if made else values
+        for places, result in made:
+            joined[places] = result
+        return joined
     # Each image is copied twice: 11 us for a 224x224 RGB image of uint8, where a tf.where takes 55.
     places = tf.dynamic_partition(tf.range(tf.shape(values)[0]), choice, len(parts))
     results = [part(tf.gather(values, at), at) for part, at in zip(parts, places, strict=True)]
@@ -31,18 +40,20 @@ def dealt_out(values: tf.Tensor, choice: tf.Tensor, parts: Sequence[Part]) -> tf
     return joined
 
 
-def chosen(draws: tf.Tensor, shares: Sequence[float]) -> tf.Tensor:
+def chosen(draws: Array, shares: Sequence[float]) -> Array:
     """Returns int32 [batch], i with probability shares[i]. draws: float32 [batch], uniform from 0 to below 1."""
-    ends = tf.constant(list(itertools.accumulate(shares))[:-1], tf.float32)
+    ends = np.array(list(itertools.accumulate(shares))[:-1], np.float32)
+    if isinstance(draws, np.ndarray):
+        return (draws[:, np.newaxis] >= ends).sum(axis=1).astype(np.int32)
     return tf.reduce_sum(tf.cast(draws[:, tf.newaxis] >= ends, tf.int32), axis=1)
 
 
 def routed(
     branches: Sequence[Stage | None],
-    values: tf.Tensor,
-    parameters: Mapping[str, tf.Tensor],
-    run: Callable[[Stage, tf.Tensor, Mapping[str, tf.Tensor]], tf.Tensor],
-) -> tf.Tensor:
+    values: Array,
+    parameters: Mapping[str, Array],
+    run: Callable[[Stage, Array, Mapping[str, Array]], Array],
+) -> Array:
     """Returns [batch, ...]: what `run` makes of each row by the branch that was drawn for it, and its parameters."""
 
     def part(at: int, branch: Stage | None) -> Part:
@@ -50,14 +61,24 @@ def routed(
             return lambda some, places: some
         before = prefix(branch, at)
         own = {name.removeprefix(before): value for name, value in parameters.items() if name.startswith(before)}
-        return lambda some, places: run(branch, some, {name: tf.gather(v, places) for name, v in own.items()})
+        return lambda some, places: run(branch, some, {name: _picked(v, places) for name, v in own.items()})
 
     return dealt_out(values, parameters["choice"], [part(at, branch) for at, branch in enumerate(branches)])
+
+
+def _picked(values: Array, places: Array) -> Array:
+    return values[places] if isinstance(values, np.ndarray) else tf.gather(values, places)
 
 
 def prefix(branch: Stage, at: int) -> str:
     """Returns what comes before the names of a branch's own parameters."""
     return f"{branch.name}:{at}/"
+
+
+def branch_word(branch: Stage, at: int) -> int:
+    """Returns the word of 64 bits from which, with the key of an example, the key of a branch derives."""
+    digest = hashlib.blake2b(f"{branch.name}/{at}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little")
 
 
 class Choice(Stage):
@@ -112,28 +133,40 @@ class Choice(Stage):
                 self.refuse(f"{first} gives {given[0]}, but {differing} gives {other}: they must agree")
         return given[0]
 
-    def label_spec(self, spec: tf.TensorSpec) -> tf.TensorSpec:
+    def label_spec(self, spec: Any) -> Any:
         given = [spec if branch is None else branch.label_spec(spec) for branch in self.branches]
         if any(other != given[0] for other in given):
             self.refuse(f"labels would be {' or '.join(f'{s.dtype.name} {s.shape}' for s in given)}: they must agree")
         return given[0]
 
-    def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
+    def config(self) -> dict[str, Any]:
+        return {}  # the branches are stages: see `core_text`
+
+    @property
+    def is_compiled(self) -> bool:
+        return super().is_compiled and all(stage.is_compiled for stage in self._stages)
+
+    def parameters(self, keys: Array, spec: ImageSpec) -> dict[str, Array]:
         """Returns `choice`, int32 [batch], the number of the branch, and the branches' own parameters, drawn for all
         images, from a key for each branch: `STAGE:BRANCH/PARAMETER`."""
+        if self.is_compiled:
+            return super().parameters(keys, spec)
         drawn = {"choice": chosen(randomness.uniform(keys, 0), self.shares)}
         for at, branch in enumerate(self.branches):
             if branch is not None and branch.random:
-                digest = hashlib.blake2b(f"{branch.name}/{at}".encode(), digest_size=8).digest()
-                word = tf.constant(int.from_bytes(digest, "little"), tf.uint64)
-                own = branch.parameters(randomness.absorb(keys, word), spec)
+                word = branch_word(branch, at)
+                is_array = isinstance(keys, np.ndarray)
+                own_keys = randomness.absorb(keys, np.uint64(word) if is_array else tf.constant(word, tf.uint64))
+                own = branch.parameters(own_keys, spec)
                 drawn.update({f"{prefix(branch, at)}{name}": value for name, value in own.items()})
         return drawn
 
-    def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    def apply(self, images: Array, parameters: Mapping[str, Array]) -> Array:
+        if self.is_compiled:
+            return super().apply(images, parameters)
         return routed(self.branches, images, parameters, lambda branch, part, own: branch.apply(part, own))
 
-    def labels(self, labels: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    def labels(self, labels: Array, parameters: Mapping[str, Array]) -> Array:
         return routed(self.branches, labels, parameters, lambda branch, part, own: branch.labels(part, own))
 
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, ClassVar
 
 import numpy as np
-import tensorflow as tf
 
 from tfhet.stages import levels
-from tfhet.stages.line import Line, apply_line
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Finite, Positive, Stage
@@ -21,12 +18,8 @@ class Converting(Stage):
     """A stage that is a line without random numbers, and leads to float32 unless it says otherwise."""
 
     keeps_range: ClassVar[bool] = False
+    is_line: ClassVar[bool] = True
     pointwise: ClassVar[bool] = True
-
-    def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        line = self.line(parameters, ImageSpec.of(images))
-        assert line is not None
-        return apply_line(images, line, tf.float32)
 
 
 @register("rescale")
@@ -45,9 +38,6 @@ class Rescale(Converting):
         low, high = (self.scale * bound + self.offset for bound in (spec.low, spec.high))
         return replace(spec, dtype="float32", low=low, high=high)
 
-    def line(self, parameters: Mapping[str, tf.Tensor], spec: ImageSpec) -> Line:
-        return Line.of(self.scale, self.offset)
-
 
 @register("cast")
 class Cast(Converting):
@@ -59,21 +49,11 @@ class Cast(Converting):
     dtype: Annotated[str, tuple(levels.FULL)] = "float32"
     """`uint8` or `float32`."""
 
-    pointwise: ClassVar[bool] = True  # stated again, because `apply` is another
-
     def spec(self, spec: ImageSpec) -> ImageSpec:
         if self.dtype == spec.dtype or self.dtype == "float32":
             return replace(spec, dtype=self.dtype)
         low, high = (float(int(min(max(bound, 0.0), 255.0) + 0.5)) for bound in (spec.low, spec.high))
         return replace(spec, dtype=self.dtype, low=low, high=high)
-
-    def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        if images.dtype.name == self.dtype or self.dtype == "float32":
-            return tf.cast(images, self.dtype)
-        return apply_line(images, Line.of(), tf.uint8)
-
-    def line(self, parameters: Mapping[str, tf.Tensor], spec: ImageSpec) -> Line:
-        return Line.of(low=0.0, high=255.0) if self.dtype == "uint8" else Line.of()
 
 
 @register("normalize")
@@ -107,9 +87,6 @@ class Normalize(Converting):
         scale, offset = self._scale_and_offset(spec.dtype)
         low, high = float((scale * spec.low + offset).min()), float((scale * spec.high + offset).max())
         return replace(spec, dtype="float32", low=low, high=high)
-
-    def line(self, parameters: Mapping[str, tf.Tensor], spec: ImageSpec) -> Line:
-        return Line.of(*self._scale_and_offset(spec.dtype))
 
     def _scale_and_offset(self, dtype: str) -> tuple[np.ndarray, np.ndarray]:
         """Returns scale and offset, float64 [1] or [channels], of the result scale * x + offset."""

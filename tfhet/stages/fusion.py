@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, TypeAlias
 
-import tensorflow as tf
-
-from tfhet.stages import decoding
-from tfhet.stages.levels import lookup
-from tfhet.stages.line import Line, apply_line
+from tfhet.stages.decoding import Decode
 from tfhet.stages.motion import RandomFlip
-from tfhet.stages.projection import Geometric, composed, project
-from tfhet.stages.resampling import Window, resize_windows
+from tfhet.stages.projection import Geometric
+from tfhet.stages.resampling import Window
 from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Stage
-
-Drawn = Mapping[str, tf.Tensor]
-"""The random parameters of one stage."""
 
 
 @dataclass(frozen=True)
@@ -35,140 +27,115 @@ class PlacedStage:
 
 @dataclass(frozen=True)
 class Step:
-    """One operation of a lowered pipeline: one stage, or in a subclass several fused ones."""
+    """One operation of a pipeline: one stage, or several fused ones."""
 
     stages: tuple[PlacedStage, ...]
     """Stages in running order, at least one."""
     input: ImageSpec
     """Spec of the images before the first stage."""
-
-    does: ClassVar[str] = ""
+    kind: str = "single"
+    """Name of the step in the compiled core (`kernels/fusion.cc`)."""
+    does: str = ""
     """Description of the fused stages for `explain()`; "" for one stage."""
-
-    @classmethod
-    def joins(cls, run: Sequence[Stage], specs: Sequence[ImageSpec]) -> bool:
-        """Whether at least two stages can be this operation. specs: before the first stage, and after each."""
-        raise NotImplementedError
 
     @property
     def inputs(self) -> tuple[ImageSpec, ...]:
         """Specs of the images before each stage."""
         return (self.input, *(placed.output for placed in self.stages[:-1]))
 
-    def run(self, images: tf.Tensor, drawn: Sequence[Drawn]) -> tf.Tensor:
-        """Returns the images after the stages. images: as `input` says. drawn: the parameters of each stage."""
-        for placed, own in zip(self.stages, drawn, strict=True):
-            images = placed.stage.apply(images, own)
-        return images
+    def config(self) -> dict[str, Any]:
+        """Returns what the compiled core needs besides the stages."""
+        if self.kind != "sampling":
+            return {}
+        mode, value = next(iter(_fills([placed.stage for placed in self.stages])), ("nearest", 0.0))
+        return {"fill": mode, "value": value}
 
 
-class Resampling(Step):
-    """A window of decoded images, and a horizontal flip: the resampling writes the window mirrored."""
-
-    does = "one resampling of the window"
-
-    @classmethod
-    def joins(cls, run: Sequence[Stage], specs: Sequence[ImageSpec]) -> bool:
-        return specs[0].form == "images" and _flipped_window(run)
-
-    def run(self, images: tf.Tensor, drawn: Sequence[Drawn]) -> tf.Tensor:
-        window = _window(self)
-        place = window.windows(drawn[0], tf.shape(images)[tf.newaxis, 1:3])
-        return resize_windows(images, place, drawn[-1].get("flip_horizontal"), window.scaling)
+Run: TypeAlias = Sequence[Stage]
+Specs: TypeAlias = Sequence[ImageSpec]
+"""Specs before the first stage of a run, and after each stage."""
 
 
-class Decoding(Step):
+def _is_decoding(run: Run, specs: Specs) -> bool:
     """A window of images in their files, and perhaps a horizontal flip: only the window is decoded."""
-
-    does = "one decoding of the window"
-
-    @classmethod
-    def joins(cls, run: Sequence[Stage], specs: Sequence[ImageSpec]) -> bool:
-        if type(run[0]).apply is not decoding.Decode.apply:
-            return False
-        return _is_window(run[1]) if len(run) == 2 else _flipped_window(run[1:])
-
-    def run(self, images: tf.Tensor, drawn: Sequence[Drawn]) -> tf.Tensor:
-        window, decode = _window(self), self.stages[0].stage
-        assert isinstance(decode, decoding.Decode)
-        return decoding.decode_windows(
-            images,
-            window.windows(drawn[1], decoding.sizes(images, decode.upright)),
-            drawn[-1].get("flip_horizontal"),
-            window.scaling,
-            self.stages[-1].output.channels,
-            decode.upright,
-            decode.accurate,
-        )
+    return isinstance(run[0], Decode) and (_is_window(run[1]) if len(run) == 2 else _is_flipped_window(run[1:]))
 
 
-class Sampling(Step):
+def _is_resampling(run: Run, specs: Specs) -> bool:
+    """A window of decoded images, and a horizontal flip: the resampling writes the window mirrored."""
+    return specs[0].form == "images" and _is_flipped_window(run)
+
+
+def _is_sampling(run: Run, specs: Specs) -> bool:
     """Stages that only move pixels and have the same fill, as one bilinear sampling, which blurs less than several. The
     fill begins at the first image's edge."""
-
-    does = "one sampling"
-
-    @classmethod
-    def joins(cls, run: Sequence[Stage], specs: Sequence[ImageSpec]) -> bool:
-        moving = [s for s in run if isinstance(s, Geometric) and s.moves and "transforms" in s.describes]
-        return specs[0].form == "images" and len(moving) == len(run) and len(_fills(moving)) <= 1
-
-    def run(self, images: tf.Tensor, drawn: Sequence[Drawn]) -> tf.Tensor:
-        height, width = tf.unstack(tf.shape(images)[1:3])
-        size, transforms = None, []
-        moving = [placed.stage for placed in self.stages if isinstance(placed.stage, Geometric)]
-        for stage, spec, own in zip(moving, self.inputs, drawn, strict=True):
-            transforms.append(stage.transforms(own, height, width))
-            if (given := stage.size(spec)) is not None:
-                size = height, width = given
-        mode, value = next(iter(_fills(moving)), ("nearest", 0.0))
-        return project(images, composed(*transforms), mode, value, size)
+    return specs[0].form == "images" and all(_moves(stage) for stage in run) and len(_fills(run)) <= 1
 
 
-class Straight(Step):
+def _is_straight(run: Run, specs: Specs) -> bool:
     """Stages that are straight lines with ends and lead to float32. Levels are not rounded between the stages."""
-
-    does = "one multiply-add"
-
-    @classmethod
-    def joins(cls, run: Sequence[Stage], specs: Sequence[ImageSpec]) -> bool:
-        dtypes = [spec.dtype for spec in specs]
-        # A uint8 result would be rounded after each stage. After a stage that rounds, or before one that measures the
-        # images, the values are needed as they are.
-        if dtypes[-1] != "float32" or ("float32", "uint8") in itertools.pairwise(dtypes):
-            return False
-        return all("line" in stage.describes for stage in run) and not any(stage.measures for stage in run[1:])
-
-    def run(self, images: tf.Tensor, drawn: Sequence[Drawn]) -> tf.Tensor:
-        lines = []
-        for placed, spec, own in zip(self.stages, self.inputs, drawn, strict=True):
-            measured = placed.stage.measured(images) if placed.stage.measures else {}
-            line = placed.stage.line({**own, **measured}, spec)
-            if line is None:  # with this configuration the stage is not a line
-                return super().run(images, drawn)
-            lines.append(line)
-        return apply_line(images, functools.reduce(Line.then, lines), tf.float32)
+    dtypes = [spec.dtype for spec in specs]
+    # A uint8 result would be rounded after each stage. After a stage that rounds, or before one that measures the
+    # images, the values are needed as they are.
+    if dtypes[-1] != "float32" or ("float32", "uint8") in itertools.pairwise(dtypes):
+        return False
+    return all(stage.is_line for stage in run) and not any(stage.measures for stage in run[1:])
 
 
-class Table(Step):
-    """Pointwise stages of uint8 images, as one look-up table for each image, or one for all: the stages, applied to the
-    ramp of all 256 levels, so that it gives exactly the values that they give."""
-
-    does = "one look-up table"
-
-    @classmethod
-    def joins(cls, run: Sequence[Stage], specs: Sequence[ImageSpec]) -> bool:
-        return specs[0].dtype == "uint8" and all(s.pointwise and "pointwise" in s.describes for s in run)
-
-    def run(self, images: tf.Tensor, drawn: Sequence[Drawn]) -> tf.Tensor:
-        rows = tf.shape(images)[0] if any(drawn) else 1
-        ramp = tf.reshape(tf.range(256), [1, 1, 256, 1])
-        levels = tf.cast(tf.tile(ramp, [rows, 1, 1, self.input.channels]), tf.uint8)
-        return lookup(images, super().run(levels, drawn)[:, 0])
+def _is_table(run: Run, specs: Specs) -> bool:
+    """Pointwise stages of uint8 images, as one look-up table for each image: the stages, applied to the ramp of all 256
+    levels, so that it gives exactly the values that they give."""
+    return specs[0].dtype == "uint8" and all(stage.pointwise for stage in run)
 
 
-KINDS: tuple[type[Step], ...] = (Decoding, Resampling, Sampling, Straight, Table)
-"""The kinds of fused steps. Of those that join as many stages the first is taken: a line costs less than a look-up."""
+KINDS: tuple[tuple[str, str, Callable[[Run, Specs], bool]], ...] = (
+    ("window", "one decoding of the window", _is_decoding),
+    ("window", "one resampling of the window", _is_resampling),
+    ("sampling", "one sampling", _is_sampling),
+    ("straight", "one multiply-add", _is_straight),
+    ("table", "one look-up table", _is_table),
+)
+"""The kinds of fused steps: name in the core, description, and whether at least two stages are such a step. If several
+kinds join as many stages, the first is taken: a line costs less than a look-up."""
+
+
+def placed(stages: Sequence[Stage], source: ImageSpec, reorder: bool = True) -> tuple[PlacedStage, ...]:
+    """Returns the stages in the order in which they run, each with its output.
+
+    Args:
+        stages: In their declared order.
+        source: Spec of the images before the first stage.
+        reorder: Whether `rescale` may move after stages that commute with it, which keeps images uint8 for longer.
+
+    Raises:
+        UsageError: A stage does not fit its images.
+    """
+    declared = [(stage, position) for position, stage in enumerate(stages)]
+    spec, result = source, []
+    for stage, position in _deferred(declared, source) if reorder else declared:
+        stage.admit(spec)
+        spec = stage.spec(spec)
+        result.append(PlacedStage(stage, position, spec))
+    return tuple(result)
+
+
+def _deferred(stages: list[tuple[Stage, int]], source: ImageSpec) -> list[tuple[Stage, int]]:
+    """Moves each rescale after the stages that commute with it, where that keeps images uint8 for longer."""
+    order: list[tuple[Stage, int]] = []
+    held: list[tuple[Stage, int]] = []
+    spec = source
+    for stage, position in stages:
+        if stage.rescales and spec.dtype == "uint8":
+            held.append((stage, position))
+            continue
+        if held and not stage.commutes_with_rescale:
+            order += held
+            for waiting, _ in held:
+                spec = waiting.spec(spec)
+            held = []
+        order.append((stage, position))
+        spec = stage.spec(spec)
+    return order + held
 
 
 def fuse(placed: Sequence[PlacedStage], source: ImageSpec, together: bool = True) -> tuple[Step, ...]:
@@ -185,27 +152,25 @@ def fuse(placed: Sequence[PlacedStage], source: ImageSpec, together: bool = True
 
 def _longest(rest: Sequence[PlacedStage], spec: ImageSpec) -> Step:
     stages, specs = [placed.stage for placed in rest], [spec, *(placed.output for placed in rest)]
-    for count in range(len(rest), 1, -1):
-        for kind in KINDS:
-            if kind.joins(stages[:count], specs[: count + 1]):
-                return kind(tuple(rest[:count]), spec)
+    compiled = next((place for place, stage in enumerate(stages) if not stage.is_compiled), len(stages))
+    for count in range(compiled, 1, -1):
+        for kind, does, joins in KINDS:
+            if joins(stages[:count], specs[: count + 1]):
+                return Step(tuple(rest[:count]), spec, kind, does)
     return Step((rest[0],), spec)
 
 
-def _fills(stages: Sequence[Geometric]) -> set[tuple[str, float]]:
-    return {stage.fill for stage in stages if stage.fill is not None}
+def _moves(stage: Stage) -> bool:
+    return isinstance(stage, Geometric) and stage.moves
 
 
-def _flipped_window(run: Sequence[Stage]) -> bool:
-    if len(run) != 2 or not _is_window(run[0]):
-        return False
-    flip = run[1]
-    return isinstance(flip, RandomFlip) and not flip.vertical and "transforms" in flip.describes
+def _fills(stages: Sequence[Stage]) -> set[tuple[str, float]]:
+    return {stage.fill for stage in stages if isinstance(stage, Geometric) and stage.fill is not None}
+
+
+def _is_flipped_window(run: Run) -> bool:
+    return len(run) == 2 and _is_window(run[0]) and isinstance(run[1], RandomFlip) and not run[1].vertical
 
 
 def _is_window(stage: Stage) -> bool:
-    return isinstance(stage, Window) and stage.bilinear and "windows" in stage.describes
-
-
-def _window(step: Step) -> Window:
-    return next(placed.stage for placed in step.stages if isinstance(placed.stage, Window))
+    return isinstance(stage, Window) and stage.bilinear

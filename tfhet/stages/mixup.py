@@ -4,17 +4,14 @@ last with the first. With no other stage does the result for an example depend o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
-import tensorflow as tf
 
-from tfhet import native
-from tfhet.stages import randomness
-from tfhet.stages.painting import inside
+from tfhet.extras import tensorflow as tf
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
-from tfhet.stages.stage import Positive, Stage, Within
+from tfhet.stages.stage import Array, Positive, Stage, Within
 
 
 @register("one_hot")
@@ -33,21 +30,26 @@ class OneHot(Stage):
     commutes_with_rescale: ClassVar[bool] = True
     relabels: ClassVar[bool] = True
 
-    def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        return images
-
-    def label_spec(self, spec: tf.TensorSpec) -> tf.TensorSpec:
+    def label_spec(self, spec: Any) -> Any:
         if not spec.dtype.is_integer or spec.shape.rank != 1:
             self.refuse(f"needs class numbers, integers [batch], not {spec.dtype.name} {spec.shape}")
         return tf.TensorSpec([None, self.classes], tf.float32)
 
-    def labels(self, labels: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    def labels(self, labels: Array, parameters: Mapping[str, Array]) -> Array:
+        even = self.smoothing / self.classes
+        if isinstance(labels, np.ndarray):
+            if not np.issubdtype(labels.dtype, np.integer) or labels.ndim != 1:
+                self.refuse(f"needs class numbers, integers [batch], not {labels.dtype} {list(labels.shape)}")
+            if wrong := labels[(labels < 0) | (labels >= self.classes)].tolist():
+                self.refuse(f"a label is not from 0 to {self.classes - 1}: {wrong[:16]}")
+            rows = np.full((self.classes, self.classes), even, np.float32)
+            np.fill_diagonal(rows, 1.0 - self.smoothing + even)
+            return rows[labels]
         numbers = tf.cast(labels, tf.int64)
         fits = tf.reduce_all((numbers >= 0) & (numbers < self.classes))
         message = f"stage {self.name}: a label is not from 0 to {self.classes - 1}"
         # tf.one_hot would make a row of zeros of it.
         with tf.control_dependencies([tf.debugging.Assert(fits, [message, numbers], summarize=16)]):
-            even = self.smoothing / self.classes
             return tf.one_hot(numbers, self.classes, on_value=1.0 - self.smoothing + even, off_value=even)
 
 
@@ -61,24 +63,36 @@ class WithPartner(Stage):
     commutes_with_rescale: ClassVar[bool] = True
     relabels: ClassVar[bool] = True
 
-    def label_spec(self, spec: tf.TensorSpec) -> tf.TensorSpec:
+    alpha: float
+
+    def config(self) -> dict[str, Any]:
+        return {"shares": tuple(quantiles(self.alpha).tolist())}
+
+    def label_spec(self, spec: Any) -> Any:
         if not spec.dtype.is_floating:
             self.refuse(f"cannot mix labels of {spec.dtype.name}: put one_hot(classes) before it")
         return spec
 
-    def labels(self, labels: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        return mixed(labels, partner(labels), tf.cast(parameters["share"], labels.dtype))
+    def labels(self, labels: Array, parameters: Mapping[str, Array]) -> Array:
+        share = parameters["share"]
+        if isinstance(labels, np.ndarray):
+            if not np.issubdtype(labels.dtype, np.floating):
+                self.refuse(f"cannot mix labels of {labels.dtype}: put one_hot(classes) before it")
+            return mixed(labels, partner(labels), share.astype(labels.dtype))
+        return mixed(labels, partner(labels), tf.cast(share, labels.dtype))
 
 
-def partner(values: tf.Tensor) -> tf.Tensor:
+def partner(values: Array) -> Array:
     """Returns for each row of [batch, ...] the next one, and for the last the first."""
+    if isinstance(values, np.ndarray):
+        return np.roll(values, -1, axis=0)
     return tf.concat([values[1:], values[:1]], axis=0)
 
 
-def mixed(own: tf.Tensor, other: tf.Tensor, share: tf.Tensor) -> tf.Tensor:
+def mixed(own: Array, other: Array, share: Array) -> Array:
     """Returns (1 - share) * own + share * other. own, other: float [batch, ...]. share: [batch] of the same dtype."""
     # Exactly `own` where both are the same.
-    return own + tf.reshape(share, [-1] + [1] * (own.shape.rank - 1)) * (other - own)
+    return own + share[(slice(None), *[None] * (len(own.shape) - 1))] * (other - own)
 
 
 def quantiles(alpha: float) -> np.ndarray:
@@ -107,23 +121,14 @@ class Mixup(WithPartner):
 
     Images are uint8 (rounded) or float32 of any range; the dtype stays. Labels must be float: put `one_hot(classes)`
     before. The result depends on the batch, unlike other stages except `cutmix`; a batch of one image stays unchanged.
+
+    Draws `share`, the part of the next image: float32 [batch].
     """
+
+    random: ClassVar[bool] = True
 
     alpha: Positive = 0.2
     """Parameter of Beta(alpha, alpha), which gives shares mostly near 0 or 1 below 1, near 0.5 above 1. Positive."""
-
-    def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
-        """Returns `share`, the part of the next image: float32 [batch]."""
-        # From a table: functions like tf.exp round differently at the end of a batch than within it.
-        at = randomness.below(keys, 0, SHARES)
-        return {"share": tf.gather(tf.constant(quantiles(self.alpha), tf.float32), at)}
-
-    def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        if (ops := native.ops("partner")) is not None:
-            return native.shaped(ops.tfhet_blend(images, parameters["share"]), images.shape)
-        values = tf.cast(images, tf.float32)
-        result = mixed(values, partner(values), parameters["share"])
-        return result if images.dtype.is_floating else tf.cast(result + 0.5, images.dtype)
 
 
 @register("cutmix")
@@ -134,7 +139,12 @@ class Cutmix(WithPartner):
     The rectangle has the proportions of the image, a random area and any pixel as its centre; it is cut at the edges.
     Images are uint8 or float32 of any range; the dtype stays. Labels must be float: put `one_hot(classes)` before. The
     result depends on the batch, unlike other stages except `mixup`; a batch of one image stays unchanged.
+
+    Draws `top`, `bottom`, `left`, `right` of the rectangle, int32 [batch] in pixels, bottom and right just outside,
+    and its `share` of all pixels, float32 [batch].
     """
+
+    random: ClassVar[bool] = True
 
     alpha: Positive = 1.0
     """Parameter of Beta(alpha, alpha), from which the area is drawn as a fraction of the image's. Positive."""
@@ -142,26 +152,3 @@ class Cutmix(WithPartner):
     def spec(self, spec: ImageSpec) -> ImageSpec:
         self.known_size(spec)
         return spec
-
-    def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
-        """Returns `top`, `bottom`, `left`, `right` of the rectangle, int32 [batch] in pixels, bottom and right just
-        outside, and its `share` of all pixels, float32 [batch]."""
-        height, width = self.known_size(spec)
-        at = randomness.below(keys, 0, SHARES)
-        sides = np.sqrt(quantiles(self.alpha))
-        rectangle, lengths = {}, []
-        for draw, (begin, end, length) in enumerate((("top", "bottom", height), ("left", "right", width))):
-            side = tf.gather(tf.constant(np.int32(sides * length)), at)
-            centre = tf.cast(tf.minimum(randomness.uniform(keys, 1 + draw) * length, length - 1.0), tf.int32)
-            rectangle[begin] = tf.maximum(centre - side // 2, 0)
-            rectangle[end] = tf.minimum(centre - side // 2 + side, length)
-            lengths.append(rectangle[end] - rectangle[begin])
-        pixels = tf.cast(lengths[0] * lengths[1], tf.float32)
-        return {**rectangle, "share": pixels * (1.0 / (height * width))}
-
-    def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        rectangles = tf.stack([parameters[name] for name in ("top", "bottom", "left", "right")], axis=1)
-        if (ops := native.ops("partner")) is not None:
-            return native.shaped(ops.tfhet_paste(images, rectangles), images.shape)
-        edges = tf.unstack(tf.cast(rectangles, tf.float32), axis=1)
-        return tf.where(inside(tf.shape(images), *edges), partner(images), images)

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from typing import Annotated, ClassVar, TypeAlias
 
-import tensorflow as tf
-
-from tfhet.stages import projection, randomness
 from tfhet.stages.projection import Filled, FillMode, Geometric
 from tfhet.stages.registry import register
-from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Finite, Fraction, Positive, Within
 
 
 @register("random_flip")
 class RandomFlip(Geometric):
-    """Mirrors in each direction with probability 1/2, independently, as the Keras layer RandomFlip does."""
+    """Mirrors in each direction with probability 1/2, independently, as the Keras layer RandomFlip does.
+
+    Draws `flip_horizontal` and `flip_vertical`, those that are set: bool [batch].
+    """
+
+    random: ClassVar[bool] = True
 
     horizontal: bool = True
     """Whether left and right may be exchanged."""
@@ -31,37 +30,30 @@ class RandomFlip(Geometric):
         if not (self.horizontal or self.vertical):
             self.refuse("neither horizontal nor vertical is set: omit the stage")
 
-    def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
-        """Returns `flip_horizontal` and `flip_vertical`, those that are set: bool [batch]."""
-        flips = (("flip_horizontal", self.horizontal), ("flip_vertical", self.vertical))
-        return {name: randomness.bernoulli(keys, draw) for draw, (name, is_set) in enumerate(flips) if is_set}
-
-    def transforms(self, parameters: Mapping[str, tf.Tensor], height: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
-        never = tf.zeros_like(next(iter(parameters.values())))
-        across, upright = (parameters.get(name, never) for name in ("flip_horizontal", "flip_vertical"))
-        return projection.flipping(across, upright, height, width)
-
 
 @register("random_shear")
 class RandomShear(Filled):
-    """Shears by a uniform slope, bilinear: Addons' `shear_x` of a random level, about the centre instead of the top."""
+    """Shears by a uniform slope, bilinear: Addons' `shear_x` of a random level, about the centre instead of the top.
+
+    Draws `shear` in columns per row, positive moves the lower half to the left: float32 [batch].
+    """
+
+    random: ClassVar[bool] = True
 
     factor: Fraction = 0.1
     """Maximum slope either way, in columns per row: 0.1 is an angle of atan(0.1) = 5.7 degrees. From 0 to 1."""
     fill_mode: FillMode = "reflect"
     fill_value: float = 0.0
 
-    def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
-        """Returns `shear` in columns per row, positive moves the lower half to the left: float32 [batch]."""
-        return {"shear": randomness.uniform(keys, 0, -self.factor, self.factor)}
-
-    def transforms(self, parameters: Mapping[str, tf.Tensor], height: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
-        return projection.shearing(parameters["shear"], height)
-
 
 @register("random_translation")
 class RandomTranslation(Filled):
-    """Moves by uniform fractions of the size, bilinear, as the Keras layer RandomTranslation does."""
+    """Moves by uniform fractions of the size, bilinear, as the Keras layer RandomTranslation does.
+
+    Draws `down` and `right`, fractions of height and width by which the content moves: float32 [batch].
+    """
+
+    random: ClassVar[bool] = True
 
     height_factor: Fraction = 0.1
     """Maximum distance up or down, as a fraction of the height. From 0 to 1."""
@@ -69,17 +61,6 @@ class RandomTranslation(Filled):
     """Maximum distance left or right, as a fraction of the width. From 0 to 1."""
     fill_mode: FillMode = "reflect"
     fill_value: float = 0.0
-
-    def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
-        """Returns `down` and `right`, fractions of height and width by which the content moves: float32 [batch]."""
-        return {
-            "down": randomness.uniform(keys, 0, -self.height_factor, self.height_factor),
-            "right": randomness.uniform(keys, 1, -self.width_factor, self.width_factor),
-        }
-
-    def transforms(self, parameters: Mapping[str, tf.Tensor], height: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
-        down = parameters["down"] * tf.cast(height, tf.float32)
-        return projection.translation(down, parameters["right"] * tf.cast(width, tf.float32))
 
 
 class _Reflected(Geometric):
@@ -94,33 +75,28 @@ class _Reflected(Geometric):
 
 @register("random_rotation")
 class RandomRotation(_Reflected):
-    """Rotates by a uniform angle, bilinear and reflected at the edges, as the Keras layer RandomRotation does."""
+    """Rotates by a uniform angle, bilinear and reflected at the edges, as the Keras layer RandomRotation does.
+
+    Draws `angle` in radians, positive counter-clockwise: float32 [batch].
+    """
+
+    random: ClassVar[bool] = True
 
     factor: Fraction = 0.1
     """Maximum angle either way, in turns: 0.1 is 36 degrees. From 0 to 1."""
 
-    def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
-        """Returns `angle` in radians, positive counter-clockwise: float32 [batch]."""
-        most = self.factor * 2.0 * math.pi
-        return {"angle": randomness.uniform(keys, 0, -most, most)}
-
-    def transforms(self, parameters: Mapping[str, tf.Tensor], height: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
-        return projection.rotation(parameters["angle"], height, width)
-
 
 @register("random_zoom")
 class RandomZoom(_Reflected):
-    """Zooms by a uniform factor, bilinear and reflected at the edges: the Keras layer RandomZoom, aspect kept."""
+    """Zooms by a uniform factor, bilinear and reflected at the edges: the Keras layer RandomZoom, aspect kept.
+
+    Draws `zoom`, above 1 zooms out: float32 [batch].
+    """
+
+    random: ClassVar[bool] = True
 
     factor: Annotated[float, Within(0, 1, below=True)] = 0.1
     """Range of the zoom: from 1 - factor (closer) to 1 + factor (farther). From 0 to below 1."""
-
-    def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
-        """Returns `zoom`, above 1 zooms out: float32 [batch]."""
-        return {"zoom": randomness.uniform(keys, 0, 1.0 - self.factor, 1.0 + self.factor)}
-
-    def transforms(self, parameters: Mapping[str, tf.Tensor], height: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
-        return projection.zooming(parameters["zoom"], height, width)
 
 
 Offset: TypeAlias = Annotated[float, Within(-1, 1)]
@@ -143,14 +119,16 @@ class Affine(Filled):
     fill_mode: FillMode = "reflect"
     fill_value: float = 0.0
 
-    def transforms(self, parameters: Mapping[str, tf.Tensor], height: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
-        numbers = math.radians(self.degrees), self.down, self.right, self.scale, self.shear
-        return projection.affine(height, width, *(tf.constant([number]) for number in numbers))
-
 
 @register("random_affine")
 class RandomAffine(Filled):
-    """Applies `affine` with uniform values: torchvision's RandomAffine, but bilinear and with shear as a slope."""
+    """Applies `affine` with uniform values: torchvision's RandomAffine, but bilinear and with shear as a slope.
+
+    Draws `angle` in radians, positive is counter-clockwise, `down` and `right`, by which the content moves, as
+    fractions of height and width, `scale`, above 1 enlarges, and `shear` in columns per row: float32 [batch].
+    """
+
+    random: ClassVar[bool] = True
 
     degrees: Annotated[float, Within(0, 360)] = 10.0
     """Maximum angle either way, in degrees. From 0 to 360."""
@@ -168,19 +146,3 @@ class RandomAffine(Filled):
     fill_value: float = 0.0
 
     ordered: ClassVar[tuple[tuple[str, str], ...]] = (("scale_low", "scale_high"),)
-
-    def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
-        """Returns `angle` in radians, positive is counter-clockwise, `down` and `right`, by which the content moves, as
-        fractions of height and width, `scale`, above 1 enlarges, and `shear` in columns per row: float32 [batch]."""
-        most = math.radians(self.degrees)
-        return {
-            "angle": randomness.uniform(keys, 0, -most, most),
-            "down": randomness.uniform(keys, 1, -self.height_factor, self.height_factor),
-            "right": randomness.uniform(keys, 2, -self.width_factor, self.width_factor),
-            "scale": randomness.uniform(keys, 3, self.scale_low, self.scale_high),
-            "shear": randomness.uniform(keys, 4, -self.shear, self.shear),
-        }
-
-    def transforms(self, parameters: Mapping[str, tf.Tensor], height: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
-        drawn = (parameters[name] for name in ("angle", "down", "right", "scale", "shear"))
-        return projection.affine(height, width, *drawn)

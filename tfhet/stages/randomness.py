@@ -9,56 +9,97 @@ operations, so that an example draws the same numbers in any batch and on any ho
 from __future__ import annotations
 
 import hashlib
+from typing import TYPE_CHECKING, TypeAlias
 
-import tensorflow as tf
+import numpy as np
 
-from tfhet import native
-from tfhet.source import GAMMA, mix
+from tfhet.extras import tensorflow as tf
+
+if TYPE_CHECKING:
+    import tensorflow
+
+    Array: TypeAlias = np.ndarray | tensorflow.Tensor
+
+GAMMA = 0x9E3779B97F4A7C15
+_FACTORS = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+_SHIFTS = 30, 27, 31
 
 
-def absorb(state: tf.Tensor, word: tf.Tensor) -> tf.Tensor:
+def absorb(state: Array, word: Array) -> Array:
     """Returns the state after `word`; both are uint64 and broadcast. Different words of one state never collide."""
-    ops = native.ops("randomness") if {state.shape.rank, word.shape.rank} <= {0, 1} else None
-    if ops is not None:
-        return native.shaped(ops.tfhet_absorb(state, word), tf.broadcast_static_shape(state.shape, word.shape))
+    if isinstance(state, (np.ndarray, np.uint64)):
+        with np.errstate(over="ignore"):
+            return np.asarray(_mixed(state + (word + np.uint64(1)) * np.uint64(GAMMA)))
+    state, word = tf.convert_to_tensor(state), tf.convert_to_tensor(word)
+    from tfhet.source import mix
+
     return mix(state + (word + tf.constant(1, tf.uint64)) * tf.constant(GAMMA, tf.uint64))
 
 
-def as_word(number: int | tf.Tensor) -> tf.Tensor:
-    """Returns an int or an int64 tensor as uint64, bit for bit."""
+def _mixed(word: np.ndarray) -> np.ndarray:
+    word = (word ^ (word >> np.uint64(_SHIFTS[0]))) * np.uint64(_FACTORS[0])
+    word = (word ^ (word >> np.uint64(_SHIFTS[1]))) * np.uint64(_FACTORS[1])
+    return word ^ (word >> np.uint64(_SHIFTS[2]))
+
+
+def as_word(number: int | Array) -> Array:
+    """Returns an int or int64 values as uint64, bit for bit."""
+    if isinstance(number, np.ndarray):
+        return number.astype(np.int64).view(np.uint64)
     if isinstance(number, int):
         return tf.constant(number % 2**64, tf.uint64)
     return tf.bitcast(tf.cast(number, tf.int64), tf.uint64)
 
 
-def keys(seed: int, stage: str, position: int, epoch: int | tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
-    """Returns one key per example, uint64 [batch]. seed: of the run. stage, position: the stage's name and its place in
-    the declared chain, so that any two stages draw independently, also two of one name. epoch: an int or an int64
-    scalar or [batch]. ids: int64 [batch], example ids."""
+def salt(seed: int, stage: str, position: int) -> int:
+    """Returns the word with which the keys of a stage begin.
+
+    Args:
+        seed: Seed of the run.
+        stage, position: The stage's name and its place in the declared chain. Any two stages draw independently, also
+            two stages of one name.
+    """
     digest = hashlib.blake2b(f"{seed}/{stage}/{position}".encode(), digest_size=8).digest()
-    state = tf.constant(int.from_bytes(digest, "little"), tf.uint64)
-    return absorb(absorb(state, as_word(epoch)), as_word(ids))
+    return int.from_bytes(digest, "little")
 
 
-def bits(keys: tf.Tensor, draw: int) -> tf.Tensor:
+def keys(seed: int, stage: str, position: int, epoch: int | Array, ids: Array) -> Array:
+    """Returns one key per example, uint64 [batch].
+
+    Args:
+        seed, stage, position: See `salt`.
+        epoch: An int, or int64 [] or [batch].
+        ids: Example ids, int64 [batch], a NumPy array or a tensor, like the result.
+    """
+    start = salt(seed, stage, position)
+    if isinstance(ids, np.ndarray):
+        return absorb(absorb(np.array(start, np.uint64), as_word(np.asarray(epoch, np.int64))), as_word(ids))
+    return absorb(absorb(tf.constant(start, tf.uint64), as_word(epoch)), as_word(ids))
+
+
+def bits(keys: Array, draw: int | Array) -> Array:
     """Returns 64 random bits, uint64 [batch], for each key. draw: number of the draw in its stage, from 0."""
-    return absorb(keys, as_word(draw))
+    return absorb(keys, np.array(draw, np.uint64) if isinstance(keys, np.ndarray) else as_word(draw))
 
 
-def uniform(keys: tf.Tensor, draw: int, low: float = 0.0, high: float = 1.0) -> tf.Tensor:
+def uniform(keys: Array, draw: int | Array, low: float = 0.0, high: float = 1.0) -> Array:
     """Returns float32 [batch] in [low, high) for uint64 [batch]; `high` itself only where float32 rounds up to it."""
-    ops = native.ops("randomness") if isinstance(draw, int) else None  # many draws at once are a tensor
-    if ops is not None:
-        return native.shaped(ops.tfhet_uniform(keys, draw=draw, low=low, span=high - low), keys.shape)
+    if isinstance(keys, np.ndarray):
+        unit = (bits(keys, draw) >> np.uint64(40)).astype(np.float32) * np.float32(2.0**-24)
+        return np.float32(low) + unit * np.float32(high - low)
     unit = tf.cast(tf.bitwise.right_shift(bits(keys, draw), tf.constant(40, tf.uint64)), tf.float32) * 2.0**-24
     return low + unit * (high - low)
 
 
-def below(keys: tf.Tensor, draw: int, end: int) -> tf.Tensor:
+def below(keys: Array, draw: int, end: int) -> Array:
     """Returns int32 [batch] for uint64 [batch], uniform from 0 to below `end`."""
-    return tf.minimum(tf.cast(uniform(keys, draw, 0.0, float(end)), tf.int32), end - 1)
+    drawn = uniform(keys, draw, 0.0, float(end))
+    if isinstance(keys, np.ndarray):
+        return np.minimum(drawn.astype(np.int32), end - 1)
+    return tf.minimum(tf.cast(drawn, tf.int32), end - 1)
 
 
-def bernoulli(keys: tf.Tensor, draw: int, probability: float = 0.5) -> tf.Tensor:
+def bernoulli(keys: Array, draw: int, probability: float = 0.5) -> Array:
     """Returns bool [batch] for uint64 [batch], True with `probability`."""
-    return uniform(keys, draw) < probability
+    drawn = uniform(keys, draw)
+    return drawn < (np.float32(probability) if isinstance(keys, np.ndarray) else probability)

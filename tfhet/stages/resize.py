@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, ClassVar
 
-import tensorflow as tf
-
-from tfhet.stages import projection, randomness
 from tfhet.stages.projection import Geometric
 from tfhet.stages.registry import register
 from tfhet.stages.resampling import Window
@@ -72,25 +67,9 @@ class Resize(Window, Geometric):
     def size(self, spec: ImageSpec) -> tuple[int, int]:
         return self.height, self.width
 
-    def transforms(self, parameters: Mapping[str, tf.Tensor], height: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
-        return projection.resizing(height, width, self.height, self.width)
-
     @property
     def bilinear(self) -> bool:
         return self.method == "bilinear"
-
-    def windows(self, parameters: Mapping[str, tf.Tensor], sizes: tf.Tensor) -> tf.Tensor:
-        return tf.cast(tf.concat([tf.zeros_like(sizes), sizes], axis=1), tf.float32)
-
-    def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        if self.bilinear:
-            return super().apply(images, parameters)
-        resized = tf.image.resize(images, [self.height, self.width], self.method)
-        if resized.dtype == images.dtype:
-            return resized
-        if self.method == "bicubic":
-            resized = tf.clip_by_value(resized, float(images.dtype.min), float(images.dtype.max))
-        return tf.cast(tf.round(resized), images.dtype)
 
 
 @register("resized_center_crop")
@@ -117,17 +96,6 @@ class ResizedCenterCrop(Window):
         if not 1 <= min(self.height, self.width) <= max(self.height, self.width) <= self.shorter:
             self.refuse(f"height and width are 1 to shorter, {self.shorter}, not {self.height}, {self.width}")
 
-    def windows(self, parameters: Mapping[str, tf.Tensor], sizes: tf.Tensor) -> tf.Tensor:
-        resized = self.shorter * sizes // tf.reduce_min(sizes, axis=1, keepdims=True)
-        steps = tf.cast(sizes, tf.float32) / tf.cast(resized, tf.float32)
-        # Halves are rounded to even, as by Python's round.
-        first = tf.round(tf.cast(resized - [self.height, self.width], tf.float32) / 2.0)
-        return tf.concat([first * steps, [float(self.height), float(self.width)] * steps], axis=1)
-
-
-TRIES = 10
-"""Number of boxes that random_resized_crop draws for each image; the first that fits is taken."""
-
 
 @register("random_resized_crop")
 class RandomResizedCrop(Window):
@@ -136,7 +104,13 @@ class RandomResizedCrop(Window):
     The sampling is bilinear between centres of pixels, and the part repeats its own edge. uint8 results are rounded.
     Ten boxes are drawn at once and the first that fits is taken, so the result has the distribution of torchvision's
     loop, which stops at the first that fits. If none fits, the crop is torchvision's central crop.
+
+    Draws `box`, int32 [batch, 4]: the part's first row, first column, rows and columns in the image. For images of
+    different sizes it returns the numbers that boxes are made of, float32: `areas` [batch, TRIES], as fractions,
+    `ratios` [batch, TRIES], and `places` [batch, 2], as fractions of the room that is left.
     """
+
+    random: ClassVar[bool] = True
 
     height: Count = 224
     """Rows of the result, from 1."""
@@ -161,41 +135,3 @@ class RandomResizedCrop(Window):
         if not spec.ragged:
             self.known_size(spec)
         return result
-
-    def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
-        """Returns `box`, int32 [batch, 4]: the part's first row, first column, rows and columns in the image. For
-        images of different sizes it returns the numbers that boxes are made of, float32: `areas` [batch, TRIES], as
-        fractions, `ratios` [batch, TRIES], and `places` [batch, 2], as fractions of the room that is left."""
-        self.spec(spec)
-        tries = tf.range(TRIES, dtype=tf.int64)
-        drawn = {
-            "areas": randomness.uniform(keys[:, None], tries, self.scale_low, self.scale_high),
-            "ratios": tf.exp(
-                randomness.uniform(keys[:, None], TRIES + tries, math.log(self.ratio_low), math.log(self.ratio_high))
-            ),
-            "places": randomness.uniform(keys[:, None], 2 * TRIES + tf.range(2, dtype=tf.int64)),
-        }
-        return drawn if spec.ragged else {"box": self._boxes(drawn, tf.constant([[spec.height, spec.width]], tf.int32))}
-
-    def windows(self, parameters: Mapping[str, tf.Tensor], sizes: tf.Tensor) -> tf.Tensor:
-        return tf.cast(parameters["box"] if "box" in parameters else self._boxes(parameters, sizes), tf.float32)
-
-    def _boxes(self, drawn: Mapping[str, tf.Tensor], sizes: tf.Tensor) -> tf.Tensor:
-        """Returns the first box that fits, int32 [batch, 4]. sizes: int32 [1 or batch, 2]."""
-        rows, columns = tf.cast(sizes[:, :1], tf.float32), tf.cast(sizes[:, 1:], tf.float32)
-        areas, ratios = drawn["areas"] * (rows * columns), drawn["ratios"]
-        heights, widths = tf.round(tf.sqrt(areas / ratios)), tf.round(tf.sqrt(areas * ratios))
-        fits = (heights >= 1.0) & (heights <= rows) & (widths >= 1.0) & (widths <= columns)
-        first = tf.argmax(tf.cast(fits, tf.int8), axis=1)
-        tried = tf.stack([tf.gather(side, first, batch_dims=1) for side in (heights, widths)], axis=1)
-        room = tf.concat([rows, columns], axis=1) - tried
-        # Truncated to whole numbers; u < 1 - 2**-25, so that the number of places itself is not reached.
-        tried = tf.concat([tf.floor(drawn["places"] * (room + 1.0)), tried], axis=1)
-        boxes = tf.where(tf.reduce_any(fits, axis=1, keepdims=True), tried, self._central(rows, columns))
-        return tf.cast(boxes, tf.int32)
-
-    def _central(self, rows: tf.Tensor, columns: tf.Tensor) -> tf.Tensor:
-        """Returns the central box that comes closest to the ratios, float32 [1 or batch, 4]: where no box fits."""
-        heights = tf.minimum(rows, tf.maximum(1.0, tf.round(columns / self.ratio_low)))
-        widths = tf.minimum(columns, tf.maximum(1.0, tf.round(rows * self.ratio_high)))
-        return tf.concat([(rows - heights) // 2.0, (columns - widths) // 2.0, heights, widths], axis=1)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-
-import tensorflow as tf
+from typing import TYPE_CHECKING
 
 from tfhet.errors import UsageError
+from tfhet.extras import tensorflow as tf
+
+if TYPE_CHECKING:
+    import numpy as np
 
 DTYPES = ("uint8", "float32", "encoded")
 
@@ -36,17 +39,23 @@ class ImageSpec:
             raise UsageError(f"images are uint8, float32 or encoded, not {self.dtype}: cast them in the source")
 
     @classmethod
-    def of(cls, tensor: tf.TensorSpec | tf.Tensor) -> ImageSpec:
+    def of(cls, tensor: tf.TensorSpec | tf.Tensor | np.ndarray) -> ImageSpec:
         """Returns the spec of images, `[None, H, W, C]`, uint8 in 0..255 or float32 without bounds, or of image files,
         `[None]` strings. Raises UsageError when `tensor` is not a batch of images with a known number of channels."""
-        shape = tensor.shape
-        if tensor.dtype == tf.string and shape.rank == 1:
-            return cls(None, None, 0, "encoded", 0.0, 255.0)
-        if shape.rank != 4 or shape[3] is None:
+        shape, dtype = tensor.shape, tensor.dtype.name
+        rank = len(shape) if isinstance(shape, tuple) else shape.rank
+        if dtype == "string" and rank == 1:
+            return cls.of_files()
+        if rank != 4 or shape[3] is None:
             raise UsageError(f"not a batch of images: {tensor}; wanted [batch, height, width, channels]")
-        (height, width, channels), dtype = shape[1:], tensor.dtype.name
+        height, width, channels = shape[1:]
         low, high = (0.0, 255.0) if dtype == "uint8" else (-math.inf, math.inf)
         return cls(height, width, channels, dtype, low, high)
+
+    @classmethod
+    def of_files(cls) -> ImageSpec:
+        """Returns the spec of image files."""
+        return cls(None, None, 0, "encoded", 0.0, 255.0)
 
     @property
     def form(self) -> str:
@@ -65,4 +74,4 @@ class ImageSpec:
         """Bytes of one image; None when its size is unknown."""
         if self.height is None or self.width is None:
             return None
-        return self.height * self.width * self.channels * int(tf.as_dtype(self.dtype).size)
+        return self.height * self.width * self.channels * (4 if self.dtype == "float32" else 1)

@@ -20,10 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, NoReturn, TypeAlias
 
-import tensorflow as tf
-
 from tfhet.errors import UsageError, check_known
-from tfhet.stages.line import Line
 from tfhet.stages.spec import ImageSpec
 
 _MISSING = {
@@ -31,7 +28,9 @@ _MISSING = {
     "ragged": "the images differ in size: put random_resized_crop, resize or resized_center_crop after decode",
     "images": "the images are already decoded: omit it, or state no size for the source's Encoded images",
 }
-_DESCRIPTIONS = frozenset({"line", "pointwise", "transforms", "windows"})
+_PACKAGE = "tfhet.stages."
+Array: TypeAlias = Any
+"""A NumPy array, or a tensor of TensorFlow."""
 
 
 @dataclass(frozen=True)
@@ -82,19 +81,16 @@ class Stage:
     """Whether this stage is itself x -> a*x + b."""
     pointwise: ClassVar[bool] = False
     """Whether each value of the result depends only on the same value of the image, its channel and the parameters."""
+    is_line: ClassVar[bool] = False
+    """Whether the stage is a straight line with ends for each channel, before rounding."""
     measures: ClassVar[bool] = False
-    """Whether `line` also needs what `measured` finds in the images that the stage gets. Of several lines that run as
-    one, only the first may be of such a stage."""
+    """Whether its line depends on the image. Of several lines that run as one, only the first may depend on it."""
     variadic: ClassVar[str] = ""
     """Field that takes all positional arguments when the stage is written as text; "" gives each field its own."""
     ordered: ClassVar[tuple[tuple[str, str], ...]] = ()
     """Pairs of names of fields: the first field is at most the second."""
     takes: ClassVar[tuple[str, ...]] = ("images",)
     """Forms of images that the stage accepts: see `ImageSpec.form`."""
-    describes: ClassVar[frozenset[str]] = frozenset()
-    """Those of the members `line`, `pointwise`, `transforms` and `windows` that describe this class's `apply`, so that
-    it can be fused. A class that replaces `apply` has to state them again."""
-
     # Four flags that may follow from the configuration. Where they do not, a subclass states them like the others:
     # `keeps_shape: ClassVar[bool] = False`.
 
@@ -118,8 +114,6 @@ class Stage:
         return False
 
     def __init_subclass__(cls) -> None:
-        stated = _DESCRIPTIONS.intersection(vars(cls))
-        cls.describes = stated if "apply" in vars(cls) else cls.describes | stated
         if "parameters" in vars(cls) and "random" not in vars(cls):
             cls.random = True
 
@@ -174,28 +168,52 @@ class Stage:
         """Returns the spec of the results. Raises UsageError, naming the stage, for images that do not fit."""
         return spec
 
-    def parameters(self, keys: tf.Tensor, spec: ImageSpec) -> dict[str, tf.Tensor]:
-        """Returns the random parameters by name, each [batch] or [batch, k]; `{}` when the stage is not random. keys:
-        uint64 [batch], one per example (`tfhet.stages.randomness.keys`), on which alone its row depends."""
-        return {}
+    @property
+    def compiled_name(self) -> str:
+        """Name of the stage in the compiled core: the name of the package's class from which it derives, or ""."""
+        own = (vars(kind).get("name", "") for kind in type(self).__mro__ if kind.__module__.startswith(_PACKAGE))
+        return next(filter(None, own), "")
 
-    def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Returns the changed images, [batch, height, width, channels] of uint8 or float32; batch may be unknown."""
-        raise NotImplementedError
+    @property
+    def is_compiled(self) -> bool:
+        """Whether the compiled core runs the stage: one of the package, of which no subclass replaces a method."""
+        kind: Any = type(self)
+        methods = (kind.apply, kind.parameters, kind.config)
+        return self.compiled_name != "" and all(each.__module__.startswith(_PACKAGE) for each in methods)
 
-    def line(self, parameters: Mapping[str, tf.Tensor], spec: ImageSpec) -> Line | None:
-        """Returns the stage as a straight line with ends on images of `spec`, before rounding; None when it is not one.
-        The parameters also hold what `measured` found, for a stage that measures."""
-        return None
+    def config(self) -> dict[str, Any]:
+        """Returns the configuration of the stage in the compiled core; for stages of the package."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
-    def measured(self, images: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Returns statistics of the stage's images that `line` needs, by name; `{}` for a stage without them."""
-        return {}
+    def parameters(self, keys: Array, spec: ImageSpec) -> dict[str, Array]:
+        """Returns the random parameters by name, each [batch] or [batch, k]; `{}` when the stage is not random.
 
-    def label_spec(self, spec: tf.TensorSpec) -> tf.TensorSpec:
-        """Returns the spec of the labels after the stage. Raises UsageError, naming the stage, when they do not fit."""
+        Args:
+            keys: uint64 [batch], one per example (`tfhet.stages.randomness.keys`), on which alone its row depends; a
+                NumPy array or a tensor of TensorFlow, like the result.
+            spec: Spec of the images before the stage.
+        """
+        from tfhet.stages import alone  # which needs this class
+
+        return alone.parameters(self, keys, spec) if self.compiled_name and self.random else {}
+
+    def apply(self, images: Array, parameters: Mapping[str, Array]) -> Array:
+        """Returns the changed images, [batch, height, width, channels] of uint8 or float32; batch may be unknown.
+
+        Args:
+            images: A NumPy array or a tensor of TensorFlow, like the result.
+            parameters: What `parameters` returned for the batch.
+        """
+        from tfhet.stages import alone
+
+        if not self.compiled_name:
+            raise NotImplementedError(f"stage {self.name}: define apply")
+        return alone.apply(self, images, parameters)
+
+    def label_spec(self, spec: Any) -> Any:
+        """Returns the `tf.TensorSpec` of the labels after the stage. Raises UsageError if they do not fit."""
         return spec
 
-    def labels(self, labels: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    def labels(self, labels: Array, parameters: Mapping[str, Array]) -> Array:
         """Returns the changed labels, [batch, ...], with the same parameters as for the images."""
         return labels

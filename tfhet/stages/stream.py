@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Annotated, ClassVar
 
-import tensorflow as tf
-
 from tfhet.stages.registry import register
-from tfhet.stages.stage import Count, CountOrZero, Stage, Within
+from tfhet.stages.stage import Array, Count, CountOrZero, Stage, Within
 
 
 class Stream(Stage):
@@ -25,7 +23,7 @@ class Stream(Stage):
         """Field of the pipeline that the stage sets."""
         return self.name
 
-    def apply(self, images: tf.Tensor, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    def apply(self, images: Array, parameters: Mapping[str, Array]) -> Array:
         return images
 
     @property

@@ -11,9 +11,9 @@ from tfhet.native import kernels
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch) -> dict[str, str]:
-    """The environment of an empty cache, with kernels `a` and `b`."""
+    """The environment of an empty cache, with kernels `a` and `chain`, which no setting switches off."""
     (tmp_path / "kernels").mkdir()
-    for name in ("a", "b"):
+    for name in ("a", "chain"):
         (tmp_path / "kernels" / f"{name}.cc").write_text(f"// {name}")
     monkeypatch.setattr(kernels, "HERE", tmp_path / "kernels")
     return {"XDG_CACHE_HOME": str(tmp_path / "cache"), "HOME": str(tmp_path)}
@@ -28,7 +28,7 @@ def libraries(env: dict[str, str]) -> dict[str, Path]:
 
 
 def test_built_libraries_are_found(cache):
-    assert kernels.names() == ("a", "b")
+    assert kernels.names() == ("a", "chain")
     assert kernels.built(cache) is None
     assert kernels.built({**cache, "TFHET_NATIVE": "on"}) is None
     made = libraries(cache)
@@ -37,12 +37,12 @@ def test_built_libraries_are_found(cache):
 
 def test_only_permitted_and_complete_libraries_are_found(cache):
     made = libraries(cache)
-    assert kernels.built({**cache, "TFHET_NATIVE": "b"}) == {"b": made["b"]}
-    assert kernels.built({**cache, "TFHET_NATIVE": "off"}) == {}
+    assert kernels.built({**cache, "TFHET_NATIVE": "a"}) == made
+    assert kernels.built({**cache, "TFHET_NATIVE": "off"}) == {"chain": made["chain"]}
     assert kernels.built({**cache, "TFHET_NATIVE": "c"}) is None  # the loader reports the mistake
-    made["b"].unlink()
+    made["a"].unlink()
     assert kernels.built(cache) is None
-    assert kernels.built({**cache, "TFHET_NATIVE": "a"}) is not None
+    assert kernels.built({**cache, "TFHET_NATIVE": "chain"}) is not None
 
 
 def test_other_compiler_or_cpu_needs_a_build(cache, monkeypatch, tmp_path):

@@ -13,6 +13,7 @@ import pytest
 
 from tfhet.cluster import environment
 from tfhet.errors import UsageError
+from tfhet.kernels import loader, toolchain
 from tfhet.native import kernels, library
 
 KERNEL = """
@@ -72,7 +73,7 @@ def test_missing_compiler_is_logged_once(folder, monkeypatch, caplog):
     assert len(caplog.records) == 1
     assert "no C++ compiler" in caplog.text
     monkeypatch.setenv("TFHET_NATIVE", "on")
-    with pytest.raises(UsageError, match="TFHET_NATIVE=on.*'doubled'"):
+    with pytest.raises(UsageError, match=r"compiled op 'doubled' .* no C\+\+ compiler"):
         library.ops("doubled")
 
 
@@ -131,12 +132,16 @@ def test_wheel_has_kernels_for_every_level(folder, monkeypatch):
     assert set(wheel_kernels.FLAGS) == set(kernels.LEVELS)
     (folder / "wire").mkdir()
     (folder / "wire" / "wire.cc").write_text("extern int nothing;\n")
-    made = wheel_kernels.build()
-    assert sorted(str(path.relative_to(made)) for path in made.rglob("*.so")) == [
-        "x86-64-v3/doubled.so",
-        "x86-64-v3/wire.so",
-        "x86-64-v4/doubled.so",
-    ]
+    (folder.parent / "core").mkdir()
+    (folder.parent / "core" / "abi.cc").write_text("extern int nothing;\n")
+    monkeypatch.setattr(loader, "HERE", folder.parent / "core")
+    monkeypatch.setattr(loader, "WHEEL", folder / "ahead" / "core")
+    wheel_kernels.build()
+    ops, ahead = kernels.of_wheels().name, folder / "ahead"
+    assert {str(path.relative_to(ahead)) for path in ahead.rglob("*.so")} == {
+        *(f"core/{level}/core.so" for level in kernels.LEVELS),
+        *(f"{ops}/x86-64-{each}.so" for each in ("v3/doubled", "v3/wire", "v4/doubled")),
+    }
 
 
 @needs_compiler
@@ -160,7 +165,7 @@ def test_cache_that_is_no_folder_is_named(folder):
 
 @needs_compiler
 def test_compiler_that_never_ends_is_stopped(folder, monkeypatch):
-    monkeypatch.setattr(kernels, "BUILD_LIMIT_S", 0.01)
+    monkeypatch.setattr(toolchain, "BUILD_LIMIT_S", 0.01)
     with pytest.raises(library.BuildError, match=r"0\.01 s"):
         library.build("doubled")
 
@@ -172,10 +177,12 @@ def test_switched_off_nothing_is_built(folder, monkeypatch):
     assert library.load_all() == ()
 
 
-def test_only_named_kernels_are_used(folder, monkeypatch):
-    (folder / "other.cc").write_text("")
-    assert library.permitted({}) == library.permitted({"TFHET_NATIVE": "auto"}) == ("doubled", "other")
-    assert library.permitted({"TFHET_NATIVE": "other"}) == ("other",)
+def test_only_named_kernels_and_the_chain_are_used(folder, monkeypatch):
+    for name in ("chain", "other"):
+        (folder / f"{name}.cc").write_text("")
+    assert library.permitted({}) == library.permitted({"TFHET_NATIVE": "auto"}) == ("chain", "doubled", "other")
+    assert library.permitted({"TFHET_NATIVE": "other"}) == ("chain", "other")
+    assert library.permitted({"TFHET_NATIVE": "off"}) == ("chain",)
     monkeypatch.setenv("TFHET_NATIVE", "other")
     assert library.ops("doubled") is None
 
@@ -208,6 +215,4 @@ def test_one_of_concurrent_processes_builds(folder):
 @needs_compiler
 @pytest.mark.parametrize("name", library.names())
 def test_every_kernel_of_the_package_is_built(name):
-    if name in kernels.LINKED and library.ops(name) is None:
-        pytest.skip("the library that it is linked with is missing")
     assert library.available(name)

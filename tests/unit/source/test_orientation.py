@@ -10,10 +10,10 @@ import tensorflow as tf
 from hypothesis import given, strategies as st
 from PIL import Image, ImageOps
 
-from tfhet import native
+from tfhet import stages
 from tfhet.source import Encoded, exif_orientation
-from tfhet.stages import decoding
-from tfhet.stages.resampling import Scaling
+from tfhet.source.orientation import turned
+from tfhet.stages import Decode, Resize
 
 TAG = 274
 PICTURE = Image.fromarray(np.random.default_rng(0).integers(0, 256, (5, 7, 3), np.uint8)).resize((56, 40))
@@ -29,52 +29,35 @@ def saved(kind: str, value: int | None, endian: str = "<") -> bytes:
     return file.getvalue()
 
 
+def run(files: list[bytes], size: tuple[int, int], *, fuse: bool = True, **how: bool) -> np.ndarray:
+    """Decoded images, resized to a size: unchanged if it is theirs."""
+    return stages.compile((Decode(**how), Resize(*size)), fuse=fuse)(files)
+
+
 @pytest.mark.parametrize("kind", ["JPEG", "PNG"])
 @pytest.mark.parametrize("values", [(None, 0, 1, 2, 3, 4, 9), (5, 6, 7, 8)], ids=["kept", "transposed"])
-@pytest.mark.parametrize("backend", ["compiled", pytest.param("plain", marks=pytest.mark.plain)])
-def test_images_are_turned_upright(kind, values, backend, monkeypatch):
-    if backend == "plain":
-        monkeypatch.setattr(native, "ops", lambda name: None)
-    contents = [saved(kind, value, endian) for value in values for endian in "<>"]
-    expected = np.stack([np.asarray(ImageOps.exif_transpose(Image.open(io.BytesIO(file)))) for file in contents])
-    size, batch = expected.shape[1:3], tf.constant(contents)
-    assert {*map(tuple, decoding.sizes(batch).numpy())} == {size}
-    windows = tf.tile(tf.constant([[0, 0, *size]], tf.float32), [len(contents), 1])
-    found = [
-        Encoded(*size).decode(batch),
-        decoding.Decode().apply(batch, {}).to_tensor(),
-        decoding.decode_windows(batch, windows, None, Scaling(*size)),
-    ]
-    for images in found:
-        assert np.abs(images.numpy().astype(int) - expected).max() <= 6  # TensorFlow decodes with a quicker transform
+def test_images_are_turned_upright(kind, values):
+    files = [saved(kind, value, endian) for value in values for endian in "<>"]
+    expected = np.stack([np.asarray(ImageOps.exif_transpose(Image.open(io.BytesIO(file)))) for file in files])
+    size = expected.shape[1:3]
+    for images in (Encoded(*size).decode(tf.constant(files)).numpy(), run(files, size), run(files, size, fuse=False)):
+        assert np.abs(images.astype(int) - expected).max() <= 6  # TensorFlow decodes with a quicker transform
 
 
-@pytest.mark.parametrize("backend", ["compiled", pytest.param("plain", marks=pytest.mark.plain)])
-def test_accurate_decoding_equals_pillow(backend, monkeypatch):
-    if backend == "plain":
-        monkeypatch.setattr(native, "ops", lambda name: None)
-    contents = [saved("JPEG", 1), saved("JPEG", 3), saved("PNG", None)]
-    expected = np.stack([np.asarray(ImageOps.exif_transpose(Image.open(io.BytesIO(file)))) for file in contents])
-    batch, windows = tf.constant(contents), tf.constant([[0, 0, 40, 56]] * 3, tf.float32)
-    for images in (
-        Encoded(40, 56, accurate=True).decode(batch),
-        decoding.Decode(accurate=True).apply(batch, {}).to_tensor(),
-        decoding.decode_windows(batch, windows, None, Scaling(40, 56), accurate=True),
-    ):
-        assert np.array_equal(images, expected)
+def test_accurate_decoding_equals_pillow():
+    files = [saved("JPEG", 1), saved("JPEG", 3), saved("PNG", None)]
+    expected = np.stack([np.asarray(ImageOps.exif_transpose(Image.open(io.BytesIO(file)))) for file in files])
+    np.testing.assert_array_equal(Encoded(40, 56, accurate=True).decode(tf.constant(files)), expected)
+    for fuse in (True, False):
+        np.testing.assert_array_equal(run(files, (40, 56), fuse=fuse, accurate=True), expected)
 
 
 def test_orientation_can_be_ignored():
-    batch = tf.constant([saved("JPEG", 6)])
-    assert decoding.sizes(batch, upright=False).numpy().tolist() == [[40, 56]]
-    stored = tf.io.decode_jpeg(batch[0])[None]
-    window = tf.constant([[0, 0, 40, 56]], tf.float32)
-    for images in (
-        Encoded(40, 56, upright=False).decode(batch),
-        decoding.Decode(upright=False).apply(batch, {}).to_tensor(),
-        decoding.decode_windows(batch, window, None, Scaling(40, 56), upright=False),
-    ):
-        assert (images.numpy() == stored.numpy()).all()
+    files = [saved("JPEG", 6)]
+    stored = tf.io.decode_jpeg(files[0])[None]
+    np.testing.assert_array_equal(Encoded(40, 56, upright=False).decode(tf.constant(files)), stored)
+    for fuse in (True, False):
+        np.testing.assert_array_equal(run(files, (40, 56), fuse=fuse, upright=False), stored)
 
 
 @given(
@@ -92,6 +75,8 @@ def test_damaged_blocks_are_read_alike(order, entries, first, kept):
     block = b"Exif\0\0" + block[:kept]
     head = b"\xff\xd8\xff\xe1" + (len(block) + 2).to_bytes(2, "big") + block
     PICTURE.save(file := io.BytesIO(), "JPEG")
-    content = tf.constant(head + file.getvalue()[2:])
-    turned = int(exif_orientation(content)) >= 5
-    assert decoding.sizes(content[None]).numpy()[0].tolist() == ([56, 40] if turned else [40, 56])
+    content = head + file.getvalue()[2:]
+    code = exif_orientation(tf.constant(content))
+    upright = turned(tf.io.decode_jpeg(file.getvalue()), code).numpy()
+    assert upright.shape[:2] == ((56, 40) if code >= 5 else (40, 56))
+    np.testing.assert_array_equal(run([content], upright.shape[:2])[0], upright)

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
+from tfhet import stages
 from tfhet.errors import UsageError
 from tfhet.stages import (
     Decode,
@@ -18,7 +19,6 @@ from tfhet.stages import (
     RandomResizedCrop,
     Resize,
     ResizedCenterCrop,
-    decoding,
     parse,
     randomness,
     text,
@@ -34,23 +34,17 @@ def picture(rows: int, columns: int) -> np.ndarray:
     return np.asarray(Image.fromarray(grid.astype(np.uint8)).resize((columns, rows), Image.Resampling.BICUBIC))
 
 
-def contents() -> tf.Tensor:
-    return tf.constant([tf.io.encode_jpeg(picture(*size), quality=95).numpy() for size in SIZES])
+def contents() -> list[bytes]:
+    return [tf.io.encode_jpeg(picture(*size), quality=95).numpy() for size in SIZES]
 
 
-def whole(index: int) -> np.ndarray:
-    return tf.io.decode_jpeg(contents()[index]).numpy()
+def whole(index: int, channels: int = 3) -> np.ndarray:
+    return tf.io.decode_jpeg(contents()[index], channels).numpy()
 
 
-def keys(stage, count: int = 4) -> tf.Tensor:
-    return randomness.keys(3, stage.name, 1, 0, tf.range(count, dtype=tf.int64))
-
-
-def both_ways(stage, drawn) -> list[np.ndarray]:
+def both_ways(stage: str) -> list[np.ndarray]:
     """Decoded whole and then cut; and no more decoded than the window."""
-    windows = stage.windows(drawn, decoding.sizes(contents()))
-    direct = decoding.decode_windows(contents(), windows, None, stage.scaling, 3)
-    return [stage.apply(Decode().apply(contents(), {}), drawn).numpy(), direct.numpy()]
+    return [stages.compile(f"decode(); {stage}", fuse=fuse)(contents(), ids=range(4), seed=3) for fuse in (False, True)]
 
 
 def test_files_become_images_of_many_sizes():
@@ -59,19 +53,19 @@ def test_files_become_images_of_many_sizes():
     assert ENCODED.tensor == tf.TensorSpec([None], tf.string)
     assert ENCODED.example_bytes is None and RAGGED.example_bytes is None
     assert ImageSpec(None, None, 3, "uint8", 0.0, 255.0, ragged=True) == RAGGED
-    images = Decode().apply(contents(), {})
-    assert images.dtype == tf.uint8 and RAGGED.tensor.shape.is_compatible_with(images.shape)
-    for index, image in enumerate(images):
-        assert (image.to_tensor().numpy() == whole(index)).all()
+    assert Decode(1).spec(ENCODED).channels == 1
+    for index, size in enumerate(SIZES):
+        for channels in (1, 3):
+            (image,) = stages.compile((Decode(channels), Resize(*size)))(contents()[index : index + 1])
+            np.testing.assert_array_equal(image, whole(index, channels))
 
 
-def test_grey_files_and_animations_are_decoded():
+def test_animation_is_its_first_frame():
     file = io.BytesIO()
     frames = [Image.fromarray(picture(20, 30)), Image.fromarray(picture(20, 31)).resize((30, 20))]
     frames[0].save(file, "GIF", save_all=True, append_images=frames[1:])
-    assert Decode(1).spec(ENCODED).channels == 1
-    assert Decode(1).apply(contents()[:1], {})[0].to_tensor().shape == (40, 50, 1)
-    assert Decode().apply(tf.constant([file.getvalue()]), {})[0].to_tensor().shape == (20, 30, 3)
+    (image,) = stages.compile("decode(); resize(20, 30)")([file.getvalue()])
+    np.testing.assert_array_equal(image, np.asarray(Image.open(file).convert("RGB")))
 
 
 @pytest.mark.parametrize(
@@ -94,13 +88,20 @@ def test_decoding_twice_and_other_methods_are_refused():
         Decode().spec(ImageSpec(32, 32, 3, "uint8", 0, 255))
     with pytest.raises(UsageError, match="bilinear.* area"):
         Resize(method="area").spec(RAGGED)
-    stages = parse("decode(); random_resized_crop(64, 64, antialias=True); random_flip()")
-    assert parse(text(stages)) == stages
+    chain = parse("decode(); random_resized_crop(64, 64, antialias=True); random_flip()")
+    assert parse(text(chain)) == chain
+
+
+def test_stage_of_many_sizes_runs_only_in_a_chain():
+    with pytest.raises(UsageError, match="stage decode: .* only in a chain"):
+        Decode().apply(tf.constant(contents()), {})
+    with pytest.raises(UsageError, match="stage random_resized_crop: .*run the whole chain"):
+        RandomResizedCrop().parameters(np.zeros(4, np.uint64), RAGGED)
 
 
 @pytest.mark.parametrize("antialias", [False, True])
 def test_images_of_many_sizes_resize_like_tensorflow(antialias):
-    for made in both_ways(Resize(20, 24, antialias=antialias), {}):
+    for made in both_ways(f"resize(20, 24, antialias={antialias})"):
         for index in range(4):
             exact = tf.image.resize(whole(index), [20, 24], antialias=antialias)
             assert np.abs(made[index] - exact).max() < 0.51
@@ -108,33 +109,15 @@ def test_images_of_many_sizes_resize_like_tensorflow(antialias):
 
 @pytest.mark.parametrize("antialias", [False, True])
 def test_random_part_does_not_depend_on_other_sizes(antialias):
-    stage = RandomResizedCrop(20, 24, antialias=antialias)
-    drawn = stage.parameters(keys(stage), RAGGED)
-    assert {name: value.shape.as_list() for name, value in drawn.items()} == {
-        "areas": [4, 10],
-        "ratios": [4, 10],
-        "places": [4, 2],
-    }
-    windows = stage.windows(drawn, decoding.sizes(contents())).numpy()
-    for made in both_ways(stage, drawn):
-        for index, size in enumerate(SIZES):
-            known = stage.parameters(keys(stage), ImageSpec(*size, 3, "uint8", 0.0, 255.0))
-            assert known["box"].numpy()[index].tolist() == windows[index].tolist()
-            top, left, rows, columns = known["box"].numpy()[index]
-            part = whole(index)[top : top + rows, left : left + columns]
-            assert np.abs(made[index] - tf.image.resize(part, [20, 24], antialias=antialias)).max() < 0.51
-
-
-def test_windows_are_decoded_in_a_graph():
-    stage = RandomResizedCrop(20, 24)
-
-    def prepare(batch):
-        drawn = stage.parameters(keys(stage, 2), RAGGED)
-        whole_first = stage.apply(Decode().apply(batch, {}), drawn)
-        windows = stage.windows(drawn, decoding.sizes(batch))
-        return whole_first, decoding.decode_windows(batch, windows, None, stage.scaling)
-
-    made = tf.data.Dataset.from_tensor_slices(contents()).batch(2).map(prepare)
-    for first, second in made:
-        assert first.shape == second.shape == (2, 20, 24, 3)
-        assert np.abs(np.int32(first) - np.int32(second)).max() <= 1
+    text = f"random_resized_crop(20, 24, antialias={antialias})"
+    (stage,) = parse(text)
+    made = both_ways(text)
+    boxes = stages.compile(f"decode(); {text}").parameters(contents(), ids=np.arange(4), seed=3)
+    keys = randomness.keys(3, stage.name, 1, 0, np.arange(4))
+    for index, size in enumerate(SIZES):
+        known = stage.parameters(keys, ImageSpec(*size, 3, "uint8", 0.0, 255.0))["box"][index]
+        np.testing.assert_array_equal(boxes["random_resized_crop:1/box"][index], known)
+        top, left, rows, columns = known
+        exact = tf.image.resize(whole(index)[top : top + rows, left : left + columns], [20, 24], antialias=antialias)
+        for images in made:
+            assert np.abs(images[index] - exact).max() < 0.51

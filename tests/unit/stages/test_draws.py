@@ -50,6 +50,19 @@ def test_key_is_the_documented_hash():
     assert randomness.bits(found, 1).numpy().tolist() == [absorbed(key, 1) for key in expected]
 
 
+@pytest.mark.parametrize("epoch", [7, np.arange(-5, len(IDS) - 5)], ids=["one epoch", "epochs"])
+def test_arrays_draw_as_tensors_do(epoch):
+    ours, theirs = randomness.keys(3, "a", 2, epoch, -IDS), keys(3, "a", 2, tf.constant(epoch, tf.int64), -IDS)
+    np.testing.assert_array_equal(ours, theirs, strict=True)
+    for draw in (
+        lambda keys: randomness.bits(keys, 5),
+        lambda keys: randomness.uniform(keys, 1, -0.3, 0.7),
+        lambda keys: randomness.below(keys, 2, 7),
+        lambda keys: randomness.bernoulli(keys, 3, 0.3),
+    ):
+        np.testing.assert_array_equal(draw(ours), draw(theirs), strict=True)
+
+
 def test_epoch_may_be_a_tensor_or_a_graph_input():
     @tf.function(input_signature=[tf.TensorSpec([], tf.int64), tf.TensorSpec([None], tf.int64)])
     def traced(epoch, ids):

@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 
 from tfhet.errors import UsageError
-from tfhet.native import compiled
+from tfhet.kernels import compiled
 from tfhet.planes.process import with_malloc_tunables
 from tfhet.planes.ray.settings import AGENT, DASHBOARD, FIXED, NODE, WORKERS, Capacity
 from tfhet.secure import certificates, derived_key

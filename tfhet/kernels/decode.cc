@@ -1,0 +1,77 @@
+// The stage `decode`, and decoding of windows of image files: tfhet/stages/decoding.py specifies them.
+//
+// Of a JPEG file that needs no turn only the window is decoded, straight into the result. All other files are decoded
+// whole.
+
+#include "codecs.h"
+#include "geometry.h"
+#if __has_include(<jpeglib.h>)
+#include "jpeg.h"
+#define TFHET_JPEG
+#endif
+
+namespace tfhet {
+
+namespace {
+
+class Decode : public Decoder {
+ public:
+  explicit Decode(const Config& config)
+      : channels_(config.integer("channels")), is_upright_(config.flag("upright")), is_accurate_(config.flag("accurate")) {
+    if (channels_ != 1 && channels_ != 3) invalid("stage decode: channels are 1 or 3, not " + std::to_string(channels_));
+  }
+
+  // The size of each image is in its file.
+  Form output(const Form& form) const override {
+    check(form);
+    return {Type::uint8, 0, 0, channels_};
+  }
+  Form output_of(const Image& image) const override {
+    check(image.form);
+    const codecs::Size size = codecs::size_of(image.file);
+    if (!size.known())
+      invalid("contents[" + std::to_string(image.index) +
+              "] states no size: not a JPEG, PNG, BMP, GIF or WebP image, or cut off");
+    const bool is_turned = is_upright_ && codecs::orientation_of(image.file) >= 5;
+    return {Type::uint8, is_turned ? size.width : size.height, is_turned ? size.height : size.width, channels_};
+  }
+  Image apply(const Image& image, Arena& arena, const Slot*) const override {
+    check(image.form);
+    const codecs::Pixels pixels = whole(image);
+    Image result = arena.make({Type::uint8, pixels.height, pixels.width, channels_}, image);
+    std::memcpy(result.data, pixels.values.data(), result.form.bytes());
+    return result;
+  }
+  Image window(const Image& file, Arena& arena, const WindowStage& stage, const Part& part, bool flip) const override {
+    check(file.form);
+    Image result = arena.make({Type::uint8, stage.height, stage.width, channels_}, file);
+#ifdef TFHET_JPEG
+    if (jpeg::is_jpeg(file.file) && !(is_upright_ && codecs::orientation_of(file.file) > 1)) {
+      const jpeg::WindowDecoder decoder{stage.height, stage.width, channels_, is_accurate_, stage.scaling};
+      decoder.image(file.file, &part.top, flip, file.index, result.values<uint8_t>());
+      return result;
+    }
+#endif
+    const codecs::Pixels pixels = whole(file);
+    resize::resize_window<uint8_t>(pixels.values.data(), pixels.height, pixels.width, channels_, &part.top, file.index,
+                                   flip, stage.height, stage.width, stage.scaling, result.values<uint8_t>());
+    return result;
+  }
+
+ private:
+  static void check(const Form& form) {
+    if (form.type != Type::file) invalid("stage decode: the images are already decoded: omit it");
+  }
+  codecs::Pixels whole(const Image& image) const {
+    return codecs::decode(image.file, channels_, is_upright_, is_accurate_, image.index);
+  }
+
+  int64_t channels_;
+  bool is_upright_, is_accurate_;
+};
+
+const Registered<Decode> decode{"decode"};
+
+}  // namespace
+
+}  // namespace tfhet

@@ -1,0 +1,296 @@
+"""Chains of stages without a framework: on NumPy arrays and image files, by the compiled core.
+
+    chain = tfhet.stages.compile("decode(); random_resized_crop(224, 224); random_flip()")
+    images = chain(contents, ids=ids, seed=0, epoch=3)  # list of bytes -> uint8 [batch, 224, 224, 3]
+
+The result of an example depends on its seed, epoch and id alone, and equals the result in every framework.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from tfhet import kernels
+from tfhet.errors import UsageError
+from tfhet.stages import randomness
+from tfhet.stages.call_syntax import parse, text
+from tfhet.stages.core_text import literal, node
+from tfhet.stages.fusion import PlacedStage, Step, fuse, placed
+from tfhet.stages.spec import ImageSpec
+from tfhet.stages.stage import Stage
+from tfhet.stages.stream import Stream
+
+PROGRAMS = 256
+"""Maximum number of forms of images, such as sizes, for which a chain keeps its program."""
+
+
+def compile(
+    stages: str | Sequence[Stage],
+    *,
+    reorder: bool = True,
+    fuse: bool = True,
+    float_range: tuple[float, float] | None = None,
+) -> CompiledChain:
+    """Returns a chain of stages as a function of images.
+
+    Args:
+        stages: Stages, or text as `parse` reads it.
+        reorder: Whether `rescale` may move after the stages that commute with it, as in a `Pipeline`.
+        fuse: Whether neighbouring stages run as one operation if they can, as in a `Pipeline`.
+        float_range: Lowest and highest value of float32 images, usually (0, 1). Stages that need it refuse None.
+
+    Raises:
+        UsageError: A stage or argument does not exist, or a stage sets the flow of a pipeline.
+    """
+    return CompiledChain(parse(stages) if isinstance(stages, str) else tuple(stages), reorder, fuse, float_range)
+
+
+class CompiledChain:
+    """Stages that run on NumPy arrays and image files. It can be pickled; threads may share it."""
+
+    def __init__(
+        self,
+        stages: tuple[Stage, ...],
+        reorder: bool = True,
+        fuse: bool = True,
+        float_range: tuple[float, float] | None = None,
+    ) -> None:
+        for stage in stages:
+            if not isinstance(stage, Stage):
+                raise UsageError(f"{stage!r} is not a stage; give stages like Dilate(3), or all of them as one text")
+            if isinstance(stage, Stream):
+                stage.refuse("it sets the flow of a pipeline, and a chain has only stages of images: omit it")
+        self.stages, self.reorder, self.fuse, self.float_range = stages, reorder, fuse, float_range
+        self.random = any(stage.random for stage in stages)
+        """Whether a stage draws random numbers, so that calls need ids."""
+        self._programs: dict[Any, Program] = {}
+        self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple:
+        return CompiledChain, (self.stages, self.reorder, self.fuse, self.float_range)
+
+    def __repr__(self) -> str:
+        return f"tfhet.stages.compile({text(self.stages)!r})"
+
+    def program(self, spec: ImageSpec) -> Program:
+        """Returns the chain for images of a spec. Raises UsageError if a stage does not fit them."""
+        run = placed(self.stages, spec, self.reorder)
+        if run and run[-1].output.ragged:
+            run[-1].stage.refuse(
+                "its images differ in size, so that they cannot be batched: put random_resized_crop, resize or "
+                "resized_center_crop after it"
+            )
+        return Program.of(run, spec, self.fuse)
+
+    def _program(self, images: np.ndarray | list[bytes]) -> Program:
+        key = (images.dtype, images.shape[1:]) if isinstance(images, np.ndarray) else None
+        if (found := self._programs.get(key)) is None:
+            spec = ImageSpec.of(images) if isinstance(images, np.ndarray) else ImageSpec.of_files()
+            if spec.dtype == "float32" and self.float_range:
+                spec = replace(spec, low=self.float_range[0], high=self.float_range[1])
+            with self._lock:
+                if len(self._programs) >= PROGRAMS:
+                    self._programs.clear()
+                found = self._programs.setdefault(key, self.program(spec))
+        return found
+
+    def output(self, images: np.ndarray | list[bytes]) -> ImageSpec:
+        """Returns the spec of the result for images, of which it runs none."""
+        segments = self._program(images).segments
+        if not segments:
+            return ImageSpec.of(images) if isinstance(images, np.ndarray) else ImageSpec.of_files()
+        return segments[-1].stages[-1].output
+
+    def __call__(
+        self,
+        images: np.ndarray | Sequence[bytes],
+        *,
+        ids: np.ndarray | Sequence[int] | None = None,
+        seed: int = 0,
+        epoch: int | np.ndarray = 0,
+        labels: np.ndarray | None = None,
+        threads: int = 1,
+        out: np.ndarray | None = None,
+    ) -> Any:
+        """Runs the chain on a batch.
+
+        Args:
+            images: uint8 or float32 [batch, height, width, channels], or the contents of image files.
+            ids: Example ids, int64 [batch], from which random numbers derive.
+            seed: Seed of the run.
+            epoch: Number of the epoch from 0, or int64 [batch].
+            labels: [batch, ...], changed by stages such as `one_hot` and `mixup`; None if there are none.
+            threads: Number of threads that work on the batch. Python's lock is not held meanwhile.
+            out: Array for the images of the result; a new one if None.
+
+        Returns:
+            uint8 or float32 [batch, height, width, channels]; with `labels`, a pair of images and labels.
+
+        Raises:
+            UsageError: Images, ids or labels do not fit the chain, or a file cannot be decoded.
+        """
+        images = _given(images)
+        if ids is None and self.random:
+            names = ", ".join(stage.name for stage in self.stages if stage.random)
+            raise UsageError(f"{names}: random numbers derive from example ids: pass ids=, int64 [batch]")
+        numbers = None if ids is None else np.asarray(ids, np.int64)
+        if numbers is not None and numbers.shape != (len(images),):
+            raise UsageError(f"ids are int64 [{len(images)}], one for each image, not {list(numbers.shape)}")
+        relabels = labels is not None and any(stage.relabels for stage in self.stages)
+        made, drawn = self._program(images).run(
+            images, numbers, seed, np.asarray(epoch, np.int64), threads, out, wants_draws=relabels
+        )
+        if labels is None:
+            return made
+        labels = np.asarray(labels)
+        for place, parameters in drawn:
+            if place.stage.relabels:
+                labels = place.stage.labels(labels, parameters)
+        return made, labels
+
+    def parameters(
+        self, images: np.ndarray | Sequence[bytes], *, ids: np.ndarray, seed: int = 0, epoch: int = 0
+    ) -> dict[str, np.ndarray]:
+        """Returns the random parameters of a batch by `STAGE:POSITION/PARAMETER`, as a `Pipeline` with
+        `record_parameters` has them: for boxes and masks that must move with the image. Arguments as in a call."""
+        images = _given(images)
+        run = self._program(images).run
+        _, drawn = run(images, np.asarray(ids, np.int64), seed, np.asarray(epoch, np.int64), wants_draws=True)
+        return {
+            f"{place.stage.name}:{place.declared}/{name}": value
+            for place, parameters in drawn
+            for name, value in parameters.items()
+        }
+
+
+def _given(images: np.ndarray | Sequence[bytes]) -> np.ndarray | list[bytes]:
+    return images if isinstance(images, np.ndarray) and images.dtype.kind not in "OS" else list(images)
+
+
+Drawn = list[tuple[PlacedStage, dict[str, np.ndarray]]]
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Neighbouring steps that the core runs in one call; or one step of a stage that is not compiled."""
+
+    steps: tuple[Step, ...]
+    chain: kernels.Chain | None
+    """None for a stage of a user."""
+    salted: tuple[PlacedStage, ...]
+    """The stages that draw, in the order of their salts."""
+    _salts: dict[int, np.ndarray] = field(default_factory=dict, repr=False, compare=False)
+
+    def salts(self, seed: int) -> np.ndarray:
+        """Returns the salts of the stages that draw, uint64."""
+        if (found := self._salts.get(seed)) is None:
+            words = [randomness.salt(seed, each.stage.name, each.declared) for each in self.salted]
+            found = self._salts.setdefault(seed, np.array(words, np.uint64))
+        return found
+
+    @property
+    def stages(self) -> tuple[PlacedStage, ...]:
+        return tuple(each for step in self.steps for each in step.stages)
+
+
+@dataclass(frozen=True)
+class Program:
+    """A chain for images of one spec."""
+
+    segments: tuple[Segment, ...]
+
+    @classmethod
+    def of(cls, stages: Sequence[PlacedStage], source: ImageSpec, together: bool = True) -> Program:
+        """Returns the program of stages in running order."""
+        segments: list[Segment] = []
+        run: list[Step] = []
+
+        def end() -> None:
+            if run:
+                segments.append(segment(run))
+                run.clear()
+
+        for step in fuse(stages, source, together):
+            if all(each.stage.is_compiled for each in step.stages):
+                run.append(step)
+            else:
+                end()
+                for each, spec in zip(step.stages, step.inputs, strict=True):
+                    segments.append(Segment((Step((each,), spec),), None, ()))
+        end()
+        return cls(tuple(segments))
+
+    def run(
+        self,
+        images: np.ndarray | Sequence[bytes],
+        ids: np.ndarray | None,
+        seed: int,
+        epochs: np.ndarray,
+        threads: int = 1,
+        out: np.ndarray | None = None,
+        wants_draws: bool = False,
+    ) -> tuple[np.ndarray, Drawn]:
+        """Returns the images and, if wanted, the parameters of each stage. Arguments as in `CompiledChain`."""
+        found: Drawn = []
+        for place, each in enumerate(self.segments):
+            last = out if place == len(self.segments) - 1 else None
+            if each.chain is None:
+                images = _by_user(each.steps[0], images, ids, seed, epochs, found)
+                continue
+            draws = None
+            if each.salted:
+                assert ids is not None
+                draws = kernels.Draws(ids, epochs.reshape(-1), each.salts(seed))
+            drawn = np.zeros((len(images), each.chain.slots)) if wants_draws else None
+            images = each.chain.run(images, draws, drawn=drawn, out=last, threads=threads)
+            if drawn is not None:
+                named = each.chain.named(drawn)
+                numbers = {placed.declared: salt for salt, placed in enumerate(each.salted)}
+                for placed in each.stages:
+                    salt = numbers.get(placed.declared, -1)
+                    found.append((placed, {name: value for (own, name), value in named.items() if own == salt}))
+        if not isinstance(images, np.ndarray):
+            raise UsageError("the chain has no stage that decodes the image files")
+        if out is not None and images is not out:
+            out[...] = images
+            images = out
+        return images, found
+
+
+def _by_user(
+    step: Step, images: Any, ids: np.ndarray | None, seed: int, epochs: np.ndarray, found: Drawn
+) -> np.ndarray:
+    """Runs a stage of a user on arrays."""
+    (place,) = step.stages
+    stage, parameters = place.stage, {}
+    if stage.random:
+        assert ids is not None
+        parameters = stage.parameters(randomness.keys(seed, stage.name, place.declared, epochs, ids), step.input)
+    found.append((place, parameters))
+    made = stage.apply(images, parameters)
+    if not isinstance(made, np.ndarray):  # of TensorFlow, which is installed then
+        made = np.asarray(made)
+    promised = place.output
+    if made.dtype.name != promised.dtype or made.shape[3:] != (promised.channels,):
+        stage.refuse(
+            f"it promised {promised.dtype} with {promised.channels} channels but made {made.dtype} {made.shape}"
+        )
+    return made
+
+
+def segment(steps: Sequence[Step]) -> Segment:
+    """Returns steps as one call of the core."""
+    placed = [each for step in steps for each in step.stages]
+    salted = tuple(each for each in placed if each.stage.random)
+    numbers = {each.declared: salt for salt, each in enumerate(salted)}
+    written = []
+    for step in steps:
+        stages = " ".join(node(each.stage, salt=numbers.get(each.declared)) for each in step.stages)
+        config = "".join(f" {name}={literal(value)}" for name, value in step.config().items())
+        written.append(f"({step.kind}{config} stages=[{stages}])")
+    return Segment(tuple(steps), kernels.Chain(" ".join(written)), salted)
