@@ -1,5 +1,5 @@
 from .chain import Chain as Chain, Draws as Draws, Parameter as Parameter
-from .loader import available as available, library as library
+from .loader import available as available, is_ready as is_ready, library as library
 from .toolchain import (
     BUILD_LIMIT_S as BUILD_LIMIT_S,
     FLAGS as FLAGS,

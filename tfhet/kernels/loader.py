@@ -80,14 +80,18 @@ def sources() -> list[Path]:
     return sorted(HERE.glob("*.cc"))
 
 
+def is_ready() -> bool:
+    """Whether `library` loads the core without a build."""
+    try:
+        return of_wheel() is not None or _place(*build_command(("-march=native",))).exists()
+    except (BuildError, OSError):
+        return False
+
+
 def build() -> Path:
     """Returns the library in the user's cache, which it builds if it is missing. Raises BuildError."""
     command, libraries = build_command(("-march=native",))
-    program = Path(command[0]).stat()  # its size and time change with its version
-    made_of = repr([command, libraries, program.st_size, program.st_mtime_ns, toolchain.cpu()])
-    files = [*sources(), *sorted(HERE.glob("*.h"))]
-    content = b"\0".join([*(path.read_bytes() for path in files), made_of.encode()])
-    result = code_dir(environment(), "native") / f"core-{hashlib.blake2b(content, digest_size=12).hexdigest()}.so"
+    result = _place(command, libraries)
     if not result.exists():
         with toolchain.locked(result.with_name("core.lock")):
             for old in result.parent.glob(".build-core-*"):  # left by a builder that was killed, which had the lock
@@ -95,6 +99,15 @@ def build() -> Path:
             if not result.exists():
                 compile_into(result, command, libraries)
     return result
+
+
+def _place(command: Sequence[str], libraries: Sequence[str]) -> Path:
+    """Returns the place of the library in the user's cache; its name has the hash of all that it is made of."""
+    program = Path(command[0]).stat()  # its size and time change with its version
+    made_of = repr([command, libraries, program.st_size, program.st_mtime_ns, toolchain.cpu()])
+    files = [*sources(), *sorted(HERE.glob("*.h"))]
+    content = b"\0".join([*(path.read_bytes() for path in files), made_of.encode()])
+    return code_dir(environment(), "native") / f"core-{hashlib.blake2b(content, digest_size=12).hexdigest()}.so"
 
 
 def build_command(cpu: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import Any
 
-from tfhet import native
+from tfhet import kernels, native
 from tfhet.planes import private
 from tfhet.planes.tf_service.wire import Wire
 
@@ -69,8 +69,7 @@ def whole_engine() -> Engine:
     from tfhet import stages
 
     stages.names()  # loads the plug-ins, and with them the ops of their own that graphs may hold
-    kernels = native.load_all()
-    return Engine(*private.servers(), kernels)
+    return Engine(*private.servers(), native.load_all())
 
 
 def lean_engine(env: Mapping[str, str]) -> Engine | None:
@@ -79,9 +78,12 @@ def lean_engine(env: Mapping[str, str]) -> Engine | None:
     found = native.built(env)
     if found is None or native.ready(native.WIRE, env) is None or entry_points(group="tfhet.stages"):
         return None
+    if not kernels.is_ready():
+        return None
     parts = private.servers_without_python()
     if parts is None:
         return None
+    kernels.library()  # the op of the core finds its functions by name
     for path in found.values():
         ctypes.CDLL(str(path))  # its ops register themselves
     return Engine(*parts, tuple(found))

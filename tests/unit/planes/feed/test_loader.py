@@ -62,7 +62,7 @@ ALONE = JobContext("alone", "local")
 def served(serve, monkeypatch):
     """`served(rank, size)`: a job whose feed has two servers."""
     servers = [one.address for one in serve(2)]
-    monkeypatch.setattr(feed_plane, "key_from", lambda env: KEY)
+    monkeypatch.setattr("tfhet.planes.process.key_from", lambda env: KEY)
 
     def job(rank: int = 0, size: int = 1) -> JobContext:
         order = {"servers": servers, "hosts": ["algo-1", "algo-2"], "encrypted": False}
