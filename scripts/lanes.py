@@ -135,7 +135,7 @@ class Lanes:
 
     def sanitize(self) -> int:
         """runs the compiled core under the sanitizers of addresses, undefined behaviour and threads"""
-        command = [sys.executable, ROOT / "tests" / "sanitized_core.py"]
+        command = [sys.executable, str(ROOT / "tests" / "sanitized_core.py")]
         env = {**self._env, "PYTHONPATH": str(ROOT)}
         return subprocess.run(command, cwd=ROOT, env=env, check=False, timeout=LIMIT_S).returncode
 

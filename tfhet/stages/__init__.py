@@ -9,7 +9,7 @@
 `docs/stages.md` shows what each stage does.
 """
 
-from tfhet.stages import randomness, tensor_chain
+from tfhet.stages import alone, randomness, tensor_chain
 from tfhet.stages.call_syntax import CHAINS, chain, parse, text
 from tfhet.stages.choice import Choice, OneOf, Probability
 from tfhet.stages.colour import ColorJitter, Grayscale, RandomHue, RandomSaturation

@@ -54,3 +54,7 @@ def _output(stage: Stage, spec: ImageSpec) -> ImageSpec:
         with contextlib.suppress(UsageError):
             return stage.spec(spec)
         raise
+
+
+Stage._draw_compiled = parameters
+Stage._apply_compiled = apply

@@ -16,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, NoReturn, TypeAlias
 
@@ -193,9 +193,7 @@ class Stage:
                 NumPy array or a tensor of TensorFlow, like the result.
             spec: Spec of the images before the stage.
         """
-        from tfhet.stages import alone  # which needs this class
-
-        return alone.parameters(self, keys, spec) if self.compiled_name and self.random else {}
+        return self._draw_compiled(keys, spec) if self.compiled_name and self.random else {}
 
     def apply(self, images: Array, parameters: Mapping[str, Array]) -> Array:
         """Returns the changed images, [batch, height, width, channels] of uint8 or float32; batch may be unknown.
@@ -204,11 +202,13 @@ class Stage:
             images: A NumPy array or a tensor of TensorFlow, like the result.
             parameters: What `parameters` returned for the batch.
         """
-        from tfhet.stages import alone
-
         if not self.compiled_name:
             raise NotImplementedError(f"stage {self.name}: define apply")
-        return alone.apply(self, images, parameters)
+        return self._apply_compiled(images, parameters)
+
+    # The compiled core's part, which `tfhet.stages.alone` sets: it needs this class.
+    _draw_compiled: ClassVar[Callable[..., dict[str, Array]]]
+    _apply_compiled: ClassVar[Callable[..., Array]]
 
     def label_spec(self, spec: Any) -> Any:
         """Returns the `tf.TensorSpec` of the labels after the stage. Raises UsageError if they do not fit."""
