@@ -105,9 +105,7 @@ class RandomResizedCrop(Window):
     Ten boxes are drawn at once and the first that fits is taken, so the result has the distribution of torchvision's
     loop, which stops at the first that fits. If none fits, the crop is torchvision's central crop.
 
-    Draws `box`, int32 [batch, 4]: the part's first row, first column, rows and columns in the image. For images of
-    different sizes it returns the numbers that boxes are made of, float32: `areas` [batch, TRIES], as fractions,
-    `ratios` [batch, TRIES], and `places` [batch, 2], as fractions of the room that is left.
+    Draws `box`, int32 [batch, 4]: the part's first row, first column, rows and columns in the image.
     """
 
     random: ClassVar[bool] = True
