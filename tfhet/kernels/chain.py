@@ -51,7 +51,7 @@ class Parameter(NamedTuple):
     name: str
     dtype: type
     begin: int
-    """First of its slots among those of an example."""
+    """First of its slots within an example."""
     end: int
     is_vector: bool
 
@@ -130,12 +130,16 @@ class Chain:
         """
         type, shape = _form(images)
         made, dtype, item_bytes = self.output(type, shape)
-        batch, kept = self._batch(images, type, shape, draws)
         size = len(images)
         if out is None:
             out = np.empty((size, *made), dtype)
-        elif out.shape != (size, *made) or out.dtype != dtype or not out.flags.c_contiguous:
-            raise UsageError(f"out is {dtype} {(size, *made)}, contiguous; not {out.dtype} {out.shape}")
+        elif isinstance(images, np.ndarray) and np.may_share_memory(out, images):
+            images = images.copy()  # a stage that mixes images reads one after the result of another is written
+        flags = out.flags
+        if out.shape != (size, *made) or out.dtype != dtype or not (flags.c_contiguous and flags.writeable):
+            wanted = f"{dtype} {(size, *made)}, contiguous and writable"
+            raise UsageError(f"out is {wanted}; not {out.dtype} {out.shape}")
+        batch, kept = self._batch(images, type, shape, draws)
         if given is not None:
             batch.given = self._slots(given, size)
         if drawn is not None:

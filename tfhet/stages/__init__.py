@@ -13,7 +13,7 @@ from tfhet.stages import alone, randomness, tensor_chain
 from tfhet.stages.call_syntax import CHAINS, chain, parse, text
 from tfhet.stages.choice import Choice, OneOf, Probability
 from tfhet.stages.colour import ColorJitter, Grayscale, RandomHue, RandomSaturation
-from tfhet.stages.compiled import CompiledChain, Program, Segment, compile
+from tfhet.stages.compiled import CompiledChain, compile
 from tfhet.stages.conversion import Cast, Normalize, Rescale
 from tfhet.stages.crop import CenterCrop, Pad, RandomCrop
 from tfhet.stages.decoding import Decode
@@ -31,6 +31,7 @@ from tfhet.stages.motion import (
 )
 from tfhet.stages.painting import Cutout, RandomErasing
 from tfhet.stages.policy import Policy, RandAugment, TrivialAugment
+from tfhet.stages.program import Program, Segment
 from tfhet.stages.registry import get, names, register
 from tfhet.stages.resize import RandomResizedCrop, Resize, ResizedCenterCrop
 from tfhet.stages.spec import ImageSpec

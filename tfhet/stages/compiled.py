@@ -10,17 +10,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from tfhet import kernels
 from tfhet.errors import UsageError
-from tfhet.stages import randomness
 from tfhet.stages.call_syntax import parse, text
-from tfhet.stages.core_text import literal, node
-from tfhet.stages.fusion import PlacedStage, Step, fuse, placed
+from tfhet.stages.fusion import placed
+from tfhet.stages.program import Program
 from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Stage
 from tfhet.stages.stream import Stream
@@ -100,7 +98,7 @@ class CompiledChain:
         return found
 
     def output(self, images: np.ndarray | list[bytes]) -> ImageSpec:
-        """Returns the spec of the result for images, of which it runs none."""
+        """Returns the spec of the result for images, without running the chain."""
         segments = self._program(images).segments
         if not segments:
             return ImageSpec.of(images) if isinstance(images, np.ndarray) else ImageSpec.of_files()
@@ -138,12 +136,12 @@ class CompiledChain:
         if ids is None and self.random:
             names = ", ".join(stage.name for stage in self.stages if stage.random)
             raise UsageError(f"{names}: random numbers derive from example ids: pass ids=, int64 [batch]")
-        numbers = None if ids is None else np.asarray(ids, np.int64)
+        numbers = None if ids is None else _integers(ids, "ids")
         if numbers is not None and numbers.shape != (len(images),):
             raise UsageError(f"ids are int64 [{len(images)}], one for each image, not {list(numbers.shape)}")
         relabels = labels is not None and any(stage.relabels for stage in self.stages)
         made, drawn = self._program(images).run(
-            images, numbers, seed, np.asarray(epoch, np.int64), threads, out, wants_draws=relabels
+            images, numbers, seed, _integers(epoch, "epoch"), threads, out, wants_draws=relabels
         )
         if labels is None:
             return made
@@ -160,7 +158,7 @@ class CompiledChain:
         `record_parameters` has them: for boxes and masks that must move with the image. Arguments as in a call."""
         images = _given(images)
         run = self._program(images).run
-        _, drawn = run(images, np.asarray(ids, np.int64), seed, np.asarray(epoch, np.int64), wants_draws=True)
+        _, drawn = run(images, _integers(ids, "ids"), seed, _integers(epoch, "epoch"), wants_draws=True)
         return {
             f"{place.stage.name}:{place.declared}/{name}": value
             for place, parameters in drawn
@@ -168,129 +166,13 @@ class CompiledChain:
         }
 
 
+def _integers(values: Any, name: str) -> np.ndarray:
+    """Returns whole numbers as int64. Raises UsageError for others, which would silently lose their fractions."""
+    array = np.asarray(values)
+    if array.size and array.dtype.kind not in "iu":
+        raise UsageError(f"{name} must be integers, not {array.dtype}")
+    return array.astype(np.int64, copy=False)
+
+
 def _given(images: np.ndarray | Sequence[bytes]) -> np.ndarray | list[bytes]:
     return images if isinstance(images, np.ndarray) and images.dtype.kind not in "OS" else list(images)
-
-
-Drawn = list[tuple[PlacedStage, dict[str, np.ndarray]]]
-
-
-@dataclass(frozen=True)
-class Segment:
-    """Neighbouring steps that the core runs in one call; or one step of a stage that is not compiled."""
-
-    steps: tuple[Step, ...]
-    chain: kernels.Chain | None
-    """None for a stage of a user."""
-    salted: tuple[PlacedStage, ...]
-    """The stages that draw, in the order of their salts."""
-    _salts: dict[int, np.ndarray] = field(default_factory=dict, repr=False, compare=False)
-
-    def salts(self, seed: int) -> np.ndarray:
-        """Returns the salts of the stages that draw, uint64."""
-        if (found := self._salts.get(seed)) is None:
-            words = [randomness.salt(seed, each.stage.name, each.declared) for each in self.salted]
-            found = self._salts.setdefault(seed, np.array(words, np.uint64))
-        return found
-
-    @property
-    def stages(self) -> tuple[PlacedStage, ...]:
-        return tuple(each for step in self.steps for each in step.stages)
-
-
-@dataclass(frozen=True)
-class Program:
-    """A chain for images of one spec."""
-
-    segments: tuple[Segment, ...]
-
-    @classmethod
-    def of(cls, stages: Sequence[PlacedStage], source: ImageSpec, together: bool = True) -> Program:
-        """Returns the program of stages in running order."""
-        segments: list[Segment] = []
-        run: list[Step] = []
-
-        def end() -> None:
-            if run:
-                segments.append(segment(run))
-                run.clear()
-
-        for step in fuse(stages, source, together):
-            if all(each.stage.is_compiled for each in step.stages):
-                run.append(step)
-            else:
-                end()
-                for each, spec in zip(step.stages, step.inputs, strict=True):
-                    segments.append(Segment((Step((each,), spec),), None, ()))
-        end()
-        return cls(tuple(segments))
-
-    def run(
-        self,
-        images: np.ndarray | Sequence[bytes],
-        ids: np.ndarray | None,
-        seed: int,
-        epochs: np.ndarray,
-        threads: int = 1,
-        out: np.ndarray | None = None,
-        wants_draws: bool = False,
-    ) -> tuple[np.ndarray, Drawn]:
-        """Returns the images and, if wanted, the parameters of each stage. Arguments as in `CompiledChain`."""
-        found: Drawn = []
-        for place, each in enumerate(self.segments):
-            last = out if place == len(self.segments) - 1 else None
-            if each.chain is None:
-                images = _by_user(each.steps[0], images, ids, seed, epochs, found)
-                continue
-            draws = None
-            if each.salted:
-                assert ids is not None
-                draws = kernels.Draws(ids, epochs.reshape(-1), each.salts(seed))
-            drawn = np.zeros((len(images), each.chain.slots)) if wants_draws else None
-            images = each.chain.run(images, draws, drawn=drawn, out=last, threads=threads)
-            if drawn is not None:
-                named = each.chain.named(drawn)
-                numbers = {placed.declared: salt for salt, placed in enumerate(each.salted)}
-                for placed in each.stages:
-                    salt = numbers.get(placed.declared, -1)
-                    found.append((placed, {name: value for (own, name), value in named.items() if own == salt}))
-        if not isinstance(images, np.ndarray):
-            raise UsageError("the chain has no stage that decodes the image files")
-        if out is not None and images is not out:
-            out[...] = images
-            images = out
-        return images, found
-
-
-def _by_user(
-    step: Step, images: Any, ids: np.ndarray | None, seed: int, epochs: np.ndarray, found: Drawn
-) -> np.ndarray:
-    """Runs a stage of a user on arrays."""
-    (place,) = step.stages
-    stage, parameters = place.stage, {}
-    if stage.random:
-        assert ids is not None
-        parameters = stage.parameters(randomness.keys(seed, stage.name, place.declared, epochs, ids), step.input)
-    found.append((place, parameters))
-    made = stage.apply(images, parameters)
-    if not isinstance(made, np.ndarray):  # of TensorFlow, which is installed then
-        made = np.asarray(made)
-    promised = place.output
-    if made.dtype.name != promised.dtype or made.shape[3:] != (promised.channels,):
-        stage.refuse(
-            f"it promised {promised.dtype} with {promised.channels} channels but made {made.dtype} {made.shape}"
-        )
-    return made
-
-
-def segment(steps: Sequence[Step]) -> Segment:
-    """Returns steps as one call of the core."""
-    placed = [each for step in steps for each in step.stages]
-    salted = tuple(each for each in placed if each.stage.random)
-    numbers = {each.declared: salt for salt, each in enumerate(salted)}
-    written = []
-    for step in steps:
-        stages = " ".join(node(each.stage, salt=numbers.get(each.declared)) for each in step.stages)
-        config = "".join(f" {name}={literal(value)}" for name, value in step.config().items())
-        written.append(f"({step.kind}{config} stages=[{stages}])")
-    return Segment(tuple(steps), kernels.Chain(" ".join(written)), salted)

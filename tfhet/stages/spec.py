@@ -47,7 +47,7 @@ class ImageSpec:
         if dtype == "string" and rank == 1:
             return cls.of_files()
         if rank != 4 or shape[3] is None:
-            raise UsageError(f"not a batch of images: {tensor}; wanted [batch, height, width, channels]")
+            raise UsageError(f"not a batch of images: {dtype} {shape}; wanted [batch, height, width, channels]")
         height, width, channels = shape[1:]
         low, high = (0.0, 255.0) if dtype == "uint8" else (-math.inf, math.inf)
         return cls(height, width, channels, dtype, low, high)

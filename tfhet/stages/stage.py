@@ -176,7 +176,7 @@ class Stage:
 
     @property
     def is_compiled(self) -> bool:
-        """Whether the compiled core runs the stage: one of the package, of which no subclass replaces a method."""
+        """Whether the compiled core runs the stage: a stage of the package whose methods no subclass replaces."""
         kind: Any = type(self)
         methods = (kind.apply, kind.parameters, kind.config)
         return self.compiled_name != "" and all(each.__module__.startswith(_PACKAGE) for each in methods)

@@ -9,7 +9,7 @@ import numpy as np
 
 from tfhet import kernels, native
 from tfhet.extras import tensorflow as tf
-from tfhet.stages.compiled import Segment
+from tfhet.stages.program import Segment
 from tfhet.stages.spec import ImageSpec
 
 if TYPE_CHECKING:

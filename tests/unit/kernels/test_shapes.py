@@ -106,3 +106,27 @@ def flipped(**how: Any) -> None:
 def test_what_does_not_fit_is_an_error(call: Callable[[], None], named: str):
     with pytest.raises(UsageError, match=named):
         call()
+
+
+@pytest.mark.parametrize("wrong", [{"ids": [0.5] * 4}, {"ids": ["a"] * 4}, {"epoch": 1.5}])
+def test_ids_and_epochs_are_integers(wrong):
+    images = np.zeros((4, 8, 8, 3), np.uint8)
+    with pytest.raises(UsageError, match="integers"):
+        stages.compile("random_flip()")(images, **{"ids": np.arange(4), **wrong})
+
+
+@pytest.mark.parametrize("text", ["mixup()", "cutmix()", "random_flip(); random_rotation(0.2)"])
+def test_result_may_replace_the_images(text):
+    images = np.random.default_rng(0).integers(0, 256, (6, 9, 7, 3), np.uint8)
+    chain, ids = stages.compile(text), np.arange(6)
+    expected = chain(images, ids=ids)
+    np.testing.assert_array_equal(chain(images, ids=ids, out=images), expected)
+
+
+def test_read_only_result_is_refused():
+    images = np.zeros((2, 8, 8, 3), np.uint8)
+    out = np.zeros_like(images)
+    out.flags.writeable = False
+    with pytest.raises(UsageError, match="writable"):
+        stages.compile("invert()")(images, out=out)
+    assert not out.any()

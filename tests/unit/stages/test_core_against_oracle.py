@@ -17,7 +17,7 @@ from tfhet import stages
 from tfhet.errors import UsageError
 from tfhet.placement import Pipeline, preparation
 from tfhet.stages import ImageSpec, Program, Step
-from tfhet.stages.compiled import segment
+from tfhet.stages.program import segment
 
 STAGES = """
     rescale(); rescale(2, -1); cast('uint8'); cast('float32'); normalize(); normalize((0.4, 0.5, 0.6), (0.2, 0.3, 0.1));
