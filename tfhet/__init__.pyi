@@ -2,10 +2,15 @@ __version__: str
 
 from . import horovod as horovod, stages as stages, torch as torch
 from .errors import TfhetError as TfhetError, UsageError as UsageError
-from .placement import Cut as Cut, Pipeline as Pipeline
+from .pipeline import Cut as Cut, Pipeline as Pipeline
 from .planes import batches as batches, distribute as distribute
 from .record import Figure as Figure, Record as Record, RunFolder as RunFolder, RunSummary as RunSummary
-from .source import SyntheticSource as SyntheticSource, TFRecordSource as TFRecordSource
+from .source import (
+    FileList as FileList,
+    ImageFolder as ImageFolder,
+    SyntheticSource as SyntheticSource,
+    TFRecordSource as TFRecordSource,
+)
 from .splitting import split as split
 from .stages import ImageSpec as ImageSpec, Stage as Stage
 from .steps import MetricAverageCallback as MetricAverageCallback, StepCallback as StepCallback, step as step

@@ -51,7 +51,7 @@ def split(data: Any, fraction: float, *, seed: int = 0) -> tuple[Any, Any]:
     if not 0 < fraction < 1:
         raise UsageError(f"the fraction of the training part is {fraction}, and must be between 0 and 1")
     if hasattr(data, "element_spec"):
-        from tfhet.placement import split_dataset  # loads TensorFlow
+        from tfhet.datasets import split_dataset  # loads TensorFlow
 
         return split_dataset(data, lambda count: places(count, fraction, seed))
     if hasattr(data, "with_files"):

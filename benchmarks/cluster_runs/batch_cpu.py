@@ -26,7 +26,7 @@ from tfhet.planes.cpus import usable
 if TYPE_CHECKING:
     import tensorflow as tf
 
-    from tfhet.placement import Pipeline
+    from tfhet.pipeline import Pipeline
 
 MODULE = "benchmarks.cluster_runs.batch_cpu"
 ROUNDS, ROUND_CPU_S = 3, 0.35
@@ -68,9 +68,9 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:
 
 def positions(pipeline: Pipeline) -> list[int]:
     """Returns the positions at which the pipeline can be cut without taking fused stages apart."""
-    from tfhet.placement import Cut, steps
+    from tfhet.pipeline import Cut
 
-    ends = [0, *itertools.accumulate(len(step.stages) for step in steps(pipeline))]
+    ends = [0, *itertools.accumulate(len(step.stages) for step in pipeline.steps())]
     return [end for end in ends if not Cut(end).spec(pipeline).ragged]
 
 
@@ -96,7 +96,7 @@ def rounds(batches: Iterator[Any]) -> list[tuple[float, float]]:
 
 def _cut_costs(pipeline: Pipeline, at: Sequence[int]) -> list[dict[str, Any]]:
     """CPU seconds per batch before and after each cut, and of moving the batch: `wire_s` has a reader and a sender."""
-    from tfhet.placement import Cut, local_part, remote_part
+    from tfhet.pipeline import Cut, local_part, remote_part
 
     found: list[dict[str, Any]] = []
     held: list[tf.data.Dataset] = []
@@ -152,7 +152,7 @@ async def _service() -> AsyncIterator[str]:
 
 def _moved(held: tf.data.Dataset, dispatcher: str, name: str) -> Iterator[Any]:
     """Its elements, as a trainer reads them from the service."""
-    from tfhet.placement import without_autotune
+    from tfhet.pipeline import without_autotune
     from tfhet.planes.tf_service import Transport, Wire
 
     transport, wire = Transport(), Wire.join(_KEY, "another-host")  # so that batches travel over TCP

@@ -36,7 +36,7 @@ def test_child_measures_and_is_gone() -> None:
 
 
 def test_only_the_requested_costs_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tfhet.placement import Pipeline
+    from tfhet.pipeline import Pipeline
     from tfhet.source import SyntheticSource
 
     async def wire_costs(held: list[Any]) -> list[Any]:
@@ -56,7 +56,7 @@ def test_only_the_requested_costs_are_measured(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize(("chain", "at"), [("aws-cifar", [0, 1, 2, 5, 6]), ("imagenet-eval", [0, 2, 3])])
 def test_pipeline_is_not_cut_within_fused_stages(chain: str, at: list[int], tmp_path: Path) -> None:
-    from tfhet.placement import Pipeline
+    from tfhet.pipeline import Pipeline
     from tfhet.source import SyntheticSource, TFRecordSource, photos
 
     is_photos = chain.startswith("imagenet")

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from tfhet.placement import Pipeline
+    from tfhet.pipeline import Pipeline
 
 DIGIT_BLURS, DIGITS = 20, 60_000
 IMAGE_BLURS, IMAGE_SIZE = 10, 64
@@ -112,7 +112,7 @@ class Load:
 
     def pipeline(self) -> Pipeline:
         """Returns the declared pipeline, as the built-in trainer declares it."""
-        from tfhet.placement import Pipeline
+        from tfhet.pipeline import Pipeline
         from tfhet.source import TFRecordSource
 
         return Pipeline(TFRecordSource.from_directory(self.channel), self.chain, self.batch_size)
@@ -127,7 +127,7 @@ class Load:
 
 
 def _pipeline(load: Load) -> Iterator[Any]:
-    from tfhet.placement import one_epoch
+    from tfhet.pipeline import one_epoch
 
     return iter(one_epoch(load.pipeline(), None).repeat())
 

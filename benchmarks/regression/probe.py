@@ -53,9 +53,9 @@ def chain_jpeg(folder: Path) -> Pull:
 
 
 def _batches(source: Any, chain: str, batch_size: int) -> Pull:
-    from tfhet.placement import Pipeline, one_epoch
+    from tfhet import Pipeline
 
-    batches = iter(one_epoch(Pipeline(source, chain, batch_size)).repeat())
+    batches = iter(Pipeline(source, chain, batch_size).dataset().repeat())
 
     def pull(count: int) -> None:
         for _ in itertools.islice(batches, count):

@@ -15,18 +15,17 @@ from tfhet.errors import TfhetError, UsageError
 
 pytestmark = pytest.mark.timeout(300)
 
-PLACEMENT = """
+PIPELINE = """
 import itertools
-
-class Pipeline:
-    def __init__(self, *arguments): pass
 
 class Epoch:
     def repeat(self):
         for _ in itertools.count():
             yield sum(range({work}))
 
-def one_epoch(pipeline): return Epoch()
+class Pipeline:
+    def __init__(self, *arguments): pass
+    def dataset(self): return Epoch()
 """
 SOURCE = """
 class digits:
@@ -37,7 +36,7 @@ class digits:
 def package(root: Path, work: int) -> Path:
     """A package with which the case `chain_32` runs; each batch needs `work` units of CPU time."""
     (root / "tfhet").mkdir(parents=True)
-    for name, text in (("__init__", ""), ("source", SOURCE), ("placement", PLACEMENT.format(work=work))):
+    for name, text in (("__init__", PIPELINE.format(work=work)), ("source", SOURCE)):
         (root / "tfhet" / f"{name}.py").write_text(text, encoding="utf-8")
     return root
 
@@ -61,9 +60,9 @@ def test_slower_head_fails(head: int, code: int, tmp_path: Path, capsys: pytest.
 @pytest.mark.usefixtures("one_case")
 def test_case_without_api_in_base_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     old = package(tmp_path / "b", 1)
-    (old / "tfhet" / "placement.py").write_text("class Pipeline: pass\n", encoding="utf-8")
+    (old / "tfhet" / "__init__.py").write_text("", encoding="utf-8")
     turns, missing = check.compared(tmp_path, {check.HEAD: package(tmp_path / "h", 1), check.BASE: old})
-    assert turns == {} and "one_epoch" in missing["chain_32"]
+    assert turns == {} and "Pipeline" in missing["chain_32"]
     assert check.verdict("0" * 40, turns, missing) == check.NO_BASE
     assert "chain_32" in capsys.readouterr().out
 

@@ -15,7 +15,7 @@ from tfhet.bench.chain import PASSES, PHOTO_PASSES, TFHET, Course, dataset_case,
 if TYPE_CHECKING:
     import tensorflow as tf
 
-    from tfhet.placement import Pipeline
+    from tfhet.pipeline import Pipeline
     from tfhet.stages import Stage
 
 IN_MEMORY = f"{TFHET} in memory"
@@ -94,14 +94,14 @@ def in_memory_case(course: Course) -> Case:
     """Returns the case of the chain on decoded images in memory."""
     import tensorflow as tf
 
-    from tfhet.placement import one_epoch, steps
+    from tfhet.pipeline import one_epoch
     from tfhet.stages import Program, Step
 
     pipeline = course.pipeline
     read = list(one_epoch(pipeline.with_stages(())))
     images, ids = (tf.concat([element[name] for element in read], 0) for name in ("image", "id"))
     size = pipeline.batch_size
-    segments = Program.of([each for step in steps(pipeline) for each in step.stages], pipeline.input).segments
+    segments = Program.of([each for step in pipeline.steps() for each in step.stages], pipeline.input).segments
     works = [work_of(pipeline, Step(part.stages, part.steps[0].input)) for part in segments]
 
     def batch(begin: tf.Tensor) -> tf.Tensor:

@@ -11,7 +11,7 @@ pytest.importorskip("tensorflow_addons")
 
 from benchmarks.job_scripts import plain
 from tfhet import stages as stage_room
-from tfhet.placement import Pipeline
+from tfhet.pipeline import Pipeline
 from tfhet.source import TFRecordSource, digits as digit_data
 
 EXAMPLES = 37

@@ -27,7 +27,7 @@ from tfhet.record import Record
 pytest.importorskip("tensorflow")
 pytest.importorskip("sklearn")
 
-from tfhet.placement import Pipeline
+from tfhet.pipeline import Pipeline
 from tfhet.source import TFRecordSource, digits as digit_data, photos as photo_data
 from tfhet.stages import compile, parse
 

@@ -40,12 +40,21 @@ for name in commands.keys() - {{"bench"}}:
 """
 """Prints each command with the slow packages that are loaded after its help."""
 WITH_TENSORFLOW = (
-    *("native.library", "placement*", "planes.distribution", "planes.feed.rank_side", "planes.reader"),
+    *(
+        "native.library",
+        "datasets*",
+        "pipeline.lowering",
+        "pipeline.reading",
+        "pipeline.stream",
+        "planes.distribution",
+        "planes.feed.rank_side",
+        "planes.reader",
+    ),
     *("planes.tf_service.reader", "planes.tf_service.transport", "planes.validation", "profile.anatomy"),
     *("profile.parts", "profile.pipelines", "profile.rounds", "source.damage", "source.digits", "source.examples"),
-    *("source.files", "source.framing", "source.orientation", "source.photos", "source.source", "source.synthetic"),
+    *("source.files", "source.framing", "source.orientation", "source.photos"),
     *("source.tfrecord", "steps.callback"),
-    *("steps.continued", "steps.declared", "steps.keras_weights", "steps.noted", "strategies.horovod.*"),
+    *("steps.continued", "steps.keras_weights", "steps.noted", "strategies.horovod.*"),
     *("strategies.tensorflow.collective", "trainer.*", "horovod.*"),
 )
 """Patterns of the modules that need TensorFlow (or Horovod). All others work in an environment without it."""

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfhet import MetricAverageCallback, strategies
-from tfhet.placement import Pipeline
+from tfhet.pipeline import Pipeline
 from tfhet.planes import Reader
 from tfhet.source import SyntheticSource
 from tfhet.strategies import Collective, JobContext

@@ -32,7 +32,7 @@ from tfhet.events import ignore
 from tfhet.launch import LaunchSettings
 from tfhet.launch.assignment import Assignment
 from tfhet.messages import link
-from tfhet.placement import Pipeline, Rest
+from tfhet.pipeline import Pipeline, Rest
 from tfhet.planes import Delivery, LauncherSide, Outlets, Reader
 from tfhet.planes.supervised import RestartPolicy
 from tfhet.schema import MessageError

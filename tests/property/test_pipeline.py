@@ -7,7 +7,7 @@ import functools
 import numpy as np
 from hypothesis import given, settings, strategies as st
 
-from tfhet.placement import Cut, Pipeline, one_epoch
+from tfhet.pipeline import Cut, Pipeline, one_epoch
 from tfhet.source import SyntheticSource
 
 CHAIN = "rescale(); random_flip(vertical=True); random_rotation(0.2)"

@@ -11,7 +11,7 @@ import tensorflow as tf
 import toy_wire
 
 from tfhet.errors import JobFailed
-from tfhet.placement import Pipeline, Rest
+from tfhet.pipeline import Pipeline, Rest
 from tfhet.planes import RankSide, Reader
 from tfhet.strategies import JobContext
 

@@ -24,7 +24,7 @@ class Deal(socketserver.BaseRequestHandler):
             toy_wire.send(self.request, name in self.streams)
             return
         if offered:
-            from tfhet.placement import one_epoch  # it listens at once, and loads TensorFlow when there is an epoch
+            from tfhet.pipeline import one_epoch  # it listens at once, and loads TensorFlow when there is an epoch
 
             pipeline, epoch, share, rest = offered
             self.streams[name] = threading.Lock(), iter(one_epoch(pipeline, epoch, share, 1, rest))

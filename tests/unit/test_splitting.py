@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 import tfhet
+from tfhet.datasets import divisible, share_of
 from tfhet.errors import UsageError
-from tfhet.placement import divisible, share_of
 from tfhet.source import Scalar, TFRecordSource
 
 Data = tf.data.Dataset

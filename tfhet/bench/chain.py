@@ -13,7 +13,7 @@ from tfhet.record import Figure
 if TYPE_CHECKING:
     import tensorflow as tf
 
-    from tfhet.placement import Pipeline
+    from tfhet.pipeline import Pipeline
     from tfhet.stages import Step
 
 TFHET, DECODE = "tfhet", "decode"
@@ -58,7 +58,7 @@ def dataset_case(
 
 def pipeline_case(course: Course, name: str, pipeline: Pipeline, passes: int) -> Case:
     """Returns a case that reads what tfhet makes of `pipeline`, which goes over the records `passes` times."""
-    from tfhet.placement import one_epoch
+    from tfhet.pipeline import one_epoch
 
     def build() -> tf.data.Dataset:
         return one_epoch(pipeline, threads=course.threads).repeat(passes)
@@ -68,13 +68,13 @@ def pipeline_case(course: Course, name: str, pipeline: Pipeline, passes: int) ->
 
 def step_cases(course: Course) -> dict[str, Case]:
     """Returns a case for each step, by stage names joined with a plus, on one batch that the steps before it made."""
-    from tfhet.placement import one_epoch, steps
+    from tfhet.pipeline import one_epoch
 
     pipeline = course.pipeline
     element = next(iter(one_epoch(pipeline.with_stages(())).take(1)))
     images, ids = element["image"], element["id"]
     cases: dict[str, Case] = {}
-    for step in steps(pipeline):
+    for step in pipeline.steps():
         work = work_of(pipeline, step)
         name = words = "+".join(placed.stage.name for placed in step.stages)
         count = 2

@@ -79,7 +79,7 @@ def receive_service(size: int, dispatcher: str, key: str, encrypted: bool = Fals
     """Reads as a rank does. key: hexadecimal digits; "": TensorFlow's own servers."""
     import tensorflow as tf
 
-    from tfhet.placement import without_autotune
+    from tfhet.pipeline import without_autotune
     from tfhet.planes.tf_service import Transport, Wire
 
     wire = Wire.join(bytes.fromhex(key), OTHER_HOST, encrypted=encrypted) if key else Wire("grpc")

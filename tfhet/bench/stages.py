@@ -71,7 +71,7 @@ def prepared(options: argparse.Namespace) -> Iterator[Prepared]:
     """Yields the chain that the options name, on records in a folder that goes with the context. Raises UsageError."""
     check_positive(options, "examples", "batch_size", "threads")
     from tfhet import source as source_room, stages as stage_room
-    from tfhet.placement import Pipeline
+    from tfhet.pipeline import Pipeline
 
     without_gpu()
     is_written_out = "(" in options.chain

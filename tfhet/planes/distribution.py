@@ -15,11 +15,14 @@ import tensorflow as tf
 
 from tfhet import strategies
 from tfhet.cluster import environment
+from tfhet.datasets import without_last_assertion
 from tfhet.errors import UsageError
 from tfhet.messages import inherited, rank
-from tfhet.placement import Pipeline, without_autotune, without_last_assertion
+from tfhet.pipeline import Pipeline, element_spec, is_native, without_autotune
 from tfhet.planes import private
 from tfhet.planes.feed import Shard
+from tfhet.planes.feed.loader import Loader, is_loaded
+from tfhet.planes.feed.rank_side import Elements
 from tfhet.planes.hooks import run_hooks
 from tfhet.planes.registry import get
 from tfhet.planes.validation import equal_passes, shares_of
@@ -79,7 +82,9 @@ def distribute(
     ordinal = next(_ordinals)  # counted in every shape, so that scripts may mix served and local data sets
     given = ", ".join(name for name, is_said in (("sharding", sharding != "auto"), ("transport", transport)) if is_said)
     steps, pipeline = ScriptSteps.of_process(job), data if isinstance(data, Pipeline) else None
-    if pipeline is not None:
+    if pipeline is not None and _is_loaded(pipeline, job):
+        share, pipeline = _loaded(pipeline, steps_per_epoch, training, job), None
+    elif pipeline is not None:
         ids = steps is not None and steps.takes_ids(training)
         share = _pipeline(pipeline, ids, steps_per_epoch, training, transport, job, ordinal)
     elif not isinstance(data, tf.data.Dataset):
@@ -192,6 +197,22 @@ def _pipeline(
     if divided is not None:
         return divided.passes(tuples, pipeline.batch_size, job.rank)
     return tuples if steps is None else _passes(tuples, steps)
+
+
+def _is_loaded(pipeline: Pipeline, job: JobContext) -> bool:
+    """Whether ranks read a pipeline that runs natively: if tf.data cannot run it, or a feed serves it."""
+    return is_native(pipeline) or (job.is_served and is_loaded(pipeline, job))
+
+
+def _loaded(pipeline: Pipeline, steps: int | None, training: bool, job: JobContext) -> tf.data.Dataset:
+    """This rank's share of a pipeline that runs natively; each pass is an epoch."""
+    loader = Loader.of_pipeline(pipeline, training=training, job=job, is_noted=False)
+    spec = tuple(each.tensor for each in element_spec(pipeline))
+    share = Elements(loader).dataset(spec if len(spec) > 1 else spec[0])
+    _say_reading(share)
+    if steps is not None:
+        return _passes(share.repeat(), steps)
+    return share.apply(tf.data.experimental.assert_cardinality(len(loader)))
 
 
 def _steps(batches: int, ranks: int) -> int | None:

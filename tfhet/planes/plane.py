@@ -26,7 +26,7 @@ from tfhet.telemetry import Metric
 
 if TYPE_CHECKING:
     from tfhet.planes.costs import CostFile, PlaneCosts
-    from tfhet.planes.feed.delivered import BatchReader
+    from tfhet.planes.feed.batch_reader import BatchReader
     from tfhet.planes.feed.source import FeedSource
     from tfhet.planes.reader import RankSide
     from tfhet.strategies import JobContext
@@ -170,7 +170,7 @@ class DataPlane:
 
     def batches(self, source: FeedSource, job: JobContext, options: Mapping[str, Any]) -> BatchReader:
         """Returns the reader of a user's function, if the plane `serves_functions`. options: is_equal, ahead, allocate,
-        make_limit_s; see `tfhet.batches`."""
+        make_limit_s and pipeline; see `Loader`."""
         raise NotImplementedError
 
     def opens_early(self, job: JobContext) -> bool:

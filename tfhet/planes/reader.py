@@ -21,8 +21,9 @@ import numpy as np
 import tensorflow as tf
 
 from tfhet.clock import SYSTEM, Clock
+from tfhet.datasets import inspect, share_of
 from tfhet.errors import DataError, UsageError
-from tfhet.placement import Cut, Pipeline, Rest, inspect, one_by_one, one_epoch, preparation, share_of
+from tfhet.pipeline import Cut, Pipeline, Rest, one_by_one, one_epoch, preparation
 from tfhet.planes import private
 from tfhet.planes.ahead import Prefetcher
 from tfhet.source import RECORD_ERRORS, BadRecord, diagnose, error_text, find

@@ -15,7 +15,8 @@ import numpy as np
 
 from tfhet.cluster import environment
 from tfhet.errors import UsageError
-from tfhet.planes.feed.loader import Loader
+from tfhet.pipeline import Pipeline
+from tfhet.planes.feed.loader import Loader, is_loaded
 from tfhet.planes.feed.server_link import MAKE_LIMIT_S
 from tfhet.planes.hooks import run_hooks
 from tfhet.strategies import JobContext
@@ -41,7 +42,8 @@ def batches(
     Batches are dicts, lists and tuples of NumPy arrays, numbers, texts and bytes.
 
     Args:
-        data: A tf.data.Dataset or tfhet.Pipeline (see `tfhet.distribute`), or a function at the top level of a module.
+        data: A tfhet.Pipeline, which runs natively if it can; a tf.data.Dataset (see `tfhet.distribute`); or a function
+            at the top level of a module.
             The serving hosts, or this process if there are none, call `data(shard, **arguments)`; `shard` has index,
             count, epoch and seed. The function returns an iterable of the shard's batches, or with `batch_size` a
             map-style dataset of all examples (__len__ and __getitem__). The global generators of Python, NumPy and
@@ -58,21 +60,27 @@ def batches(
         UsageError: Other hosts cannot find or call the function.
     """
     job = job or JobContext.from_env(environment())
+    options: dict[str, Any] = {"training": training, "ahead": ahead, "make_limit_s": make_limit_s, "job": job}
+    options |= {"convert": convert, "allocate": allocate}
     if callable(data) and not hasattr(data, "element_spec"):
-        options: dict[str, Any] = {"batch_size": batch_size, "shuffle": shuffle, "drop_last": drop_last}
-        options |= {"collate": collate, "training": training, "ahead": ahead, "make_limit_s": make_limit_s}
-        loader = Loader(data, arguments or {}, job=job, convert=convert, allocate=allocate, **options)
-        if training:
-            run_hooks(loader)
-        return loader
+        options |= {"batch_size": batch_size, "shuffle": shuffle, "drop_last": drop_last, "collate": collate}
+        return _begun(Loader(data, arguments or {}, **options), training)
     if arguments or batch_size or shuffle or drop_last or collate is not None:
         raise UsageError(
             "arguments, batch_size, shuffle, drop_last and collate are for a function; a tf.data.Dataset or a "
             "tfhet.Pipeline has batches already"
         )
+    if isinstance(data, Pipeline) and is_loaded(data, job):
+        return _begun(Loader.of_pipeline(data, **options), training)
     from tfhet.planes.distribution import distribute
 
     return _OfDataset(distribute(data, training=training, job=job), convert or (lambda batch: batch))
+
+
+def _begun(loader: Loader, training: bool) -> Loader:
+    if training:
+        run_hooks(loader)
+    return loader
 
 
 class _OfDataset:

@@ -12,7 +12,7 @@ from tfhet.registry import Registry
 from tfhet.strategies import LOCAL_PLANE, JobContext
 
 if TYPE_CHECKING:
-    from tfhet.planes.feed.delivered import BatchReader
+    from tfhet.planes.feed.batch_reader import BatchReader
     from tfhet.planes.feed.source import FeedSource
 
 AUTO = "auto"
@@ -68,9 +68,9 @@ class Local(DataPlane):
     serves_functions = True
 
     def batches(self, source: FeedSource, job: JobContext, options: Mapping[str, Any]) -> BatchReader:
-        from tfhet.planes.feed.loader import AloneReader
+        from tfhet.planes.feed.alone import alone
 
-        return AloneReader(source, rank=job.rank, size=job.size, seed=job.seed, is_equal=options["is_equal"])
+        return alone(source, job, options)
 
     def host_facts(self, settings: Any, role: Role) -> Mapping[str, Any]:
         return {"servers_per_host": 0}

@@ -17,9 +17,10 @@ import tensorflow as tf
 
 from tfhet.clock import SYSTEM
 from tfhet.cluster import environment
+from tfhet.datasets import share_of, with_inputs
 from tfhet.errors import NotReady, UsageError
 from tfhet.messages import inherited, rank
-from tfhet.placement import Pipeline, Rest, share_of, with_inputs
+from tfhet.pipeline import Pipeline, Rest
 from tfhet.source import IdSet, example_id, split_of
 from tfhet.strategies import JobContext
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfhet.datasets import Inspection, check_divisible, inspect, with_inputs
 from tfhet.errors import UsageError
-from tfhet.placement import Cut, Inspection, Pipeline, check_divisible, inspect, remote_part, with_inputs
+from tfhet.pipeline import Cut, Pipeline, remote_part
 
 _PASSED = ("Options", "Model", "Restructured")
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import tensorflow as tf
 
 from tfhet import stages as stage_room
-from tfhet.placement import Cut, Pipeline, local_part, remote_part, steps
+from tfhet.pipeline import Cut, Pipeline, local_part, remote_part
 from tfhet.profile.anatomy import Apply, applied_alone, examples_in, kind_of, names_of, ops_of, transformations
 
 READING = "read, parse and batch"
@@ -41,7 +41,7 @@ def parts_of_pipeline(pipeline: Pipeline) -> list[PipelinePart]:
     batch, begin, end = pipeline.batch_size, 0, 0
     parts = [PipelinePart(READING, remote_part(pipeline, None, Cut(0), threads=1), batch, kind="Source")]
     names: list[str] = []
-    for step in steps(pipeline):
+    for step in pipeline.steps():
         end += len(step.stages)
         names.append(stage_room.text(tuple(placed.stage for placed in step.stages)))
         if step.stages[-1].output.ragged and end < len(pipeline.placed()):

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tfhet.errors import UsageError
 from tfhet.events import Observer, ignore
-from tfhet.placement import Pipeline
+from tfhet.pipeline import Pipeline
 from tfhet.profile.effort import Effort
 from tfhet.profile.parts import parts_of_dataset, parts_of_pipeline
 from tfhet.profile.result import Profile

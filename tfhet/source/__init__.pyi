@@ -1,4 +1,5 @@
 from . import digits as digits, photos as photos
+from .array_spec import ArraySpec as ArraySpec
 from .damage import (
     RECORD_ERRORS as RECORD_ERRORS,
     Prepare as Prepare,
@@ -9,17 +10,20 @@ from .damage import (
 from .feature import Encoded as Encoded, Feature as Feature, Fixed as Fixed, Raw as Raw, Scalar as Scalar
 from .folder import from_image_folder as from_image_folder
 from .id_set import IdCount as IdCount, IdSet as IdSet
+from .image_folder import FileList as FileList, ImageFolder as ImageFolder
 from .orientation import decoded as decoded, exif_orientation as exif_orientation, turned as turned
 from .source import (
     BadRecord as BadRecord,
     BlockSource as BlockSource,
+    IndexedSource as IndexedSource,
     SeekingSource as SeekingSource,
     Source as Source,
     example_id as example_id,
     position_of as position_of,
     split_of as split_of,
 )
-from .synthetic import GAMMA as GAMMA, SyntheticSource as SyntheticSource, mix as mix
+from .splitmix import GAMMA as GAMMA, mix as mix
+from .synthetic import SyntheticSource as SyntheticSource
 from .tar import tar_samples as tar_samples
 from .tfrecord import TFRecordSource as TFRecordSource
 from .writing import Sidecar as Sidecar, write_tfrecords as write_tfrecords

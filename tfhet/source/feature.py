@@ -14,6 +14,7 @@ from tfhet import extras
 from tfhet.errors import DataError, UsageError
 from tfhet.schema import Count, from_json as parsed
 from tfhet.source import encoding
+from tfhet.source.array_spec import ArraySpec
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -46,8 +47,8 @@ class Feature:
         raise NotImplementedError
 
     @property
-    def spec(self) -> tf.TensorSpec:
-        """Spec of what `decode` returns; the leading dimension is None."""
+    def spec(self) -> Any:
+        """ArraySpec of what `decode` returns, the leading dimension None; a spec of TensorFlow for `Native`."""
         raise NotImplementedError
 
     def as_json(self) -> dict[str, Any]:
@@ -67,8 +68,9 @@ class _Shaped(Feature):
         object.__setattr__(self, "shape", tuple(self.shape))
 
     @property
-    def spec(self) -> tf.TensorSpec:
-        return tf.TensorSpec([None, *self.shape], tf.as_dtype(self.dtype))
+    def spec(self) -> ArraySpec:
+        dtype = "string" if self.dtype == "string" else _numpy_dtype(self.dtype).name
+        return ArraySpec((None, *self.shape), dtype)
 
     def _fitting(self, value: Any) -> np.ndarray:
         array = np.asarray(value)
@@ -209,7 +211,7 @@ class Encoded(Feature):
             return values
         from tfhet.source.orientation import decoded, exif_orientation, turned
 
-        size = self.spec.shape[1:3]
+        size = self.height, self.width
 
         def resized(image: tf.Tensor) -> tf.Tensor:
             return tf.saturate_cast(tf.round(tf.image.resize(image, size, antialias=True)), tf.uint8)
@@ -217,7 +219,7 @@ class Encoded(Feature):
         def one(content: tf.Tensor) -> tf.Tensor:
             image = tf.ensure_shape(decoded(content, self.channels, self.accurate), [None, None, self.channels])
             image = turned(image, exif_orientation(content)) if self.upright else image
-            fits = tf.reduce_all(tf.shape(image)[:2] == tf.constant(size.as_list()))
+            fits = tf.reduce_all(tf.shape(image)[:2] == tf.constant(size))
             image = tf.cond(fits, lambda: image, lambda: resized(image))
             return tf.ensure_shape(image, [*size, self.channels])
 
@@ -229,10 +231,10 @@ class Encoded(Feature):
         return encoding.bytes_feature([value])
 
     @property
-    def spec(self) -> tf.TensorSpec:
+    def spec(self) -> ArraySpec:
         if self.height is None:
-            return tf.TensorSpec([None], tf.string)
-        return tf.TensorSpec([None, self.height, self.width, self.channels], tf.uint8)
+            return ArraySpec((None,), "string")
+        return ArraySpec((None, self.height, self.width, self.channels), "uint8")
 
 
 @dataclass(frozen=True)
@@ -254,7 +256,7 @@ class Native(Feature):
         raise UsageError(f"tfhet cannot write {self.feature}: use Raw, Scalar, Fixed or Encoded")
 
     @property
-    def spec(self) -> tf.TensorSpec:
+    def spec(self) -> Any:
         def read(records: tf.Tensor) -> tf.Tensor:
             return tf.io.parse_example(records, {"feature": self.feature})["feature"]
 

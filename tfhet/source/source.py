@@ -3,21 +3,23 @@ and records that cannot be used."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
-import tensorflow as tf
 
 from tfhet.errors import UsageError
 
+if TYPE_CHECKING:
+    import tensorflow as tf
+
 POSITION_BITS = 32
-IdT = TypeVar("IdT", int, tf.Tensor)
+IdT = TypeVar("IdT", int, np.ndarray, "tf.Tensor")
 
 
 def example_id(split: IdT, position: IdT) -> IdT:
-    """Returns the id of an example, `split << 32 | position`, of ints or of int64 tensors that broadcast."""
+    """Returns the id of an example, `split << 32 | position`, of ints, or of int64 arrays or tensors that broadcast."""
     return split * 2**POSITION_BITS + position
 
 
@@ -39,6 +41,14 @@ def checked_ids(ids: Sequence[int] | np.ndarray, splits: int) -> np.ndarray:
         raise UsageError(
             f"example {wrong[0]} does not exist: its split would be {split_of(int(wrong[0]))}, and there are {splits}"
         )
+    return numbers
+
+
+def checked_places(ids: Sequence[int] | np.ndarray, count: int) -> np.ndarray:
+    """Returns ids of a source with one split as int64 [n]. Raises UsageError for one that is not below `count`."""
+    numbers = np.asarray(ids, np.int64).reshape(-1)
+    if (wrong := numbers[(numbers < 0) | (numbers >= count)]).size:
+        raise UsageError(f"example {wrong[0]} does not exist: there are {count}")
     return numbers
 
 
@@ -98,8 +108,9 @@ class Source(Protocol):
         """Turns a batch of records, as `read` yields them, into features by name, each [batch, ...]."""
 
     @property
-    def spec(self) -> dict[str, tf.TensorSpec]:
-        """Specs of the features that `parse` returns, the leading dimension None; known without reading data."""
+    def spec(self) -> Mapping[str, Any]:
+        """Specs of the features that `parse` returns, ArraySpec or tf.TensorSpec, the leading dimension None; known
+        without reading data."""
 
     def fingerprint(self) -> str:
         """Returns a hex digest of everything that decides the content, equal in every process and on every host."""
@@ -110,6 +121,37 @@ class Source(Protocol):
     def damages(self) -> tuple[BadRecord, ...]:
         """Returns the broken places that `check` found and skipped, where the source skips bad records. `split_sizes`
         does not count the examples that cannot be reached after such a place."""
+
+
+@runtime_checkable
+class IndexedSource(Protocol):
+    """A source whose examples can be read in any order, without TensorFlow."""
+
+    name: str
+    """Kind of the source."""
+
+    def split_sizes(self) -> tuple[int, ...]:
+        """Returns the number of examples of each split. The id of an example is `split << 32 | position`."""
+
+    def can_load(self) -> bool:
+        """Whether `load` works for this data on this host."""
+
+    def load(self, ids: np.ndarray) -> dict[str, Any]:
+        """Returns the features of examples by name: image files as a sequence of bytes, other features as arrays [n,
+        ...]. Threads may call it at the same time. ids: int64 [n]. Raises DataError for one that cannot be read."""
+
+    def places(self, ids: Sequence[int] | np.ndarray) -> list[tuple[str, int]]:
+        """See `Source`."""
+
+    @property
+    def spec(self) -> Mapping[str, Any]:
+        """See `Source`."""
+
+    def fingerprint(self) -> str:
+        """See `Source`."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Returns JSON values from which `from_json` of the class makes an equal source on another host."""
 
 
 @runtime_checkable

@@ -6,17 +6,16 @@ import hashlib
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
 
 import numpy as np
-import tensorflow as tf
 
 from tfhet.errors import UsageError
+from tfhet.extras import tensorflow as tf
+from tfhet.source.array_spec import ArraySpec
 from tfhet.source.source import BadRecord, checked_ids, example_id, position_of, split_of
-
-GAMMA = 0x9E3779B97F4A7C15
-"""2**64 / golden ratio, odd: SplitMix64's increment."""
+from tfhet.source.splitmix import GAMMA, mix
 
 
 @dataclass(frozen=True)
@@ -58,6 +57,19 @@ class SyntheticSource:
     def example_count(self) -> int:
         return self.examples
 
+    def can_load(self) -> bool:
+        return True
+
+    def load(self, ids: np.ndarray) -> dict[str, Any]:
+        """Returns image uint8 [n, *shape] and label int64 [n], the same as `parse`. ids: int64 [n]."""
+        size = math.prod(self.shape)
+        with np.errstate(over="ignore"):
+            states = mix(ids.view(np.uint64) + np.uint64(self._state))
+            words = mix(states[:, None] + np.arange(1, -(-size // 8) + 1, dtype=np.uint64) * np.uint64(GAMMA))
+        pixels = words.view(np.uint8)[:, :size].reshape(-1, *self.shape)
+        labels = mix(states) % np.uint64(self.classes)
+        return {"image": np.ascontiguousarray(pixels), "label": labels.astype(np.int64)}
+
     def read(self, split: tf.Tensor) -> tf.data.Dataset:
         """Returns (position, id): the record of a synthetic example is its int64 id."""
         size = tf.gather(tf.constant(self.split_sizes(), tf.int64), split)
@@ -76,16 +88,27 @@ class SyntheticSource:
         size = math.prod(self.shape)
         # An array, not a list: TF 2.21 takes a list with numbers on both sides of 2**63 through float64 in a graph.
         words = tf.constant(np.arange(1, -(-size // 8) + 1, dtype=np.uint64) * np.uint64(GAMMA))
-        state = hashlib.blake2b(f"synthetic/{self.seed}".encode(), digest_size=8).digest()
-        states = mix(tf.bitcast(records, tf.uint64) + tf.constant(int.from_bytes(state, "little"), tf.uint64))
+        states = mix(tf.bitcast(records, tf.uint64) + tf.constant(self._state, tf.uint64))
         pixels = tf.bitcast(mix(states[:, tf.newaxis] + words), tf.uint8)
         image = tf.reshape(tf.reshape(pixels, [-1, words.shape[0] * 8])[:, :size], [-1, *self.shape])
         label = tf.cast(mix(states) % tf.constant(self.classes, tf.uint64), tf.int64)
         return {"image": image, "label": label}
 
     @property
-    def spec(self) -> dict[str, tf.TensorSpec]:
-        return {"image": tf.TensorSpec([None, *self.shape], tf.uint8), "label": tf.TensorSpec([None], tf.int64)}
+    def spec(self) -> dict[str, ArraySpec]:
+        return {"image": ArraySpec((None, *self.shape), "uint8"), "label": ArraySpec((None,), "int64")}
+
+    @property
+    def _state(self) -> int:
+        digest = hashlib.blake2b(f"synthetic/{self.seed}".encode(), digest_size=8).digest()
+        return int.from_bytes(digest, "little")
+
+    def as_json(self) -> dict[str, Any]:
+        return {**asdict(self), "shape": list(self.shape)}
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> SyntheticSource:
+        return cls(**document)
 
     def fingerprint(self) -> str:
         what = f"synthetic {self.examples} {self.splits} {self.shape} {self.classes} {self.seed} {self.uneven}"
@@ -96,11 +119,3 @@ class SyntheticSource:
 
     def damages(self) -> tuple[BadRecord, ...]:
         return ()
-
-
-def mix(words: tf.Tensor) -> tf.Tensor:
-    """Mixes uint64 of any shape: a bijection in which each flipped bit flips about half of the result's bits."""
-    for bits, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        shifted = tf.bitwise.right_shift(words, tf.constant(bits, tf.uint64))
-        words = tf.bitwise.bitwise_xor(words, shifted) * tf.constant(factor, tf.uint64)
-    return tf.bitwise.bitwise_xor(words, tf.bitwise.right_shift(words, tf.constant(31, tf.uint64)))

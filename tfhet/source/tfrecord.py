@@ -27,6 +27,7 @@ import tensorflow as tf
 
 from tfhet.errors import DataError, UsageError, check_known, some
 from tfhet.source import examples
+from tfhet.source.array_spec import ArraySpec
 from tfhet.source.damage import SOUND, examine
 from tfhet.source.feature import Encoded, Feature, Native
 from tfhet.source.files import all_records, files_of, identities, record_at, records_from
@@ -74,7 +75,7 @@ class TFRecordSource:
             raise UsageError("a TFRecord source needs at least one feature, like {'label': Scalar('int64')}")
         self.on_bad_record = on_bad_record
         self.numbers = tuple(numbers)
-        if self.numbers and ("label" not in self.features or not self.spec["label"].dtype.is_integer):
+        if self.numbers and ("label" not in self.features or not ArraySpec.of(self.spec["label"]).is_integer):
             raise UsageError(f"only integer labels can be renumbered, not the label {self.features.get('label')}")
         self._listed = dict(counts or {})
         self._reached: dict[str, int] = {}
@@ -200,7 +201,7 @@ class TFRecordSource:
         return examples.read_blocks(file, first, epoch, self.features, self._skips)
 
     @property
-    def spec(self) -> dict[str, tf.TensorSpec]:
+    def spec(self) -> dict[str, Any]:
         return {name: feature.spec for name, feature in self.features.items()}
 
     def fingerprint(self) -> str:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tfhet.extras import tensorflow as tf
+from tfhet.source import ArraySpec
 from tfhet.stages import randomness
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
@@ -133,10 +134,10 @@ class Choice(Stage):
                 self.refuse(f"{first} gives {given[0]}, but {differing} gives {other}: they must agree")
         return given[0]
 
-    def label_spec(self, spec: Any) -> Any:
+    def label_spec(self, spec: ArraySpec) -> ArraySpec:
         given = [spec if branch is None else branch.label_spec(spec) for branch in self.branches]
         if any(other != given[0] for other in given):
-            self.refuse(f"labels would be {' or '.join(f'{s.dtype.name} {s.shape}' for s in given)}: they must agree")
+            self.refuse(f"labels would be {' or '.join(map(str, given))}: they must agree")
         return given[0]
 
     def config(self) -> dict[str, Any]:

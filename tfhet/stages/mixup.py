@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from tfhet.extras import tensorflow as tf
+from tfhet.source import ArraySpec
 from tfhet.stages.registry import register
 from tfhet.stages.spec import ImageSpec
 from tfhet.stages.stage import Array, Positive, Stage, Within
@@ -30,10 +31,10 @@ class OneHot(Stage):
     commutes_with_rescale: ClassVar[bool] = True
     relabels: ClassVar[bool] = True
 
-    def label_spec(self, spec: Any) -> Any:
-        if not spec.dtype.is_integer or spec.shape.rank != 1:
-            self.refuse(f"needs class numbers, integers [batch], not {spec.dtype.name} {spec.shape}")
-        return tf.TensorSpec([None, self.classes], tf.float32)
+    def label_spec(self, spec: ArraySpec) -> ArraySpec:
+        if not spec.is_integer or len(spec.shape) != 1:
+            self.refuse(f"needs class numbers, integers [batch], not {spec}")
+        return ArraySpec((None, self.classes), "float32")
 
     def labels(self, labels: Array, parameters: Mapping[str, Array]) -> Array:
         even = self.smoothing / self.classes
@@ -68,9 +69,9 @@ class WithPartner(Stage):
     def config(self) -> dict[str, Any]:
         return {"shares": tuple(quantiles(self.alpha).tolist())}
 
-    def label_spec(self, spec: Any) -> Any:
-        if not spec.dtype.is_floating:
-            self.refuse(f"cannot mix labels of {spec.dtype.name}: put one_hot(classes) before it")
+    def label_spec(self, spec: ArraySpec) -> ArraySpec:
+        if "float" not in spec.dtype:
+            self.refuse(f"cannot mix labels of {spec.dtype}: put one_hot(classes) before it")
         return spec
 
     def labels(self, labels: Array, parameters: Mapping[str, Array]) -> Array:

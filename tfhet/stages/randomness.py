@@ -14,32 +14,21 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from tfhet.extras import tensorflow as tf
+from tfhet.source import GAMMA, mix
 
 if TYPE_CHECKING:
     import tensorflow
 
     Array: TypeAlias = np.ndarray | tensorflow.Tensor
 
-GAMMA = 0x9E3779B97F4A7C15
-_FACTORS = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
-_SHIFTS = 30, 27, 31
-
 
 def absorb(state: Array, word: Array) -> Array:
     """Returns the state after `word`; both are uint64 and broadcast. Different words of one state never collide."""
     if isinstance(state, (np.ndarray, np.uint64)):
         with np.errstate(over="ignore"):
-            return np.asarray(_mixed(state + (word + np.uint64(1)) * np.uint64(GAMMA)))
+            return np.asarray(mix(state + (word + np.uint64(1)) * np.uint64(GAMMA)))
     state, word = tf.convert_to_tensor(state), tf.convert_to_tensor(word)
-    from tfhet.source import mix
-
     return mix(state + (word + tf.constant(1, tf.uint64)) * tf.constant(GAMMA, tf.uint64))
-
-
-def _mixed(word: np.ndarray) -> np.ndarray:
-    word = (word ^ (word >> np.uint64(_SHIFTS[0]))) * np.uint64(_FACTORS[0])
-    word = (word ^ (word >> np.uint64(_SHIFTS[1]))) * np.uint64(_FACTORS[1])
-    return word ^ (word >> np.uint64(_SHIFTS[2]))
 
 
 def as_word(number: int | Array) -> Array:

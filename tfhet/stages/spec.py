@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tfhet.errors import UsageError
 from tfhet.extras import tensorflow as tf
+from tfhet.source import ArraySpec
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,14 +40,14 @@ class ImageSpec:
             raise UsageError(f"images are uint8, float32 or encoded, not {self.dtype}: cast them in the source")
 
     @classmethod
-    def of(cls, tensor: tf.TensorSpec | tf.Tensor | np.ndarray) -> ImageSpec:
+    def of(cls, tensor: ArraySpec | tf.TensorSpec | tf.Tensor | np.ndarray) -> ImageSpec:
         """Returns the spec of images, `[None, H, W, C]`, uint8 in 0..255 or float32 without bounds, or of image files,
         `[None]` strings. Raises UsageError when `tensor` is not a batch of images with a known number of channels."""
-        shape, dtype = tensor.shape, tensor.dtype.name
-        rank = len(shape) if isinstance(shape, tuple) else shape.rank
-        if dtype == "string" and rank == 1:
+        dtype = tensor.dtype if isinstance(tensor, ArraySpec) else tensor.dtype.name
+        shape = tensor.shape if isinstance(tensor.shape, tuple) or tensor.shape.rank is None else tuple(tensor.shape)
+        if dtype == "string" and len(shape) == 1:
             return cls.of_files()
-        if rank != 4 or shape[3] is None:
+        if not isinstance(shape, tuple) or len(shape) != 4 or shape[3] is None:
             raise UsageError(f"not a batch of images: {dtype} {shape}; wanted [batch, height, width, channels]")
         height, width, channels = shape[1:]
         low, high = (0.0, 255.0) if dtype == "uint8" else (-math.inf, math.inf)

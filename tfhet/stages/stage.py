@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, NoReturn, TypeAlias
 
 from tfhet.errors import UsageError, check_known
+from tfhet.source import ArraySpec
 from tfhet.stages.spec import ImageSpec
 
 _MISSING = {
@@ -210,8 +211,8 @@ class Stage:
     _draw_compiled: ClassVar[Callable[..., dict[str, Array]]]
     _apply_compiled: ClassVar[Callable[..., Array]]
 
-    def label_spec(self, spec: Any) -> Any:
-        """Returns the `tf.TensorSpec` of the labels after the stage. Raises UsageError if they do not fit."""
+    def label_spec(self, spec: ArraySpec) -> ArraySpec:
+        """Returns the spec of the labels after the stage. Raises UsageError if they do not fit."""
         return spec
 
     def labels(self, labels: Array, parameters: Mapping[str, Array]) -> Array:

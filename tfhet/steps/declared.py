@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tfhet import stages as stage_room
-from tfhet.placement import Cut, Pipeline, bytes_per_example
+from tfhet.pipeline import Cut, Pipeline, bytes_per_example
 from tfhet.strategies import JobContext
 
 

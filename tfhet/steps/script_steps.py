@@ -35,7 +35,7 @@ from tfhet.strategies import JobContext
 if TYPE_CHECKING:
     import tensorflow as tf
 
-    from tfhet.placement import Pipeline
+    from tfhet.pipeline import Pipeline
     from tfhet.steps.noted import NotedDataset
 
 TAKE_S = 0.5

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfhet.extras import needed
+from tfhet.pipeline import Pipeline
 from tfhet.planes import batches
 
 with needed("tfhet.torch"):
@@ -15,12 +16,23 @@ with needed("tfhet.torch"):
 
 
 def loader(data: Any, **options: Any) -> Iterable[Any]:
-    """As `tfhet.batches`, whose options it has, with CPU tensors in place of arrays, in the same memory. Batches that
-    another process makes are in pinned memory where PyTorch has a GPU, so `tensor.to(device, non_blocking=True)` does
-    not wait. Texts, and arrays of a dtype that PyTorch does not have, stay as they are. Takes no copy that `data` does
-    not take, but of arrays that are read-only or run backwards."""
+    """As `tfhet.batches`, whose options it has, with CPU tensors in place of arrays, in the same memory.
+
+    Images of a `Pipeline` are [batch, channels, height, width] in PyTorch's memory format `channels_last`. Batches of a
+    pipeline that runs natively, and batches from other processes, are in pinned memory where PyTorch has a GPU, so
+    `tensor.to(device, non_blocking=True)` does not wait. Texts, and arrays of a dtype that PyTorch does not have, stay
+    as they are. No copy is made, except of arrays that are read-only or run backwards.
+    """
     pinned = {"allocate": _pinned} if torch.cuda.is_available() else {}
-    return batches(data, convert=tensors, **{**pinned, **options})
+    convert = _of_pipeline if isinstance(data, Pipeline) else tensors
+    return batches(data, convert=convert, **{**pinned, **options})
+
+
+def _of_pipeline(batch: Any) -> Any:
+    if not isinstance(batch, tuple):
+        return tensors(batch.transpose(0, 3, 1, 2))
+    images, *others = batch
+    return (tensors(images.transpose(0, 3, 1, 2)), *map(tensors, others))
 
 
 def tensors(batch: Any) -> Any:

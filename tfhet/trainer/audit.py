@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tfhet.errors import DataError
-from tfhet.placement import Rest
+from tfhet.pipeline import Rest
 from tfhet.record import Visits
 from tfhet.source import IdCount, IdSet, Source
 from tfhet.strategies import Collective

@@ -13,7 +13,7 @@ from tfhet import planes, strategies
 from tfhet.cluster import HostPaths
 from tfhet.errors import UsageError, unknown
 from tfhet.messages import FirstBatchLine
-from tfhet.placement import Cut, Pipeline, label_spec
+from tfhet.pipeline import Cut, Pipeline, label_spec
 from tfhet.planes import Reader
 from tfhet.source import Sidecar, Source, SyntheticSource, TFRecordSource
 from tfhet.stages import CenterCrop, Choice, ImageSpec, PlacedStage, RandomResizedCrop, Resize, ResizedCenterCrop, Stage
@@ -194,10 +194,10 @@ def model(name: str, shape: tuple[int, int, int], classes: int) -> tf.keras.Mode
 def _labels(pipeline: Pipeline, classes: int) -> tf.TensorSpec:
     """Returns the spec of the labels. Raises UsageError unless they are class numbers or shares of these classes."""
     spec = label_spec(pipeline.source.spec, pipeline.placed())
-    if spec is None or not spec.dtype.is_floating:
+    if spec is None or "float" not in spec.dtype:
         return NUMBERS
-    if not spec.is_compatible_with(shares(classes)):
-        raise UsageError(f"the chain makes labels of {spec.dtype.name} {spec.shape}, and there are {classes} classes")
+    if not spec.tensor.is_compatible_with(shares(classes)):
+        raise UsageError(f"the chain makes labels of {spec}, and there are {classes} classes")
     return shares(classes)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from tfhet.clock import SYSTEM, Clock
 from tfhet.errors import DataError
 from tfhet.messages import MetricLine
-from tfhet.placement import Rest
+from tfhet.pipeline import Rest
 from tfhet.planes import Delivery, Reader
 from tfhet.record import StepTime, Visits
 from tfhet.steps import Meter

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tfhet.errors import DataError, TfhetError, shown
-from tfhet.placement import Rest
+from tfhet.pipeline import Rest
 from tfhet.record import read_json, write_json
 from tfhet.schema import Count, check_schema, from_json
 from tfhet.source import IdSet

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tfhet.errors import DataError, NotReady
-from tfhet.placement import Rest
+from tfhet.pipeline import Rest
 from tfhet.planes import Delivery, Reader
 from tfhet.source import BadRecord
 from tfhet.strategies import Collective

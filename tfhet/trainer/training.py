@@ -18,7 +18,7 @@ from tfhet.clock import SYSTEM, Clock
 from tfhet.cluster import HostPaths, environment
 from tfhet.errors import DataError, UsageError
 from tfhet.messages import EpochLine, MetricLine, ProcessChannel, inherited, rank
-from tfhet.placement import Rest
+from tfhet.pipeline import Rest
 from tfhet.planes import Reader
 from tfhet.record import RunFolder, RunSummary
 from tfhet.source import IdSet

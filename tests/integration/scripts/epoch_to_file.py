@@ -15,7 +15,7 @@ import numpy as np
 
 from tfhet import planes
 from tfhet.cluster import environment
-from tfhet.placement import Pipeline
+from tfhet.pipeline import Pipeline
 from tfhet.source import SyntheticSource
 from tfhet.strategies import JobContext
 

@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 from tfhet import native
-from tfhet.placement import Pipeline, one_epoch
+from tfhet.pipeline import Pipeline, one_epoch
 from tfhet.source import Encoded, Fixed, Raw, Scalar, TFRecordSource, encoding, examples, write_tfrecords
 from tfhet.source.encoding import checksum
 

@@ -4,7 +4,7 @@ import pytest
 from fake_clock import FakeClock
 
 from tfhet.errors import DataError, UsageError
-from tfhet.placement import Cut, Pipeline
+from tfhet.pipeline import Cut, Pipeline
 from tfhet.planes import Reader
 from tfhet.source import SyntheticSource
 from tfhet.strategies import JobContext

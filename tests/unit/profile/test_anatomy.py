@@ -5,7 +5,7 @@ import functools
 import pytest
 import tensorflow as tf
 
-from tfhet.placement import Pipeline
+from tfhet.pipeline import Pipeline
 from tfhet.profile import anatomy_of
 from tfhet.source import SyntheticSource
 

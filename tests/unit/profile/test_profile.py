@@ -10,7 +10,7 @@ import tensorflow as tf
 from tfhet.__main__ import main
 from tfhet.errors import UsageError
 from tfhet.events import Event
-from tfhet.placement import Pipeline
+from tfhet.pipeline import Pipeline
 from tfhet.profile import Cost, Effort, Profile, load, measure, parts_of_dataset, parts_of_pipeline, rounds
 from tfhet.record import Record
 from tfhet.source import SyntheticSource

@@ -14,7 +14,7 @@ import tensorflow as tf
 from fake_clock import FakeClock
 
 from tfhet.errors import DataError, UsageError
-from tfhet.placement import Pipeline
+from tfhet.pipeline import Pipeline
 from tfhet.source import (
     BadRecord,
     Encoded,

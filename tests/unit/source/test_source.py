@@ -71,9 +71,11 @@ def test_id_holds_split_and_position():
 
 def test_every_example_is_read_once_in_order(source):
     read = batches(source, cycle=1, batch=4)
-    assert {name: spec for name, spec in read.element_spec.items() if name != "id"} == source.spec
-    for name, tensor in source.spec.items():
-        assert tensor.is_compatible_with(next(iter(read))[name])
+    assert {name: spec for name, spec in read.element_spec.items() if name != "id"} == {
+        name: spec.tensor for name, spec in source.spec.items()
+    }
+    for name, spec in source.spec.items():
+        assert spec.tensor.is_compatible_with(next(iter(read))[name])
     found = by_id(read)
     assert len(found) == source.example_count() == EXAMPLES
     positions: dict[int, list[int]] = {}

@@ -15,7 +15,7 @@ from PIL import Image
 
 from tfhet import stages
 from tfhet.errors import UsageError
-from tfhet.placement import Pipeline, preparation
+from tfhet.pipeline import Pipeline, preparation
 from tfhet.stages import ImageSpec, Program, Step
 from tfhet.stages.program import segment
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 from stage_images import noise
 
 from tfhet import stages
-from tfhet.placement import Pipeline
+from tfhet.pipeline import Pipeline
 from tfhet.source import SyntheticSource
 from tfhet.stages import ImageSpec, Normalize, Rescale, Stage, fuse
 

@@ -10,6 +10,7 @@ import tensorflow as tf
 from stage_images import float32, one, uint8
 
 from tfhet.errors import UsageError
+from tfhet.source import ArraySpec
 from tfhet.stages import Dilate, GaussianBlur, ImageSpec, Invert, Rescale, parse
 
 INF = math.inf
@@ -165,11 +166,11 @@ def test_ragged_images_are_refused_by_the_held_stage():
 @pytest.mark.parametrize(
     ("text", "spec", "named"),
     [
-        ("mixup()", tf.TensorSpec([None], tf.int64), r"int64.*one_hot\(classes\)"),
-        ("cutmix()", tf.TensorSpec([None], tf.int32), "int32.*one_hot"),
-        ("one_hot(3)", tf.TensorSpec([None, 3], tf.float32), "float32"),
-        ("one_hot(3)", tf.TensorSpec([None, 2], tf.int64), "int64"),
-        ("one_of(one_hot(3), posterize())", tf.TensorSpec([None], tf.int64), "float32 .* int64"),
+        ("mixup()", ArraySpec((None,), "int64"), r"int64.*one_hot\(classes\)"),
+        ("cutmix()", ArraySpec((None,), "int32"), "int32.*one_hot"),
+        ("one_hot(3)", ArraySpec((None, 3), "float32"), "float32"),
+        ("one_hot(3)", ArraySpec((None, 2), "int64"), "int64"),
+        ("one_of(one_hot(3), posterize())", ArraySpec((None,), "int64"), "float32 .* int64"),
     ],
 )
 def test_labels_that_do_not_fit_are_refused(text, spec, named):

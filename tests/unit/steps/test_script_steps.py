@@ -11,7 +11,7 @@ import tensorflow as tf
 from fake_clock import FakeClock
 
 from tfhet.messages import MetricLine, ProcessChannel, rank
-from tfhet.placement import Pipeline
+from tfhet.pipeline import Pipeline
 from tfhet.planes import distribute
 from tfhet.record import RunFolder, Timeline
 from tfhet.source import SyntheticSource

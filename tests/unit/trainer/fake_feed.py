@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 from fake_clock import FakeClock
 
-from tfhet.placement import Rest
+from tfhet.pipeline import Rest
 from tfhet.planes import Delivery
 from tfhet.source import example_id, split_of
 

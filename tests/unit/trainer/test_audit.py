@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from tfhet.errors import DataError
-from tfhet.placement import Rest
+from tfhet.pipeline import Rest
 from tfhet.record import Visits
 from tfhet.source import IdSet, example_id
 from tfhet.strategies.solo import SoloCollective

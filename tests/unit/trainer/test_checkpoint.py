@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from tfhet.errors import DataError, UsageError
-from tfhet.placement import Rest
+from tfhet.pipeline import Rest
 from tfhet.source import IdSet
 from tfhet.strategies.solo import SoloCollective
 from tfhet.trainer import checkpoint

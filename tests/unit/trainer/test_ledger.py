@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tfhet.errors import DataError
-from tfhet.placement import Rest
+from tfhet.pipeline import Rest
 from tfhet.source import IdSet, example_id
 from tfhet.trainer.manifest import Ledger
 

@@ -11,7 +11,7 @@ from fake_clock import FakeClock
 from fake_feed import FakeFeed, FakeService, ServedFeed
 
 from tfhet.messages import MetricLine
-from tfhet.placement import Rest
+from tfhet.pipeline import Rest
 from tfhet.source import IdSet
 from tfhet.strategies.solo import SoloCollective
 from tfhet.trainer.emulated import EmulatedAccelerator

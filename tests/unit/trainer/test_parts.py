@@ -11,7 +11,7 @@ from fake_clock import FakeClock
 from fake_feed import FakeService, ServedFeed
 
 from tfhet.errors import DataError, NotReady
-from tfhet.placement import Rest
+from tfhet.pipeline import Rest
 from tfhet.planes.tf_service.recovery import RENEWALS
 from tfhet.strategies.solo import SoloCollective
 from tfhet.trainer.audit import Audit

@@ -312,7 +312,7 @@ def test_chain_with_other_classes_is_refused(tmp_path):
     channel(tmp_path, "training", shards=2)
     argv = ["--data", "training", *QUICK]
     argv[argv.index("rescale()")] = "one_hot(4); mixup(); rescale()"
-    with pytest.raises(UsageError, match=r"\(None, 4\).* 3 classes"):
+    with pytest.raises(UsageError, match=r"\[None, 4\].* 3 classes"):
         built(tmp_path, *argv)
     argv[argv.index("--chain") + 1] = "one_hot(3); mixup(); rescale()"
     built(tmp_path, *argv)

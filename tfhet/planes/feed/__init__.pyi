@@ -1,3 +1,4 @@
+from .batch_reader import START as START, Position as Position
 from .delivered import BatchRequest as BatchRequest, Key as Key, Received as Received, SourceError as SourceError
 from .frame import examples_in as examples_in
 from .plane import FEED as FEED

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from tfhet.errors import UsageError
+from tfhet.pipeline import BatchMaker, Pipeline
 from tfhet.planes.feed.dataset import make_dataset
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ class LikeDataLoader:
 
     source: FeedSource
     _job: JobContext
+    _pipeline: Pipeline | None
     _allocate: Callable[[int], np.ndarray] | None
     num_workers = 0
     timeout = 0.0
@@ -40,7 +42,7 @@ class LikeDataLoader:
         iterable of batches."""
         if not self.source.batch_size:
             raise AttributeError(f"{self.source} returns batches, so its loader has no dataset")
-        return make_dataset(self.source, self._job.seed)
+        return make_dataset(self.source, self._job.seed) if self._pipeline is None else BatchMaker(self._pipeline)
 
     @property
     def batch_size(self) -> int | None:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tfhet.errors import DataError, UsageError
+from tfhet.pipeline import BatchMaker
 from tfhet.planes.feed.source import FeedSource, Randomness, Shard, digest
 from tfhet.schema import Count
 
@@ -81,7 +82,7 @@ def make_dataset(source: FeedSource, seed: int, *, leaves_trace: bool = False) -
     source.load()
     with Randomness(seed, leaves_trace=leaves_trace):
         made = make(source, Shard(0, 1, 0, seed))
-    if hasattr(made, "__len__") and hasattr(made, "__getitem__"):
+    if isinstance(made, BatchMaker) or (hasattr(made, "__len__") and hasattr(made, "__getitem__")):
         return made
     raise UsageError(
         f"{source} returned {type(made).__name__}, which has no __len__ and __getitem__: batch_size is for datasets "
@@ -90,6 +91,8 @@ def make_dataset(source: FeedSource, seed: int, *, leaves_trace: bool = False) -
 
 
 def facts_of(dataset: Any) -> DatasetFacts:
+    if isinstance(dataset, BatchMaker):
+        return DatasetFacts(len(dataset), {"data": dataset.source.fingerprint()})
     digests: dict[str, str] = {}
     with contextlib.suppress(Exception):  # attributes of the user's classes
         for name, values in itertools.islice(_lists(dataset, len(dataset), "", MOST_DEPTH), MOST_LISTS):

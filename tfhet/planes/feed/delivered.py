@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple, Protocol
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from msgspec import Meta
 
 from tfhet.errors import DataError
-from tfhet.planes.feed.dataset import DatasetFacts
 from tfhet.planes.feed.frame import examples_in
 from tfhet.planes.feed.source import Shard
 from tfhet.schema import Count, MessageError
@@ -43,6 +42,8 @@ class BatchRequest:
     """Whether the batch may belong to an incomplete round; otherwise the shard ends before that round."""
     ahead: Count = 0
     """Number of batches that this reader may have from one server at a time."""
+    offset: Count = 0
+    """Number of examples of a map-style dataset that were delivered before; the batches divide the others."""
 
     @property
     def most_held(self) -> int:
@@ -137,35 +138,6 @@ class Loss(NamedTuple):
             f"may hold Python's lock in C code, which hides it from make_limit_s ({limit_s:g} s), or end its process, "
             "for example for want of memory"
         )
-
-
-class BatchReader(Protocol):
-    """Reads a rank's share of the batches that a user's function returns. See `FeedReader`."""
-
-    left: int
-    """Number of batches of all epochs that no rank got, because they fill no round of all ranks."""
-    is_short: bool
-    """Whether this rank got one batch less than another in the last epoch."""
-
-    shards: int
-    """Number of shards of an iterable."""
-
-    @property
-    def again(self) -> int | None:
-        """Number of batches that servers made a second time; None if the plane does not know it."""
-
-    def epoch(self, epoch: int, delivered: Iterable[Key] = (), *, continues: bool = True) -> Iterator[Received]:
-        """Yields the batches of an epoch, without those in `delivered`."""
-
-    def delivered(self, epoch: int) -> frozenset[Key]:
-        """Returns the batches of an unfinished epoch that were delivered."""
-
-    def facts(self, waits: bool = True) -> DatasetFacts | None:
-        """Returns the facts of a map-style dataset; without `waits` None if they are not known yet. Raises TypeError if
-        the plane does not know them."""
-
-    def close(self) -> None:
-        """Ends all connections."""
 
 
 class DeliveredSet:

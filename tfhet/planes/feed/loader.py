@@ -1,11 +1,11 @@
-"""The iterable that a training script reads, and its reader in a job without serving hosts."""
+"""The iterable that a training script reads."""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,15 +15,15 @@ from tfhet.clock import SYSTEM
 from tfhet.cluster import environment
 from tfhet.errors import DataError, UsageError
 from tfhet.messages import inherited, rank
+from tfhet.pipeline import BatchMaker, Pipeline, as_json, from_json, is_native, runs_natively
+from tfhet.planes.feed.batch_reader import START, BatchReader, Position
 from tfhet.planes.feed.data_loader import LikeDataLoader
-from tfhet.planes.feed.dataset import DatasetFacts
-from tfhet.planes.feed.delivered import BatchReader, DeliveredSet, Key, Received, halves
+from tfhet.planes.feed.delivered import Received, halves
 from tfhet.planes.feed.frame import examples_in
-from tfhet.planes.feed.production import Division, EndOfShard, Production
+from tfhet.planes.feed.production import Division
 from tfhet.planes.feed.server_link import MAKE_LIMIT_S
-from tfhet.planes.feed.share import Share
 from tfhet.planes.feed.source import FeedSource, Shard
-from tfhet.planes.feed.state import check, dataset_of, position_in, settings_of
+from tfhet.planes.feed.state import position_in, settings_of, state_of
 from tfhet.planes.registry import get
 from tfhet.steps import Note, NotedLoader, ScriptSteps
 from tfhet.strategies import JobContext
@@ -32,7 +32,7 @@ _ordinals = itertools.count()
 
 
 class Loader(LikeDataLoader):
-    """This rank's share of the batches of a user's function. See `tfhet.batches`."""
+    """This rank's share of the batches of a user's function, or of a declared pipeline. See `tfhet.batches`."""
 
     def __init__(
         self,
@@ -50,8 +50,13 @@ class Loader(LikeDataLoader):
         convert: Callable[[Any], Any] | None = None,
         allocate: Callable[[int], np.ndarray] | None = None,
         is_noted: bool = True,
+        pipeline: Pipeline | None = None,
     ):
-        """is_noted: whether the steps of the script are those that this loader delivers to."""
+        """
+        Args:
+            is_noted: Whether the steps of the script are those that this loader delivers to.
+            pipeline: The declared pipeline that `make` serves; see `Loader.of_pipeline`.
+        """
         if batch_size < 0 or (not batch_size and (shuffle or drop_last or collate is not None)):
             raise UsageError(
                 "shuffle, drop_last and collate are for map-style datasets: set batch_size"
@@ -65,13 +70,17 @@ class Loader(LikeDataLoader):
                 "start it with --data_plane feed"
             )
         options: dict[str, Any] = {"batch_size": batch_size, "shuffle": shuffle, "drop_last": drop_last}
-        options["divides_among"] = 0 if training or not batch_size else job.size
+        leaves_over = training and (pipeline is None or drop_last)
+        options["divides_among"] = 0 if leaves_over or not batch_size else job.size
         self.source = FeedSource.of(make, arguments, collate=collate, ordinal=next(_ordinals), **options)
         if not make_limit_s > 0:
             raise UsageError(f"make_limit_s must be positive, not {make_limit_s}")
         self._job, self._training, self._ahead, self._make_limit_s = job, training, ahead, make_limit_s
         self._convert, self._allocate, self._is_noted = convert or (lambda batch: batch), allocate, is_noted
-        self._epoch, self._delivered = 0, frozenset[tuple[int, int]]()
+        self._pipeline = pipeline
+        self._epoch, self._position = 0, START
+        self._examples: int | None = None
+        """Number of examples of an epoch of a map-style dataset, once known."""
         self._has_begun = False
         """Whether an iteration has begun `_epoch` and has not ended it."""
         self._has_reported = False
@@ -80,44 +89,52 @@ class Loader(LikeDataLoader):
         if self._plane.opens_early(job):
             self._open()
 
+    @classmethod
+    def of_pipeline(cls, pipeline: Pipeline, *, job: JobContext, **options: Any) -> Loader:
+        """Returns the loader of a declared pipeline. options: as for other loaders. Raises UsageError for a pipeline
+        that only tf.data can run, and for one that serving hosts cannot make from its description."""
+        arguments = {"pipeline": as_json(pipeline)} if job.is_served else {}
+        options |= {"batch_size": pipeline.batch_size, "shuffle": bool(pipeline.shuffle)}
+        return cls(served, arguments, drop_last=pipeline.drop_last, job=job, pipeline=pipeline, **options)
+
     def __iter__(self) -> Iterator[Any]:
         """Iterates over an epoch from its beginning or, after `load_state_dict`, from the position of the state."""
         if self._has_begun:  # the last iteration ended early, for example by break
-            self._epoch, self._delivered = self._epoch + 1, frozenset()
-        epoch, delivered, noted = self._epoch, self._delivered, self._noted()
+            self._epoch, self._position = self._epoch + 1, START
+        epoch, position, noted = self._epoch, self._position, self._noted()
         if not self._has_reported:
             inherited(environment()).send(rank.Reading(endless=False), limit_s=1.0)
             self._has_reported = True
-        self._delivered, self._has_begun = frozenset(), True
+        self._has_begun = True
         if self._training and noted is not None and (steps := ScriptSteps.here()) is not None:
             steps.passes.begin()
-        received = self._received(epoch, delivered)
+        received = self._received(epoch, position)
         for index in itertools.count():
             asked_s = SYSTEM.monotonic()
             with noted.request() if noted is not None else contextlib.nullcontext():
                 found = next(received, None)
-                if found is None and index == 0 and delivered:  # the state was of the end of its epoch
-                    self._epoch = epoch = epoch + 1
-                    received = self._received(epoch)
+                if found is None and index == 0 and position != START:  # the state was of the end of its epoch
+                    self._epoch, self._position = epoch, position = epoch + 1, START
+                    received = self._received(epoch, position)
                     found = next(received, None)
             now_s = SYSTEM.monotonic()
             if found is None:
                 break
-            batch, ids = self._convert(found.batch), found.ids
+            batch, ids, self._examples = self._convert(found.batch), found.ids, found.examples
             if noted is not None:
                 noted.add(Note(asked_s, now_s, examples_in(found.batch), index), ids, epoch)
                 noted.expected = found.examples or noted.expected
             del found
             yield batch
             del batch  # frees its memory for the next batch
-        self._epoch, self._has_begun = epoch + 1, False
+        self._epoch, self._position, self._has_begun = epoch + 1, START, False
         if noted is not None:
             noted.add(Note(asked_s, now_s, None, index))
 
-    def _received(self, epoch: int, delivered: frozenset[Key] = frozenset()) -> Iterator[Received]:
+    def _received(self, epoch: int, position: Position) -> Iterator[Received]:
         """Yields the batches of an epoch; for validation the last one of an iterable in two parts if other ranks have a
         batch more."""
-        received = self._reader.epoch(epoch, delivered, continues=self._training)
+        received = self._reader.epoch(epoch, position, continues=self._training)
         if self._training or self.source.batch_size or self._job.size == 1:
             yield from received
             return
@@ -140,39 +157,45 @@ class Loader(LikeDataLoader):
         if not self.source.batch_size:
             raise TypeError(f"{self.source} is an iterable: its length is unknown before its end")
         facts = self._reader.facts()
-        return 0 if facts is None else self._batches_of(facts)
-
-    def _batches_of(self, facts: DatasetFacts) -> int:
-        return Division.of(self.source, facts.examples).batches // self._job.size
+        return 0 if facts is None else Division.of(self.source, facts.examples).batches // self._job.size
 
     def set_epoch(self, epoch: int) -> None:
         """Sets the epoch of the next iteration; by default it is one more than the last. Raises UsageError unless it is
         a whole number from 0."""
         if not hasattr(epoch, "__index__") or epoch < 0:
             raise UsageError(f"an epoch is a whole number from 0, not {epoch!r}")
-        self._epoch, self._delivered, self._has_begun = int(epoch), frozenset(), False
+        self._epoch, self._position, self._has_begun = int(epoch), START, False
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns this rank's position as JSON values: the epoch, the delivered batches, and what they depend on. After
-        the last batch of an epoch it is the beginning of the next one. Each rank has its own."""
-        job, epoch, delivered = self._job, self._epoch, self._reader.delivered(self._epoch) or self._delivered
-        facts = self._reader.facts(waits=False) if self.source.batch_size else None
-        if facts is not None and delivered and len(delivered) >= self._batches_of(facts):
-            epoch, delivered = epoch + 1, frozenset()
-        rows = DeliveredSet(job.rank, job.size, delivered).rows()
-        return {"epoch": epoch, "taken": rows, "dataset": dataset_of(facts), **self._settings}
+        """Returns the position in the data as JSON values, and what it depends on. After the last batch of an epoch it
+        is the beginning of the next one.
+
+        For a pipeline or a map-style dataset, ranks that have read equally many batches have the same state, and any
+        number of ranks, hosts and processes can continue from it, also with another batch size. For an iterable each
+        rank has its own state.
+        """
+        epoch, position = self._epoch, self._position
+        delivered = self._reader.delivered(epoch)
+        if not self.source.batch_size:
+            position = Position(0, delivered or position.delivered)
+        elif delivered and self._examples is not None:
+            division = Division.of(self.source, self._examples - position.offset)
+            rounds, size = len(delivered), self._job.size
+            is_whole = rounds == division.batches // size
+            epoch += is_whole
+            position = Position(0 if is_whole else position.offset + division.begin(rounds * size))
+        return state_of(epoch, position, self._settings, self._reader.facts(waits=False), self._job)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continues at the position of `state_dict`: the next iteration yields the other batches of that epoch. Raises
-        UsageError for the state of another rank or loader, or of other data."""
-        epoch, delivered, dataset = position_in(state, self._settings)
-        if dataset is not None and (own := dataset_of(self._reader.facts())) is not None:
-            check(dataset, own, epoch)
-        self._epoch, self._delivered, self._has_begun = epoch, delivered, False
+        """Continues at the position of `state_dict`: the next iteration yields the rest of that epoch. Raises
+        UsageError for the state of another loader or of other data, and of another rank if it is of an iterable."""
+        facts = self._reader.facts() if self.source.batch_size else None
+        self._epoch, self._position = position_in(state, self._settings, facts)
+        self._has_begun = False
 
     @property
     def _settings(self) -> dict[str, Any]:
-        return settings_of(self.source, self._job, self._training, self._reader.shards)
+        return settings_of(self.source, self._job, self._training, self._reader.shards, self._pipeline)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -186,8 +209,10 @@ class Loader(LikeDataLoader):
             self._opened[1].close()
 
     def __del__(self) -> None:
-        with contextlib.suppress(Exception):
+        try:
             self.close()
+        except Exception:  # noqa: BLE001  modules may be gone when Python ends
+            return
 
     @property
     def _reader(self) -> BatchReader:
@@ -198,7 +223,7 @@ class Loader(LikeDataLoader):
 
     def _open(self) -> None:
         options: dict[str, Any] = {"is_equal": self._training, "make_limit_s": self._make_limit_s}
-        options |= {"ahead": self._ahead, "allocate": self._allocate}
+        options |= {"ahead": self._ahead, "allocate": self._allocate, "pipeline": self._pipeline}
         self._opened = os.getpid(), self._plane.batches(self.source, self._job, options)
 
     def _noted(self) -> NotedLoader | None:
@@ -208,48 +233,11 @@ class Loader(LikeDataLoader):
         return self._notes
 
 
-class AloneReader:
-    """A `BatchReader` in this process. An iterable gets the shard of its rank.
+def served(shard: Shard, pipeline: Mapping[str, Any]) -> BatchMaker:
+    """The function that serving hosts call for a declared pipeline, with its description."""
+    return BatchMaker(from_json(pipeline))
 
-    Raises:
-        UsageError: Several ranks read an iterable and must end at the same step, but its length is unknown.
-    """
 
-    def __init__(self, source: FeedSource, *, rank: int = 0, size: int = 1, seed: int = 0, is_equal: bool = True):
-        if size > 1 and not source.batch_size:
-            raise UsageError(
-                f"{size} ranks read {source}, an iterable, each its own shard, and may end at different steps: start "
-                "the job by tfhet's launcher with --data_plane feed and data hosts or --dnn_host_processes, or set "
-                "batch_size and return a map-style dataset"
-            )
-        self.again, self.left, self.is_short = 0, 0, False
-        self.shards = size
-        self._production, self._seed, self._is_equal = Production(source, seed, is_alone=False), seed, is_equal
-        self._rank, self._size, self._is_map = rank, size, bool(source.batch_size)
-        self._share: Share | None = None
-
-    def epoch(self, epoch: int, delivered: Iterable[Key] = (), *, continues: bool = True) -> Iterator[Received]:
-        rank, size = (self._rank, self._size) if self._is_map else (0, 1)
-        self._share = share = Share(epoch, self._seed, rank, size, 1, self._is_map, self._is_equal, delivered)
-        while requests := share.requests(0, 1):
-            request = requests[0]
-            key = (request.shard.index, request.number)
-            if not self._is_map:
-                request = replace(request, shard=Shard(self._rank, self._size, epoch, self._seed))
-            found = self._production.batch(request)
-            if isinstance(found, EndOfShard):
-                share.end_shard((*key, request.is_rest), found.batches)
-            elif found is not None and share.accept((*key, request.is_rest)):
-                share.delivered.add(key)
-                yield Received(found.value, found.ids, found.examples, key, 0)
-        self.left += share.left
-
-    def delivered(self, epoch: int) -> frozenset[Key]:
-        share = self._share
-        return share.delivered.keys() if share is not None and share.epoch == epoch else frozenset()
-
-    def facts(self, waits: bool = True) -> DatasetFacts | None:
-        return self._production.facts
-
-    def close(self) -> None:
-        self._production.close()
+def is_loaded(pipeline: Pipeline, job: JobContext) -> bool:
+    """Whether a job runs a pipeline natively: wherever that works, unless tf.data service can serve it."""
+    return is_native(pipeline) or (get(job.plane).serves_functions and runs_natively(pipeline))

@@ -16,7 +16,7 @@ from tfhet.strategies import JobContext
 
 if TYPE_CHECKING:
     from tfhet.planes.costs import CostFile, PlaneCosts
-    from tfhet.planes.feed.delivered import BatchReader
+    from tfhet.planes.feed.batch_reader import BatchReader
     from tfhet.planes.feed.source import FeedSource
     from tfhet.planes.reader import RankSide
 
@@ -53,14 +53,14 @@ class Feed(DataPlane):
         return FeedLauncherSide(settings, place, outlets, self.serving(settings, place.roles))
 
     def batches(self, source: FeedSource, job: JobContext, options: Mapping[str, Any]) -> BatchReader:
-        from tfhet.planes.feed.loader import AloneReader
+        from tfhet.planes.feed.alone import alone
         from tfhet.planes.feed.reader import FeedReader
         from tfhet.planes.process import key_from
 
         order = Order.parse(job.order)
-        arguments = {"rank": job.rank, "size": job.size, "seed": job.seed, "is_equal": options["is_equal"]}
         if not order.servers:
-            return AloneReader(source, **arguments)
+            return alone(source, job, options)
+        arguments = {"rank": job.rank, "size": job.size, "seed": job.seed, "is_equal": options["is_equal"]}
         arguments |= {name: options[name] for name in ("ahead", "allocate", "make_limit_s")}
         arguments |= {"encrypted": order.encrypted, "hosts": order.hosts, "say": functools.partial(print, flush=True)}
         reader = FeedReader(order.servers, key_from(environment()), source, **arguments)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tfhet.errors import UsageError
+from tfhet.pipeline import BatchMaker, EpochOrder
 from tfhet.planes.feed.dataset import DatasetFacts, facts_of, make, make_dataset
 from tfhet.planes.feed.delivered import BatchRequest
 from tfhet.planes.feed.shard_use import ShardUse
@@ -55,20 +56,22 @@ class Division:
 
     @classmethod
     def of(cls, source: FeedSource, examples: int) -> Division:
-        """Raises UsageError if there is not an example for each batch."""
+        """Divides so many examples. The examples of a step of all ranks depend on the global batch alone: the last step
+        has the remaining examples, or the last two share theirs if fewer than ranks remain. Raises UsageError if there
+        is not an example for each batch."""
         size, ranks = source.batch_size, source.divides_among
         examples -= examples % size * source.drop_last
         batches = -(-examples // size)
-        if not ranks or batches % ranks == 0:
+        if not ranks or examples % (size * ranks) == 0:
             return cls(examples, batches, size, examples // size)
-        rounds = -(-batches // ranks)
-        divided = cls(examples, rounds * ranks, size, max(0, rounds - 2) * ranks)
-        if examples - divided.whole * size < divided.batches - divided.whole:
+        rounds, left = examples // (size * ranks), examples % (size * ranks)
+        whole = rounds if left >= ranks else rounds - 1
+        if whole < 0 or (left < ranks and left + size * ranks < 2 * ranks):
             raise UsageError(
-                f"{examples} examples of validation data cannot be divided into equally many batches of at most {size} "
-                f"for {ranks} ranks: use larger batches, or read all of the dataset on every rank, without tfhet"
+                f"{examples} examples cannot be divided into equally many batches of at most {size} for {ranks} ranks: "
+                "use larger batches, or read all of the dataset on every rank, without tfhet"
             )
-        return divided
+        return cls(examples, (rounds + 1) * ranks, size, whole * ranks)
 
     def begin(self, number: int) -> int:
         """Returns the place of the first example of a batch."""
@@ -85,7 +88,7 @@ class Production:
         """is_alone: no other code of this process draws random numbers between two calls."""
         self.source, self._seed, self._is_alone = source, seed, is_alone
         self._streams: dict[tuple[int, int], Stream] = {}
-        self._orders: dict[int, np.ndarray] = {}
+        self._orders: dict[int, EpochOrder] = {}
         self._reads_shards = False
 
     def batch(self, request: BatchRequest) -> ProducedBatch | EndOfShard | None:
@@ -189,17 +192,20 @@ class Production:
     # A map-style dataset
 
     def _of_examples(self, request: BatchRequest) -> ProducedBatch | EndOfShard:
-        order = self._order_of(request.shard)
-        division = Division.of(self.source, len(order))
+        order, offset = self._order_of(request.shard), request.offset
+        division = Division.of(self.source, len(order) - offset)
         if request.round_end > division.batches:
             return EndOfShard(division.batches)
+        places = order[offset + division.begin(request.number) : offset + division.begin(request.number + 1)]
+        if isinstance(self._dataset, BatchMaker):
+            batch = self._dataset.make(places, request.shard.epoch)
+            return ProducedBatch(batch, self._dataset.ids(places), len(order))
         with Randomness(self._seed, request.shard.epoch, request.number, leaves_trace=self._is_alone):
-            ids = order[division.begin(request.number) : division.begin(request.number + 1)]
-            batch = self.source.collated([self._dataset[int(one)] for one in ids])
-            return ProducedBatch(copied(batch) if self.source.collate else batch, ids, len(order))
+            batch = self.source.collated([self._dataset[int(one)] for one in places])
+            return ProducedBatch(copied(batch) if self.source.collate else batch, places, len(order))
 
-    def _order_of(self, shard: Shard) -> np.ndarray:
-        """Returns the numbers of all examples in the order of an epoch, int64 [n], the same in every process."""
+    def _order_of(self, shard: Shard) -> EpochOrder:
+        """Returns the order of all examples in an epoch, the same in every process."""
         examples = self.facts.examples
         if len(self._dataset) != examples:
             raise UsageError(
@@ -207,9 +213,10 @@ class Production:
                 "other processes would number its examples differently"
             )
         if shard.epoch not in self._orders:
-            order = np.arange(examples)
-            if self.source.shuffle:
-                np.random.Generator(np.random.PCG64([self._seed, shard.epoch])).shuffle(order)
+            if isinstance(self._dataset, BatchMaker):
+                order = self._dataset.order(shard.epoch)
+            else:
+                order = EpochOrder((examples,), shuffle=self.source.shuffle, seed=self._seed, epoch=shard.epoch)
             self._orders = {epoch: one for epoch, one in self._orders.items() if epoch >= shard.epoch - 1}
             self._orders[shard.epoch] = order
         return self._orders[shard.epoch]

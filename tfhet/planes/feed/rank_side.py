@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tfhet.clock import SYSTEM
 from tfhet.errors import UsageError
-from tfhet.placement import Pipeline
+from tfhet.pipeline import Pipeline
 from tfhet.planes.feed.loader import Loader
 from tfhet.planes.feed.settings import Order
 from tfhet.planes.reader import RankSide, Reader

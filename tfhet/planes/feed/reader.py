@@ -1,12 +1,11 @@
-"""The reader of a feed in a rank: it requests its share of an epoch from all servers, and delivers what is ready first.
+"""The reader of a feed in a rank: requests its share from all servers, and delivers an iterable's batches as they come.
 
     reader = FeedReader(servers, key, source, rank=0, size=2)
     for received in reader.epoch(0):
         train(received.batch)
     reader.close()
 
-Each server has some batches of a rank in progress or in transit (`Credit`), so a slow server delays only its own. Other
-servers make the batches that were requested from a lost one.
+Each server has some batches of a rank in progress or in transit (`Credit`). Others make those of a lost one.
 """
 
 from __future__ import annotations
@@ -14,20 +13,22 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from tfhet.clock import SYSTEM
 from tfhet.errors import NotReady, UsageError
+from tfhet.planes.feed.batch_reader import START, Position
 from tfhet.planes.feed.connection import FeedConnection
+from tfhet.planes.feed.credit import Credit
 from tfhet.planes.feed.dataset import Agreement, DatasetFacts
 from tfhet.planes.feed.delivered import NO_BATCH, BatchRequest, Key, Loss, Received, SourceError, described
 from tfhet.planes.feed.frame import MemoryPool
 from tfhet.planes.feed.message import SILENT_S, Alive, Answer, Batch, Described, Failed, NoBatch
 from tfhet.planes.feed.server_link import MAKE_LIMIT_S, ServerLink, ServerTimeout, received
-from tfhet.planes.feed.share import Credit, EpochPass, Share
+from tfhet.planes.feed.share import EpochPass, Share
 from tfhet.planes.feed.source import FeedSource, Shard
 from tfhet.schema import MessageError
 from tfhet.secure import Unauthenticated
@@ -59,7 +60,7 @@ class FeedReader:
         """
         Args:
             servers: HOST:PORT of each server; `hosts`: names of their hosts, if known.
-            ahead: Number of batches of this rank that each server may have; None: see `Credit`. UsageError below 1.
+            ahead: Number of batches of this rank that each server may have, from 1; None: see `Credit`.
             is_equal: Whether all ranks get the same number of batches.
             make_limit_s: Limit in seconds for one batch of the user's code.
             allocate: Returns memory for a batch, uint8 [n]; None: ordinary memory, which is used again.
@@ -80,11 +81,11 @@ class FeedReader:
         for index in range(len(self._servers)):
             threading.Thread(target=self._live, args=(index,), name="tfhet-feed", daemon=True).start()
 
-    def epoch(self, epoch: int, delivered: Iterable[Key] = (), *, continues: bool = True) -> Iterator[Received]:
+    def epoch(self, epoch: int, position: Position = START, *, continues: bool = True) -> Iterator[Received]:
         """Yields this rank's share of an epoch.
 
         Args:
-            delivered: Batches that an earlier run has delivered.
+            position: What an earlier run has delivered.
             continues: Whether to begin the next epoch while the last batches of this one are in transit.
 
         Raises:
@@ -95,12 +96,12 @@ class FeedReader:
         self._check_process()
         with self._lock:
             this = self._passes.get(epoch)
-            self._passes = {epoch: this} if this and not this.share.delivered and not delivered else {}
-        this = self._begin(epoch, delivered)
+            self._passes = {epoch: this} if this and not this.share.delivered and position == START else {}
+        this = self._begin(epoch, position)
         self._request()
         while (found := self._next(this)) is not None:
             if continues and this.share.is_ending and epoch + 1 not in self._passes:
-                self._begin(epoch + 1, ())
+                self._begin(epoch + 1, START)
                 self._request()
             elif this.free(found.server, self._servers[found.server].credit):
                 self._request(found.server)
@@ -130,9 +131,8 @@ class FeedReader:
         """Gives up the servers of all other hosts, which the launchers have lost."""
         with self._lock:
             lost = [one for one in self._servers if one.host not in (None, *hosts) and not one.is_given_up]
-            for server in lost:
-                server.is_given_up = True
         for server in lost:
+            server.is_given_up = True
             server.close()
 
     def close(self) -> None:
@@ -144,11 +144,11 @@ class FeedReader:
 
     # In the thread of the script
 
-    def _begin(self, epoch: int, delivered: Iterable[Key]) -> EpochPass:
+    def _begin(self, epoch: int, position: Position) -> EpochPass:
         count, is_map = len(self._servers), bool(self._source.batch_size)
         with self._lock:
             if epoch not in self._passes:
-                share = Share(epoch, self._seed, self._rank, self._size, count, is_map, self._is_equal, delivered)
+                share = Share(epoch, self._seed, self._rank, self._size, count, is_map, self._is_equal, position)
                 self._passes[epoch] = EpochPass.of(share)
                 for index, server in enumerate(self._servers):
                     if server.lost is not None:

@@ -12,10 +12,11 @@ import numpy as np
 from tfhet.clock import SYSTEM
 from tfhet.errors import NotReady
 from tfhet.planes.feed.connection import FeedConnection
+from tfhet.planes.feed.credit import Credit
 from tfhet.planes.feed.delivered import BatchRequest
 from tfhet.planes.feed.frame import BatchLayout, Dict
 from tfhet.planes.feed.message import Alive, Answer, Batch, BatchRequests, FromServer
-from tfhet.planes.feed.share import Credit, EpochPass
+from tfhet.planes.feed.share import EpochPass
 from tfhet.planes.feed.source import FeedSource
 
 MAKE_LIMIT_S = 600.0

@@ -8,26 +8,16 @@ shards, and all ranks get the same number of batches; fewer than R are left over
 from __future__ import annotations
 
 import itertools
+import math
 import queue
-from collections.abc import Iterable, Iterator
-from dataclasses import InitVar, dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from tfhet.clock import SYSTEM
-from tfhet.errors import UsageError
+from tfhet.planes.feed.batch_reader import START, Position
+from tfhet.planes.feed.credit import Credit
 from tfhet.planes.feed.delivered import BatchRequest, DeliveredSet, Key, Loss, Received, RequestKey, described
 from tfhet.planes.feed.source import Shard
-from tfhet.units import MIB
-
-LEAST, MOST = 2, 8
-"""Batches of a rank that each server has in progress, in transit, or waiting: at first and at most."""
-MOST_BYTES = 32 * MIB
-"""Limit for the bytes of the batches of all servers together; beyond it each server has LEAST batches."""
-FOR_S = 0.05
-"""Seconds of work that a server may have; one that takes longer for a batch has LEAST batches."""
-MOST_REQUESTED = 1024
-"""Maximum number of batches in one message."""
-_WEIGHT = 0.25
-"""Weight of the newest interval between two batches in their mean."""
 
 
 @dataclass(eq=False)
@@ -54,11 +44,11 @@ class Share:
     is_equal: bool = True
     """Whether all ranks get the same number of batches; otherwise no batch is left over, and a rank may be short of
     one."""
-    before: InitVar[Iterable[Key]] = ()  # delivered in an earlier run
+    position: Position = START
 
-    def __post_init__(self, before: Iterable[Key]) -> None:
-        self.delivered = DeliveredSet(self.rank, self.size, before)
-        """Batches that the script has received, in earlier runs too."""
+    def __post_init__(self) -> None:
+        self.delivered = DeliveredSet(self.rank, self.size, self.position.delivered)
+        """Batches that the script has received; of an iterable in earlier runs too."""
         self._parts = [_Part(index) for index in range(1 if self.is_map else self.servers)]
         self._again: list[RequestKey] = []  # of lost servers
         self._requested: dict[RequestKey, int] = {}
@@ -81,7 +71,7 @@ class Share:
             first[index] = min(number, first.get(index, number))
         shard = {index: Shard(index, len(self._parts), self.epoch, self.seed) for index, *_ in keys}
         return [
-            BatchRequest(shard[index], number, first[index], self.size, is_rest, ahead)
+            BatchRequest(shard[index], number, first[index], self.size, is_rest, ahead, self.position.offset)
             for index, number, is_rest in keys
         ]
 
@@ -118,6 +108,16 @@ class Share:
                 rest = rest[: len(rest) // self.size * self.size]
             self._rest = [key for key in rest[self.rank :: self.size] if key not in self.delivered]
         return self._rest
+
+    @property
+    def again(self) -> int:
+        """Number of batches of lost servers that are not requested again yet."""
+        return len(self._again)
+
+    @property
+    def next_of_map(self) -> float:
+        """Lowest number of a batch of a map-style dataset that was requested and has not arrived; inf if none."""
+        return min((number for _, number, _ in (*self._requested, *self._again)), default=math.inf)
 
     # Answers
 
@@ -178,40 +178,6 @@ class Share:
         return total % self.size if self.is_equal else 0
 
 
-class Credit:
-    """The number of batches that a server may have for one rank: few if they are large or slow, more otherwise.
-
-    Requests and wake-ups cost more than the bytes of small batches, so the reader requests several in one message."""
-
-    def __init__(self, servers: int = 1, fixed: int | None = None):
-        """servers: number of servers that share MOST_BYTES; fixed: a constant credit, at least 1."""
-        if fixed is not None and fixed < 1:
-            raise UsageError(f"ahead must be at least 1, not {fixed}")
-        self.most = LEAST if fixed is None else fixed
-        """Number of batches that the server may have."""
-        self._servers, self._is_fixed = servers, fixed is not None
-        self._last_s: float | None = None
-        self._between_s: float | None = None
-
-    def on_batch(self, size: int, now_s: float) -> None:
-        """size: in bytes."""
-        if self._is_fixed:
-            return
-        last_s, self._last_s = self._last_s, now_s
-        if last_s is None:
-            return
-        between_s = now_s - last_s
-        if self._between_s is not None:
-            between_s = _WEIGHT * between_s + (1.0 - _WEIGHT) * self._between_s
-        self._between_s = between_s
-        in_time, in_bytes = int(FOR_S / max(between_s, 1e-6)), MOST_BYTES // (self._servers * max(size, 1))
-        self.most = max(LEAST, min(MOST, in_time, in_bytes))
-
-    def free(self, has: int) -> int:
-        """Returns how many batches to request from a server that has `has`: 0, or at least half of all."""
-        return min(MOST_REQUESTED, self.most - has) if 2 * (self.most - has) >= self.most else 0
-
-
 @dataclass(eq=False)
 class EpochPass:
     """An epoch that a rank reads. Not thread-safe, except for `ready` and `next`."""
@@ -233,12 +199,15 @@ class EpochPass:
     def __post_init__(self) -> None:
         self._since_s = [0.0] * self.share.servers
         """When each server began with the first of its batches, at the latest."""
+        self._early: dict[int, Received] = {}
+        """Batches of a map-style dataset that arrived before one with a lower number."""
 
     def free(self, server: int, credit: Credit) -> int:
         return credit.free(self.in_transit[server] + self.waiting[server])
 
     def requests(self, server: int, credit: Credit) -> list[BatchRequest]:
-        found = self.share.requests(server, self.free(server, credit), credit.most)
+        # Batches of lost servers come first, whatever the server has: those that it has made may wait for them.
+        found = self.share.requests(server, max(self.free(server, credit), self.share.again), credit.most)
         if not self.in_transit[server]:
             self._since_s[server] = SYSTEM.monotonic()
         self.in_transit[server] += len(found)
@@ -249,12 +218,22 @@ class EpochPass:
         self._since_s[found.server] = now_s
         self.in_transit[found.server] -= 1
         self.waiting[found.server] += 1
-        self.ready.put(found)
+        if self.share.is_map:
+            self._early[found.key[1]] = found
+            self._release()
+        else:
+            self.ready.put(found)
+
+    def _release(self) -> None:
+        """Makes the batches ready that no batch with a lower number has to precede."""
+        for number in sorted(number for number in self._early if number < self.share.next_of_map):
+            self.ready.put(self._early.pop(number))
 
     def end_shard(self, server: int, key: RequestKey, batches: int) -> None:
         """See `Share.end_shard`."""
         self._since_s[server] = SYSTEM.monotonic()
         self.in_transit[server] -= self.share.end_shard(key, batches)
+        self._release()
 
     def next(self, limit_s: float) -> Received | None:
         """Returns the next batch for the script; None after `limit_s` seconds, or if the state has changed."""

@@ -24,7 +24,7 @@ from tfhet.strategies import JobContext
 
 if TYPE_CHECKING:
     from tfhet.planes.costs import CostFile, PlaneCosts
-    from tfhet.planes.feed.delivered import BatchReader
+    from tfhet.planes.feed.batch_reader import BatchReader
     from tfhet.planes.feed.source import FeedSource
     from tfhet.planes.reader import RankSide
 

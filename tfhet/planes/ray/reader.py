@@ -16,14 +16,14 @@ import itertools
 import queue
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from tfhet.clock import SYSTEM
 from tfhet.errors import NotReady, UsageError
-from tfhet.planes.feed import FeedSource, Key, Received, Shard, SourceError
+from tfhet.planes.feed import START, FeedSource, Key, Position, Received, Shard, SourceError
 from tfhet.planes.feed.server_link import MAKE_LIMIT_S
 from tfhet.planes.ray import private
 from tfhet.planes.ray.coordinator import Coordinator, EndOfShare, Portion
@@ -83,10 +83,10 @@ class RayReader:
         self._is_within = False
         self._actor: Any = None
 
-    def epoch(self, epoch: int, delivered: Iterable[Key] = (), *, continues: bool = True) -> Iterator[Received]:
+    def epoch(self, epoch: int, position: Position = START, *, continues: bool = True) -> Iterator[Received]:
         """See `BatchReader`. Raises SourceError with the error of the user's code, and NotReady if the cluster is lost
         or no batch arrives within `make_limit_s` seconds."""
-        if tuple(delivered):
+        if position != START:
             raise UsageError("Ray Data cannot continue within an epoch: set the epoch to read again by set_epoch")
         actor = self._coordinator()
         if self._job.rank == 0:

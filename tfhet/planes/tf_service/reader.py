@@ -16,20 +16,10 @@ from typing import Any
 import tensorflow as tf
 
 from tfhet.cluster import environment, resolve
+from tfhet.datasets import Inspection, check_elements, divisible, inspect
 from tfhet.errors import UsageError, check_known
 from tfhet.messages import ProcessChannel, inherited, rank
-from tfhet.placement import (
-    Cut,
-    Inspection,
-    Pipeline,
-    Rest,
-    check_elements,
-    divisible,
-    inspect,
-    local_part,
-    remote_part,
-    without_autotune,
-)
+from tfhet.pipeline import Cut, Pipeline, Rest, local_part, remote_part, without_autotune
 from tfhet.planes.reader import RankSide, Reader
 from tfhet.planes.tf_service.settings import Order
 from tfhet.planes.tf_service.transport import Transport, is_registered

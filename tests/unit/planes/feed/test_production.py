@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from tfhet.errors import UsageError
+from tfhet.planes.feed.credit import LEAST, MOST
 from tfhet.planes.feed.delivered import HELD_FOR_A_RANK, BatchRequest
 from tfhet.planes.feed.production import EndOfShard, ProducedBatch, Production
-from tfhet.planes.feed.share import LEAST, MOST, Share
+from tfhet.planes.feed.share import Share
 from tfhet.planes.feed.source import FeedSource, Randomness, Shard, stacked
 
 closed: list[int] = []

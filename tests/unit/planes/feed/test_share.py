@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings, strategies as some
 
 from tfhet.errors import UsageError
+from tfhet.planes.feed.credit import FOR_S, LEAST, MOST, MOST_BYTES, Credit
 from tfhet.planes.feed.delivered import BatchRequest, DeliveredSet
 from tfhet.planes.feed.production import EndOfShard
-from tfhet.planes.feed.share import FOR_S, LEAST, MOST, MOST_BYTES, Credit, Share
+from tfhet.planes.feed.share import Share
 from tfhet.planes.feed.source import Shard
 
 

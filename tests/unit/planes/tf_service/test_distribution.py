@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from tfhet.errors import UsageError
-from tfhet.placement import Pipeline, without_autotune
+from tfhet.pipeline import Pipeline, without_autotune
 from tfhet.planes import distribute
 from tfhet.planes.tf_service.transport import Transport
 from tfhet.source import SyntheticSource

@@ -19,7 +19,7 @@ from own_wire import KEY
 from tfhet import native
 from tfhet.cluster import free_ports
 from tfhet.messages import CHANNEL_VARIABLE, rank, server as messages
-from tfhet.placement import Pipeline
+from tfhet.pipeline import Pipeline
 from tfhet.planes.tf_service.engine import lean_engine, whole_engine
 from tfhet.planes.tf_service.reader import ServiceReader
 from tfhet.schema import decode, encode

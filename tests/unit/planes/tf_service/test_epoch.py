@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfhet.placement import Cut, Pipeline, Rest
+from tfhet.pipeline import Cut, Pipeline, Rest
 from tfhet.planes.tf_service.reader import ServiceReader, sharing_advice
 from tfhet.planes.tf_service.transport import Transport
 from tfhet.source import SyntheticSource, example_id

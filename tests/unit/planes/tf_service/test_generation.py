@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from own_wire import WIRE
 
 from tfhet.cluster import free_ports
-from tfhet.placement import Pipeline
+from tfhet.pipeline import Pipeline
 from tfhet.planes.tf_service.engine import whole_engine
 from tfhet.planes.tf_service.reader import ServiceReader
 from tfhet.source import SyntheticSource

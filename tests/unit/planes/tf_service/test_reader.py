@@ -15,7 +15,7 @@ from tfhet.clock import SYSTEM
 from tfhet.cluster import free_ports
 from tfhet.errors import DataError
 from tfhet.messages import ProcessChannel, rank
-from tfhet.placement import Pipeline
+from tfhet.pipeline import Pipeline
 from tfhet.planes import Delivery
 from tfhet.planes.tf_service.engine import whole_engine
 from tfhet.planes.tf_service.reader import WORKERS_S, ServiceReader

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from tfhet.errors import NotReady, UsageError
-from tfhet.placement import Pipeline
+from tfhet.pipeline import Pipeline
 from tfhet.planes import distribute
 from tfhet.planes.validation import gather
 from tfhet.source import SyntheticSource

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import tensorflow as tf
 
-from tfhet.placement.tf_internals import Components
+from tfhet.datasets.tf_internals import Components
 from tfhet.source import GAMMA
 
 MAX_INDICES = 2**24

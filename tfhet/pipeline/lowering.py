@@ -11,22 +11,23 @@ and, with `record_parameters`, one entry for each drawn parameter.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from tfhet.errors import UsageError
-from tfhet.placement.declaration import EPOCH, ID, IMAGE, LABEL, Cut, Declaration, relabelled
-from tfhet.placement.reading import Rest, batches, skips
-from tfhet.placement.stream import passes
+from tfhet.pipeline.native import BatchMaker, element_spec, is_native
+from tfhet.pipeline.pipeline import EPOCH, ID, IMAGE, LABEL, Cut, Pipeline, relabelled
+from tfhet.pipeline.reading import Rest, batches, skips
+from tfhet.pipeline.settings import passes
 from tfhet.source import example_id
-from tfhet.stages import ImageSpec, PlacedStage, Program, Step, fuse, randomness, tensor_chain
+from tfhet.stages import ImageSpec, PlacedStage, Program, randomness, tensor_chain
 
 
 def one_epoch(
-    pipeline: Declaration,
+    pipeline: Pipeline,
     epoch: int | None = 0,
     share: tuple[int, int] = (0, 1),
     threads: int | None = None,
@@ -36,13 +37,33 @@ def one_epoch(
     """Returns the batches of one epoch, prepared in this process. epoch: None for epoch after epoch, without end.
     share: (index, count) selects the splits index, index + count, ... threads: number of batches in preparation; None
     for one per core. rest: the examples that are still to be read; None for all. begun: see `local_part`."""
+    if is_native(pipeline):
+        return _native_epoch(pipeline, epoch or 0, threads or os.cpu_count() or 1)
     cut, threads = Cut.smallest(pipeline), threads or os.cpu_count() or 1
     ordered = len(passes(pipeline.repeat, epoch)) > 1
     remote = remote_part(pipeline, epoch, cut, share, threads, rest)
     return local_part(pipeline, remote, cut, threads, ordered, begun=begun)
 
 
-def one_by_one(pipeline: Declaration, epoch: int, ids: np.ndarray, threads: int) -> tf.data.Dataset:
+def _native_epoch(pipeline: Pipeline, epoch: int, threads: int) -> tf.data.Dataset:
+    """Returns the batches of one epoch of a pipeline that tf.data cannot run."""
+    maker = BatchMaker(pipeline, threads=threads)
+    order, specs = maker.order(epoch), element_spec(pipeline)
+    signature = dict(zip((IMAGE, LABEL), (spec.tensor for spec in specs), strict=False))
+    signature |= {name: tf.TensorSpec([None], tf.int64) for name in (ID, EPOCH)}
+
+    def batches() -> Iterator[dict[str, Any]]:
+        for begin in range(0, len(order), pipeline.batch_size):
+            places = order[begin : begin + pipeline.batch_size]
+            made = maker.make(places, epoch)
+            parts = dict(zip((IMAGE, LABEL), made if len(specs) > 1 else (made,), strict=False))
+            yield {**parts, ID: maker.ids(places), EPOCH: np.full(len(places), epoch)}
+
+    made = tf.data.Dataset.from_generator(batches, output_signature=signature)
+    return without_autotune(made.prefetch(pipeline.prefetch))
+
+
+def one_by_one(pipeline: Pipeline, epoch: int, ids: np.ndarray, threads: int) -> tf.data.Dataset:
     """Returns the examples `ids` (int64 [n]) of an epoch, read and prepared one by one, without bad ones."""
     prepare = preparation(pipeline, epoch)
 
@@ -54,7 +75,7 @@ def one_by_one(pipeline: Declaration, epoch: int, ids: np.ndarray, threads: int)
     return without_autotune(read.ignore_errors().rebatch(pipeline.batch_size).prefetch(pipeline.prefetch))
 
 
-def preparation(pipeline: Declaration, epoch: int) -> Callable[[tf.Tensor, Any], dict]:
+def preparation(pipeline: Pipeline, epoch: int) -> Callable[[tf.Tensor, Any], dict]:
     """Returns a function that runs the whole pipeline on (ids int64 [n], records [n] as the source reads them)."""
 
     def prepare(ids: tf.Tensor, records: Any) -> dict:
@@ -65,7 +86,7 @@ def preparation(pipeline: Declaration, epoch: int) -> Callable[[tf.Tensor, Any],
 
 
 def remote_part(
-    pipeline: Declaration,
+    pipeline: Pipeline,
     epoch: int | None,
     cut: Cut | None = None,
     share: tuple[int, int] = (0, 1),
@@ -104,7 +125,7 @@ def remote_part(
 
 
 def local_part(
-    pipeline: Declaration,
+    pipeline: Pipeline,
     dataset: tf.data.Dataset,
     cut: Cut | None = None,
     threads: int = 2,
@@ -144,7 +165,7 @@ def _as_written(function: Callable[..., dict]) -> Callable[..., dict]:
     return tf.autograph.experimental.do_not_convert(function)
 
 
-def _run_stages(pipeline: Declaration, element: dict, begin: int, end: int | None) -> dict:
+def _run_stages(pipeline: Pipeline, element: dict, begin: int, end: int | None) -> dict:
     element = dict(element)
     program = Program.of(pipeline.placed()[begin:end], pipeline.specs()[begin], pipeline.fuse)
     for segment in program.segments:
@@ -165,12 +186,7 @@ def _run_stages(pipeline: Declaration, element: dict, begin: int, end: int | Non
     return element
 
 
-def steps(pipeline: Declaration, begin: int = 0, end: int | None = None) -> tuple[Step, ...]:
-    """Returns the operations of the stages from position `begin` up to `end`, in order."""
-    return fuse(pipeline.placed()[begin:end], pipeline.specs()[begin], pipeline.fuse)
-
-
-def _drawn(pipeline: Declaration, element: dict, placed: PlacedStage, spec: ImageSpec) -> dict[str, tf.Tensor]:
+def _drawn(pipeline: Pipeline, element: dict, placed: PlacedStage, spec: ImageSpec) -> dict[str, tf.Tensor]:
     if not (stage := placed.stage).random:
         return {}
     keys = randomness.keys(pipeline.seed, stage.name, placed.declared, element[EPOCH], element[ID])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfhet.placement import inspect, without_last_assertion
+from tfhet.datasets import inspect, without_last_assertion
 
 
 @pytest.fixture

@@ -15,8 +15,9 @@ import numpy as np
 import tensorflow as tf
 
 from tfhet.errors import UsageError
-from tfhet.placement import stream
-from tfhet.placement.declaration import EPOCH, ID, Declaration
+from tfhet.pipeline import stream
+from tfhet.pipeline.pipeline import EPOCH, ID, Pipeline
+from tfhet.pipeline.settings import passes
 from tfhet.source import BlockSource, IdSet, SeekingSource, Source, example_id
 
 
@@ -31,7 +32,7 @@ class Rest:
 
 
 def batches(
-    pipeline: Declaration, epoch: int | None, share: tuple[int, int], rest: Rest | None
+    pipeline: Pipeline, epoch: int | None, share: tuple[int, int], rest: Rest | None
 ) -> tuple[tf.data.Dataset, Callable[..., dict]]:
     """Returns the batches as they are read, and a function that turns one of them into features, ids and epochs. The
     arguments are as in `lowering.one_epoch`. Raises UsageError for a share that has no split."""
@@ -45,12 +46,12 @@ def batches(
     return _record_batches(pipeline, pairs, epoch, rest), functools.partial(_parse, source)
 
 
-def skips(pipeline: Declaration) -> bool:
+def skips(pipeline: Pipeline) -> bool:
     """Whether records that cannot be read are omitted."""
     return getattr(pipeline.source, "on_bad_record", "fail") == "skip"
 
 
-def _pairs(pipeline: Declaration, epoch: int | None, share: tuple[int, int], rest: Rest | None) -> tf.data.Dataset:
+def _pairs(pipeline: Pipeline, epoch: int | None, share: tuple[int, int], rest: Rest | None) -> tf.data.Dataset:
     """Returns the stream of (epoch, split), both int64 []: one pass over the splits after another."""
     (index, count), every = share, pipeline.source.split_count()
     splits = every if rest is None else int(rest.splits.sum())
@@ -72,12 +73,12 @@ def _pairs(pipeline: Declaration, epoch: int | None, share: tuple[int, int], res
             order = tf.boolean_mask(order, tf.gather(tf.constant(rest.splits), order))
         return at_epoch, order[index + place * count]
 
-    numbers = stream.passes(pipeline.repeat, epoch)
+    numbers = passes(pipeline.repeat, epoch)
     return tf.data.Dataset.range(len(numbers) * mine).map(lambda i: pair(numbers.start + i // mine, i % mine))
 
 
 def _record_batches(
-    pipeline: Declaration, pairs: tf.data.Dataset, epoch: int | None, rest: Rest | None
+    pipeline: Pipeline, pairs: tf.data.Dataset, epoch: int | None, rest: Rest | None
 ) -> tf.data.Dataset:
     """Returns batches of ((epoch, split), (position, record)); no function call per example, except for a rest."""
     kind = "skip-" if skips(pipeline) else ""  # a cache that was written so may lack records

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings, strategies as st
 
-from tfhet.placement import Cut, Pipeline, Rest, local_part, one_epoch, remote_part
+from tfhet.pipeline import Cut, Pipeline, Rest, local_part, one_epoch, remote_part
 from tfhet.source import IdSet, Raw, Scalar, SyntheticSource, TFRecordSource, example_id, write_tfrecords
 
 CHAIN = "random_brightness(); rescale(); random_flip()"

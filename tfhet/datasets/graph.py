@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfhet.placement import tf_internals
+from tfhet.datasets import tf_internals
 
 Route = tuple[tuple[tf.data.Dataset, int], ...]
 """The way down to a part of a data set: at each data set with several inputs, the number of the input."""

@@ -12,7 +12,7 @@ from own_wire import WIRE, _own_wire  # noqa: F401
 
 from tfhet.cluster import free_ports
 from tfhet.errors import UsageError
-from tfhet.placement import Pipeline, one_epoch, stream
+from tfhet.pipeline import Pipeline, one_epoch, settings, stream
 from tfhet.source import Raw, Scalar, SyntheticSource, TFRecordSource, write_tfrecords
 from tfhet.stages import parse
 
@@ -20,7 +20,7 @@ SIZES = (5, 3, 8, 1, 4)
 
 
 def taken(text: str, **given: int | str):
-    return stream.taken(parse(text), given)
+    return settings.taken(parse(text), given)
 
 
 def splits(order: tuple[int, ...] = (0, 1, 2, 3, 4)) -> tf.data.Dataset:
@@ -113,24 +113,24 @@ def test_stage_values_out_of_range_are_refused(text):
     [("batch_size", 0), ("shuffle", -1), ("interleave", 0), ("prefetch", 0), ("repeat", -1), ("cache", "here")],
 )
 def test_fields_out_of_range_are_refused(field, value):
-    usual = {name: getattr(Pipeline, name) for name in stream.FIELDS}
+    usual = {name: getattr(Pipeline, name) for name in settings.FIELDS}
     with pytest.raises(UsageError, match=field):
-        stream.check({**usual, field: value})
-    stream.check({**usual, "cache": "s3://bucket/kept"})
+        settings.check({**usual, field: value})
+    settings.check({**usual, "cache": "s3://bucket/kept"})
 
 
 # Passes
 
 
 def test_epochs_have_their_own_passes():
-    assert stream.passes(1, 5) == range(5, 6)
-    assert [list(stream.passes(3, epoch)) for epoch in range(3)] == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
-    assert stream.passes(3, None) is stream.passes(0, None) is stream.passes(0, 0) is stream.ENDLESS
+    assert settings.passes(1, 5) == range(5, 6)
+    assert [list(settings.passes(3, epoch)) for epoch in range(3)] == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
+    assert settings.passes(3, None) is settings.passes(0, None) is settings.passes(0, 0) is settings.ENDLESS
 
 
 def test_no_epoch_follows_an_endless_one():
     with pytest.raises(UsageError, match="epoch 1 "):
-        stream.passes(0, 1)
+        settings.passes(0, 1)
 
 
 # Reading side by side

@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tfhet.datasets import tf_internals
+from tfhet.datasets.graph import DatasetGraph, NotEditable, Route
+from tfhet.datasets.indexed import Indexed, NotIndexed
+from tfhet.datasets.inspect import with_inputs
+from tfhet.datasets.ordering import BATCHES, MAPS, TRANSPARENT, indexed
+from tfhet.datasets.refusals import ENDLESS, RECIPE, refusal
 from tfhet.errors import UsageError
-from tfhet.placement import tf_internals
-from tfhet.placement.graph import DatasetGraph, NotEditable, Route
-from tfhet.placement.indexed import Indexed, NotIndexed
-from tfhet.placement.inspect import with_inputs
-from tfhet.placement.ordering import BATCHES, MAPS, TRANSPARENT, indexed
-from tfhet.placement.refusals import ENDLESS, RECIPE, refusal
 
 log = logging.getLogger("tfhet")
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tfhet.datasets import divisible, share_of
 from tfhet.errors import UsageError
-from tfhet.placement import divisible, share_of
 
 Data = tf.data.Dataset
 

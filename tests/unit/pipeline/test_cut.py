@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 
 from tfhet.errors import UsageError
-from tfhet.placement import Cut, Pipeline, bytes_per_example
+from tfhet.pipeline import Cut, Pipeline, bytes_per_example
 from tfhet.source import SyntheticSource
 from tfhet.stages import ImageSpec
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfhet.datasets import tf_internals
 from tfhet.errors import UsageError
-from tfhet.placement import tf_internals
 
 _PYTHON_OPS = {
     "PyFunc": "tf.numpy_function",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from tfhet.datasets import tf_internals
 from tfhet.errors import UsageError
-from tfhet.placement import tf_internals
 
 RECIPE = (
     "split with tfhet.split, or split the files or by a key of the example (filter) before reading; for a few batches "

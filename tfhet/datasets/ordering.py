@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfhet.placement import tf_internals
-from tfhet.placement.indexed import MAX_INDICES, PADDING, Indexed, NotIndexed, check_size, counted, grouped
-from tfhet.placement.tf_internals import Components
+from tfhet.datasets import tf_internals
+from tfhet.datasets.indexed import MAX_INDICES, PADDING, Indexed, NotIndexed, check_size, counted, grouped
+from tfhet.datasets.tf_internals import Components
 
 TRANSPARENT = ("_PrefetchDataset", "_OptionsDataset", "CacheDataset", "_CacheDataset", "_AssertCardinalityDataset")
 MAPS = ("_MapDataset", "_ParallelMapDataset")

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from tfhet.errors import UsageError
-from tfhet.placement import Cut, Pipeline, local_part, one_epoch, remote_part
+from tfhet.pipeline import Cut, Pipeline, local_part, one_epoch, remote_part
 from tfhet.source import SyntheticSource, example_id
 from tfhet.stages import Stage, parse
 
