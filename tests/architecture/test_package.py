@@ -92,7 +92,7 @@ FOREIGN_TEXTS = {
     "singleton tf.Variables": "tf.function",
     "created on a non-first call": "tf.function",
     "user code:": "AutoGraph",
-    " of example 0 of the block": "native/records.cc, which can raise a text only",
+    " of example 0 of the block": "kernels/example.h, which can raise a text only",
     "The above exception was the direct cause": "Python, chained exceptions",
     "Traceback ": "Python",
     "Exception ignored ": "Python",

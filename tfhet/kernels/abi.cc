@@ -1,44 +1,13 @@
-#include "abi.h"
-
-#include <cstdio>
-#include <exception>
-#include <new>
-
 #include "chain.h"
-
-#define TFHET_EXPORT extern "C" __attribute__((visibility("default")))
+#include "guard.h"
 
 struct tfhet_chain {
   tfhet::Chain chain;
 };
 
+using tfhet::guarded;
+
 namespace {
-
-int32_t fail(tfhet_status* status, tfhet::Code code, const char* text) {
-  if (status) {
-    status->code = static_cast<int32_t>(code);
-    std::snprintf(status->text, sizeof(status->text), "%s", text);
-  }
-  return static_cast<int32_t>(code);
-}
-
-// Runs work(); no exception passes the C interface.
-template <class Work>
-int32_t guarded(tfhet_status* status, const Work& work) {
-  try {
-    work();
-    if (status) status->code = 0;
-    return 0;
-  } catch (const tfhet::Failure& failure) {
-    return fail(status, failure.code, failure.message.c_str());
-  } catch (const std::bad_alloc&) {
-    return fail(status, tfhet::Code::resource_exhausted, "no memory for the images");
-  } catch (const std::exception& error) {
-    return fail(status, tfhet::Code::internal, error.what());
-  } catch (...) {
-    return fail(status, tfhet::Code::internal, "unknown error");
-  }
-}
 
 tfhet::Form form_of(const tfhet_form& form) {
   if (form.type < 0 || form.type > 2) tfhet::invalid("images are uint8, float32 or files");

@@ -1,12 +1,13 @@
 /* The C interface of the compiled core. All functions may be called from any thread. None of them ends the process: a
- * function that fails returns a code other than 0, the one of TensorFlow and gRPC for the error, and fills in `status`. */
+ * function that fails returns a code other than 0, the one of TensorFlow and gRPC for the error, and fills in `status`, which
+ * may be NULL. */
 
 #ifndef TFHET_ABI_H
 #define TFHET_ABI_H
 
 #include <stdint.h>
 
-#define TFHET_ABI_VERSION 1
+#define TFHET_ABI_VERSION 2
 
 #ifdef __cplusplus
 extern "C" {
@@ -15,8 +16,11 @@ extern "C" {
 typedef struct tfhet_chain tfhet_chain;
 
 typedef struct {
-  int32_t code; /* 0: no error; 3: invalid argument; 8: no memory; 13: a defect of the core or of its caller */
-  char text[1020];
+  int32_t code; /* 0: no error; 3: invalid argument; 5: file not found; 7: file cannot be opened; 8: no memory;
+                   13: a defect of the core or of its caller; 15: broken file */
+  char text[1004];
+  int64_t item;   /* number of the file or record that is wrong; -1 if it is none */
+  int64_t offset; /* byte in the file at which it is broken, or -1 */
 } tfhet_status;
 
 typedef struct {
@@ -45,6 +49,26 @@ typedef struct {
   int32_t threads;
 } tfhet_batch;
 
+typedef struct tfhet_memory tfhet_memory;
+
+typedef struct {
+  int64_t size;
+  const char* const* paths; /* [size] local files; neighbouring items of one file are read from one descriptor */
+  const int64_t* offsets;   /* [size] first byte of each item; NULL: 0 */
+  const int64_t* lengths;   /* [size] bytes of each item; NULL or -1: to the end of the file, or of the record */
+  const void** addresses;   /* [size] receives where the content of each item is */
+  int64_t* sizes;           /* [size] receives the bytes of each content */
+  int32_t framed;           /* if not 0, each item is a record of a TFRecord file: `offsets` and `lengths` count its header
+                               and checksums, which are verified, and its content is the data */
+  int32_t threads;
+} tfhet_items;
+
+typedef struct {
+  void* values;     /* [records, size of the feature]: uint8, int64 or float32; of byte strings: their addresses in the records */
+  int64_t* lengths; /* [records, size of the feature] bytes of each byte string; of other features NULL */
+  int64_t room;     /* bytes at `values`, and of a feature of byte strings also at `lengths` */
+} tfhet_column;
+
 int32_t tfhet_abi_version(void);
 /* Makes a chain of a text: see config.h. */
 int32_t tfhet_chain_new(const char* text, tfhet_chain** chain, tfhet_status* status);
@@ -56,6 +80,20 @@ const char* tfhet_chain_parameters(const tfhet_chain* chain);
 /* The form of the results for images of a form. */
 int32_t tfhet_chain_output(const tfhet_chain* chain, const tfhet_form* form, tfhet_form* result, tfhet_status* status);
 int32_t tfhet_chain_run(const tfhet_chain* chain, const tfhet_batch* batch, tfhet_status* status);
+
+/* Reads files, parts of files, or records into memory that tfhet_memory_free frees. Of several broken items the first is
+ * reported. */
+int32_t tfhet_files_read(const tfhet_items* items, tfhet_memory** memory, tfhet_status* status);
+void tfhet_memory_free(tfhet_memory* memory);
+/* Parses serialised tf.train.Examples into one column for each feature of a layout, "KIND SIZE LENGTH:NAME" one after
+ * another. KIND is 0 (one byte string of SIZE bytes), 1 (SIZE int64), 2 (SIZE float32) or 3 (SIZE byte strings); LENGTH
+ * counts the bytes of NAME. A record that does not have the features is an invalid argument. */
+int32_t tfhet_examples_parse(int64_t size, const void* const* records, const int64_t* lengths, const char* layout,
+                             int64_t layout_bytes, const tfhet_column* columns, int64_t columns_count, tfhet_status* status);
+/* Finds the records of a TFRecord file by their lengths. `offsets` receives the byte at which each begins, and last the byte
+ * after them; `reason` why the file breaks off there, or "". Both live as long as `memory`. */
+int32_t tfhet_records_offsets(const char* path, int64_t* records, const int64_t** offsets, const char** reason,
+                              tfhet_memory** memory, tfhet_status* status);
 
 #ifdef __cplusplus
 }

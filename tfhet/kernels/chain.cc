@@ -1,9 +1,6 @@
 #include "chain.h"
 
-#include <atomic>
-#include <exception>
-#include <mutex>
-#include <thread>
+#include "parallel.h"
 
 namespace tfhet {
 
@@ -59,36 +56,6 @@ Form Chain::output(Form form) const {
 }
 
 namespace {
-
-// Calls work(i) for i from 0 to before count, in `threads` threads. Raises what one of them raises.
-template <class Work>
-void in_parallel(int64_t count, int threads, const Work& work) {
-  const int64_t used = std::min<int64_t>(threads, count);
-  if (used <= 1) {
-    for (int64_t i = 0; i < count; ++i) work(i);
-    return;
-  }
-  std::atomic<int64_t> next{0};
-  std::exception_ptr error;
-  std::mutex mutex;
-  const auto loop = [&] {
-    try {
-      for (int64_t i = next++; i < count; i = next++) work(i);
-    } catch (...) {
-      next = count;
-      const std::lock_guard<std::mutex> lock(mutex);
-      if (!error) error = std::current_exception();
-    }
-  };
-  std::vector<std::thread> others;
-  try {
-    for (int64_t i = 1; i < used; ++i) others.emplace_back(loop);
-  } catch (const std::system_error&) {  // no more threads: those that there are do the work
-  }
-  loop();
-  for (std::thread& other : others) other.join();
-  if (error) std::rethrow_exception(error);
-}
 
 // For each image the next one of the same path; the first follows the last.
 std::vector<int64_t> partners(const std::vector<uint64_t>& paths) {

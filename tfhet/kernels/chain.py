@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from tfhet.errors import UsageError
+from tfhet.kernels.contents import Contents
+from tfhet.kernels.interface import Status, address
 from tfhet.kernels.loader import library
 
 Images: TypeAlias = "np.ndarray | Sequence[bytes]"
@@ -18,11 +20,6 @@ _TYPES = {np.dtype("uint8"): 0, np.dtype("float32"): 1}
 _DTYPES = tuple(_TYPES)
 _FILE = 2
 _KINDS: Mapping[str, type] = {"f": np.float32, "i": np.int32, "b": np.bool_, "u": np.uint64}
-_NO_MEMORY = 8
-
-
-class _Status(ctypes.Structure):
-    _fields_ = (("code", ctypes.c_int32), ("text", ctypes.c_char * 1020))
 
 
 class _Form(ctypes.Structure):
@@ -74,9 +71,9 @@ class Chain:
         """text: as `config.h` describes it. Raises UsageError for stages that the core does not have."""
         self._core = library()
         self._chain = ctypes.c_void_p()
-        status = _Status()
+        status = Status()
         if self._core.tfhet_chain_new(text.encode(), ctypes.byref(self._chain), ctypes.byref(status)):
-            _refuse(status)
+            status.refuse()
         self.text = text
         self.slots: int = self._core.tfhet_chain_slots(self._chain)
         self.parameters = _parameters(self._core.tfhet_chain_parameters(self._chain).decode())
@@ -93,10 +90,10 @@ class Chain:
         """Returns shape, dtype and bytes of a result for images of a type and shape; of files the shape is ()."""
         key = (type, shape)
         if key not in self._outputs:
-            status, made = _Status(), _Form()
+            status, made = Status(), _Form()
             given = _Form(type, 0, *(shape or (0, 0, 0)))
             if self._core.tfhet_chain_output(self._chain, *map(ctypes.byref, (given, made, status))):
-                _refuse(status)
+                status.refuse()
             if made.type == _FILE:
                 raise UsageError("no stage of the chain decodes the image files: put decode() first")
             result = (made.height, made.width, made.channels), _DTYPES[made.type]
@@ -144,7 +141,7 @@ class Chain:
             batch.given = self._slots(given, size)
         if drawn is not None:
             batch.drawn = self._slots(drawn, size)
-        batch.result, batch.result_bytes, batch.threads = _address(out), size * item_bytes, threads
+        batch.result, batch.result_bytes, batch.threads = address(out), size * item_bytes, threads
         self._call(batch)
         del kept
         return out
@@ -153,7 +150,7 @@ class Chain:
         """Returns the parameters of a batch, float64 [batch, slots], without changing its images. See `run`."""
         batch, kept = self._batch(images, *_form(images), draws)
         drawn = np.zeros((len(images), self.slots))
-        batch.drawn = _address(drawn)
+        batch.drawn = address(drawn)
         self._call(batch)
         del kept
         return drawn
@@ -163,9 +160,9 @@ class Chain:
         of a dtype: float64 [batch, slots]."""
         batch = _Batch()
         keys = np.ascontiguousarray(keys, np.uint64)
-        batch.form, batch.size, batch.keys = _Form(_TYPES[np.dtype(dtype)], 0, *shape), len(keys), _address(keys)
+        batch.form, batch.size, batch.keys = _Form(_TYPES[np.dtype(dtype)], 0, *shape), len(keys), address(keys)
         drawn = np.zeros((len(keys), self.slots))
-        batch.drawn = _address(drawn)
+        batch.drawn = address(drawn)
         self._call(batch)
         return drawn
 
@@ -178,14 +175,12 @@ class Chain:
         if isinstance(images, np.ndarray):
             batch.form = _Form(type, 0, *shape)
             kept.append(images if images.flags.c_contiguous else np.ascontiguousarray(images))
-            batch.images = _address(kept[0])
+            batch.images = address(kept[0])
         else:
             batch.form.type = type
-            try:
-                kept += [(ctypes.c_char_p * size)(*images), (ctypes.c_int64 * size)(*map(len, images))]
-            except TypeError:
-                raise UsageError("image files are bytes") from None
-            batch.files, batch.lengths = map(ctypes.addressof, kept)
+            files = Contents.of(images)
+            kept.append(files)
+            batch.files, batch.lengths = address(files.addresses), address(files.lengths)
         if draws is not None:
             ids, epochs, salts = (np.ascontiguousarray(array) for array in draws)
             if [array.dtype.char for array in (ids, epochs, salts)] != ["l", "l", "L"]:
@@ -193,7 +188,7 @@ class Chain:
             if len(ids) != size or len(epochs) not in (1, size):
                 raise UsageError(f"{len(ids)} ids and {len(epochs)} epochs for {size} images")
             kept += (ids, epochs, salts)
-            batch.ids, batch.epochs, batch.salts = _address(ids), _address(epochs), _address(salts)
+            batch.ids, batch.epochs, batch.salts = address(ids), address(epochs), address(salts)
             batch.salts_count, batch.one_epoch = len(salts), len(epochs) == 1
         return batch, kept
 
@@ -202,12 +197,12 @@ class Chain:
             raise UsageError(
                 f"parameters are float64 {(size, self.slots)}, contiguous; not {values.dtype} {values.shape}"
             )
-        return _address(values)
+        return address(values)
 
     def _call(self, batch: _Batch) -> None:
-        status = _Status()
+        status = Status()
         if self._core.tfhet_chain_run(self._chain, ctypes.byref(batch), ctypes.byref(status)):
-            _refuse(status)
+            status.refuse()
 
     def slots_of(self, parameters: Mapping[str, Any], size: int) -> np.ndarray:
         """Returns the parameters of a chain of one stage, by name, as float64 [size, slots]."""
@@ -237,16 +232,6 @@ def _form(images: Images) -> tuple[int, tuple[int, ...]]:
         wanted = "uint8 or float32 [batch, height, width, channels]"
         raise UsageError(f"images are {wanted}, not {images.dtype} {list(images.shape)}")
     return type, shape
-
-
-def _address(array: np.ndarray) -> int:
-    address: int = array.__array_interface__["data"][0]  # much quicker than array.ctypes.data
-    return address
-
-
-def _refuse(status: _Status) -> NoReturn:
-    text = status.text.decode(errors="replace")
-    raise MemoryError(text) if status.code == _NO_MEMORY else UsageError(text)
 
 
 def _parameters(text: str) -> tuple[Parameter, ...]:

@@ -11,12 +11,21 @@
 namespace tfhet {
 
 // The codes of TensorFlow and gRPC, so that an adapter passes them on unchanged.
-enum class Code { invalid_argument = 3, resource_exhausted = 8, internal = 13 };
+enum class Code {
+  invalid_argument = 3,
+  not_found = 5,
+  permission_denied = 7,
+  resource_exhausted = 8,
+  internal = 13,
+  data_loss = 15,
+};
 
 // An error that the user can mend. It reaches Python as the exception of its code.
 struct Failure {
   Code code;
   std::string message;
+  int64_t item = -1;    // place in the batch of what is wrong, if it is known
+  int64_t offset = -1;  // byte in its file
 };
 
 [[noreturn]] inline void invalid(std::string message) { throw Failure{Code::invalid_argument, std::move(message)}; }

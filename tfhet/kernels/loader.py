@@ -21,7 +21,7 @@ from tfhet.kernels.toolchain import BUILD_LIMIT_S, BuildError
 HERE = Path(__file__).parent
 WHEEL = HERE / "ahead"
 """Folder of the libraries in a wheel, by level of CPUs."""
-ABI_VERSION = 1
+ABI_VERSION = 2
 """Version of the C interface that this package calls."""
 LIBRARIES: Mapping[str, str] = {"jpeglib.h": "-ljpeg", "png.h": "-lpng", "webp/decode.h": "-lwebp"}
 """Headers of image formats, and the flag that links the library of each. Without its header a format is refused."""
@@ -73,6 +73,13 @@ def _loaded(path: Path) -> ctypes.CDLL:
     core.tfhet_chain_new.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p]
     core.tfhet_chain_output.argtypes = [ctypes.c_void_p] * 4
     core.tfhet_chain_run.argtypes = [ctypes.c_void_p] * 3
+    core.tfhet_files_read.argtypes = [ctypes.c_void_p] * 3
+    core.tfhet_memory_free.restype, core.tfhet_memory_free.argtypes = None, [ctypes.c_void_p]
+    core.tfhet_examples_parse.argtypes = [
+        *(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p),
+        *(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p),
+    ]
+    core.tfhet_records_offsets.argtypes = [ctypes.c_char_p, *(ctypes.c_void_p,) * 5]
     return core
 
 

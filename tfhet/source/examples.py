@@ -17,7 +17,7 @@ from tfhet.source.feature import Encoded, Feature, Fixed, Raw, Scalar
 
 BLOCK_BYTES = 2 << 20
 """Bytes of a file that are read at once. Smaller blocks cost more iterator steps; larger ones do not fit the cache."""
-_RAW, _INT64, _FLOAT, _BYTES = range(4)  # the numbers in native/records.cc
+_RAW, _INT64, _FLOAT, _BYTES = range(4)  # the numbers in kernels/example.h
 _LIST = {tf.int64: _INT64, tf.float32: _FLOAT, tf.string: _BYTES}
 _TENSOR = {_RAW: tf.uint8, _INT64: tf.int64, _FLOAT: tf.float32, _BYTES: tf.string}
 _RAW_DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "float16", "float32", "float64")

@@ -32,7 +32,7 @@ _UNPACKED = "; this file is compressed, and the byte counts in its unpacked cont
 
 
 class Frame(NamedTuple):
-    """One record in a file. The compiled reader of blocks (native/records.cc) checks the same framing."""
+    """One record in a file. The compiled core (kernels/records.h) checks the same framing."""
 
     offset: int
     """Byte at which the record starts, header included."""

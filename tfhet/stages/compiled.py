@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from tfhet.errors import UsageError
+from tfhet.kernels import Contents
 from tfhet.stages.call_syntax import parse, text
 from tfhet.stages.fusion import placed
 from tfhet.stages.program import Program
@@ -85,7 +86,7 @@ class CompiledChain:
             )
         return Program.of(run, spec, self.fuse)
 
-    def _program(self, images: np.ndarray | list[bytes]) -> Program:
+    def _program(self, images: np.ndarray | Sequence[bytes]) -> Program:
         key = (images.dtype, images.shape[1:]) if isinstance(images, np.ndarray) else None
         if (found := self._programs.get(key)) is None:
             spec = ImageSpec.of(images) if isinstance(images, np.ndarray) else ImageSpec.of_files()
@@ -97,7 +98,7 @@ class CompiledChain:
                 found = self._programs.setdefault(key, self.program(spec))
         return found
 
-    def output(self, images: np.ndarray | list[bytes]) -> ImageSpec:
+    def output(self, images: np.ndarray | Sequence[bytes]) -> ImageSpec:
         """Returns the spec of the result for images, without running the chain."""
         segments = self._program(images).segments
         if not segments:
@@ -174,5 +175,6 @@ def _integers(values: Any, name: str) -> np.ndarray:
     return array.astype(np.int64, copy=False)
 
 
-def _given(images: np.ndarray | Sequence[bytes]) -> np.ndarray | list[bytes]:
-    return images if isinstance(images, np.ndarray) and images.dtype.kind not in "OS" else list(images)
+def _given(images: np.ndarray | Sequence[bytes]) -> np.ndarray | Sequence[bytes]:
+    is_ready = images.dtype.kind not in "OS" if isinstance(images, np.ndarray) else isinstance(images, Contents)
+    return images if is_ready else list(images)
