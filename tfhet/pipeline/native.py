@@ -44,7 +44,7 @@ class BatchMaker:
         """
         self.pipeline, self._threads, self._allocate = pipeline, threads, allocate
         self.source: IndexedSource = checked(pipeline)
-        self._sizes = np.asarray(self.source.split_sizes(), np.int64)
+        self._sizes = self.source.sizes()
         self._ends = np.cumsum(self._sizes)
         self.chain = CompiledChain(pipeline.image_stages, pipeline.reorder, pipeline.fuse)
         self._has_labels = LABEL in self.source.spec

@@ -10,24 +10,24 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import tensorflow as tf
+import numpy as np
 
-from tfhet import native
+from tfhet import kernels, native
+from tfhet.extras import tensorflow as tf
 from tfhet.source.feature import Encoded, Feature, Fixed, Raw, Scalar
 
 BLOCK_BYTES = 2 << 20
 """Bytes of a file that are read at once. Smaller blocks cost more iterator steps; larger ones do not fit the cache."""
-_RAW, _INT64, _FLOAT, _BYTES = range(4)  # the numbers in kernels/example.h
-_LIST = {tf.int64: _INT64, tf.float32: _FLOAT, tf.string: _BYTES}
-_TENSOR = {_RAW: tf.uint8, _INT64: tf.int64, _FLOAT: tf.float32, _BYTES: tf.string}
+_KINDS = {"raw": "uint8", "int64": "int64", "float": "float32", "bytes": "string"}
+"""Kinds of stored values, in the order of their numbers in kernels/example.h, and the dtype of each."""
 _RAW_DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "float16", "float32", "float64")
 
 
 class _Field(NamedTuple):
     """Layout of one feature for the compiled code."""
 
-    kind: int
-    """_RAW, _INT64, _FLOAT or _BYTES."""
+    kind: str
+    """Of `_KINDS`."""
     size: int
     """Number of bytes of a raw feature, else of values."""
 
@@ -47,6 +47,31 @@ def parse_plain(records: tf.Tensor, features: Mapping[str, Feature]) -> dict[str
     return {name: feature.decode(values[name]) for name, feature in features.items()}
 
 
+def can_load(features: Mapping[str, Feature]) -> bool:
+    """Whether `load` knows these features: image files are not decoded before the stages, and texts are not loaded."""
+    fields = _fields(features)
+    if fields is None:
+        return False
+    are_files = {name for name, feature in features.items() if isinstance(feature, Encoded) and feature.height is None}
+    return all(field.kind != "bytes" or name in are_files for name, field in fields.items())
+
+
+def load(records: kernels.Contents, features: Mapping[str, Feature]) -> dict[str, Any]:
+    """Parses records, [n], without TensorFlow: image files as bytes [n], other features as arrays [n, ...]. Raises
+    DataError for a record that is no Example, or whose feature is missing or does not fit."""
+    fields = _fields(features)
+    assert fields is not None
+    columns = kernels.parse_examples(records, [(name, *field) for name, field in fields.items()])
+    made: dict[str, Any] = {}
+    for (name, feature), column in zip(features.items(), columns, strict=True):
+        if isinstance(column, kernels.Contents):
+            made[name] = column
+        else:
+            assert isinstance(feature, (Raw, Fixed))
+            made[name] = feature.array(column)
+    return made
+
+
 def held(record: bytes) -> str | None:
     """Lists the features of a serialised Example with their kinds, for people; None for bytes that are no Example."""
     try:
@@ -61,7 +86,7 @@ def blocks_readable(files: tuple[str, ...], features: Mapping[str, Feature]) -> 
     """Whether `read_blocks` can read these files: local files of numbers only. Images that are still to be decoded are
     better spread over threads, batch by batch."""
     fields = _fields(features)
-    if fields is None or any(field.kind == _BYTES for field in fields.values()):
+    if fields is None or any(field.kind == "bytes" for field in fields.values()):
         return False
     return not any("://" in file for file in files) and native.available("records")
 
@@ -103,10 +128,12 @@ def _fields(features: Mapping[str, Feature]) -> dict[str, _Field] | None:
     fields = {}
     for name, feature in features.items():
         if type(feature) is Raw and feature.dtype in _RAW_DTYPES:
-            fields[name] = _Field(_RAW, math.prod(feature.shape) * tf.as_dtype(feature.dtype).size)
-        elif type(feature) in (Fixed, Scalar, Encoded):
-            stored = feature.stored()
-            fields[name] = _Field(_LIST[stored.dtype], math.prod(stored.shape))
+            fields[name] = _Field("raw", math.prod(feature.shape) * np.dtype(feature.dtype).itemsize)
+        elif type(feature) is Encoded:
+            fields[name] = _Field("bytes", 1)
+        elif type(feature) in (Fixed, Scalar):
+            assert isinstance(feature, Fixed)
+            fields[name] = _Field(feature.stored_kind, math.prod(feature.shape))
         else:  # a third party's class, or a feature of tf.io
             return None
     return fields if all(field.size > 0 for field in fields.values()) else None
@@ -114,8 +141,11 @@ def _fields(features: Mapping[str, Feature]) -> dict[str, _Field] | None:
 
 def _attributes(fields: Mapping[str, _Field]) -> dict[str, Any]:
     named = ((name.encode(), field) for name, field in fields.items())
-    layout = b"".join(b"%d %d %d:%s" % (field.kind, field.size, len(name), name) for name, field in named)
-    return {"T": [_TENSOR[field.kind] for field in fields.values()], "layout": layout}
+    numbers = list(_KINDS)
+    layout = b"".join(
+        b"%d %d %d:%s" % (numbers.index(field.kind), field.size, len(name), name) for name, field in named
+    )
+    return {"T": [tf.as_dtype(_KINDS[field.kind]) for field in fields.values()], "layout": layout}
 
 
 def _decoded(

@@ -26,6 +26,7 @@ NUMPY_DTYPES = (
     *("float16", "float32", "float64"),
 )
 """Names that mean the same dtype to NumPy and TensorFlow."""
+_STORED = {"bytes": "string", "int64": "int64", "float": "float32"}  # of the lists in an Example
 
 
 @dataclass(frozen=True)
@@ -116,15 +117,19 @@ class Raw(_Shaped):
         return tf.io.FixedLenFeature([], tf.string)
 
     def decode(self, values: tf.Tensor) -> tf.Tensor:
-        flat = tf.io.decode_raw(values, tf.as_dtype(self.dtype))
         # Checked here, because two images of half the size would silently reshape into one.
-        flat = tf.ensure_shape(flat, [None, math.prod(self.shape)])
+        flat = tf.ensure_shape(tf.io.decode_raw(values, tf.as_dtype(self.dtype)), [None, math.prod(self.shape)])
         return tf.reshape(flat, [-1, *self.shape])
 
     def encode(self, value: Any) -> bytes:
         array = self._fitting(value)
         little_endian = array.astype(array.dtype.newbyteorder("<"), copy=False)
         return encoding.bytes_feature([little_endian.tobytes()])
+
+    def array(self, stored: np.ndarray) -> np.ndarray:
+        """Turns stored bytes, uint8 [batch, bytes], into [batch, ...] as `spec` says."""
+        values = stored.view(np.dtype(self.dtype).newbyteorder("<"))
+        return values.reshape(-1, *self.shape).astype(self.dtype, copy=False)
 
 
 @dataclass(frozen=True)
@@ -134,10 +139,21 @@ class Fixed(_Shaped):
     kind: ClassVar[str] = "fixed"
 
     def stored(self) -> Any:
-        kind = tf.as_dtype(self.dtype)
-        if kind != tf.string:
-            kind = tf.int64 if kind.is_integer or kind.is_bool else tf.float32
-        return tf.io.FixedLenFeature(self.shape, kind)
+        return tf.io.FixedLenFeature(self.shape, tf.as_dtype(_STORED[self.stored_kind]))
+
+    @property
+    def stored_kind(self) -> str:
+        """Kind of the list in the Example: bytes, int64 or float."""
+        if self.dtype == "string":
+            return "bytes"
+        return "int64" if _numpy_dtype(self.dtype).kind in "biu" else "float"
+
+    def array(self, stored: np.ndarray) -> np.ndarray:
+        """As `Raw.array`, of stored numbers, [batch, values]. Raises DataError if they do not fit."""
+        try:
+            return _cast(stored, _numpy_dtype(self.dtype), self.dtype).reshape(-1, *self.shape)
+        except UsageError as error:
+            raise DataError(str(error)) from None
 
     def decode(self, values: tf.Tensor) -> tf.Tensor:
         """Raises InvalidArgumentError, when it runs, for values that the dtype cannot hold."""

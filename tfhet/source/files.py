@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import fnmatch
+import glob
 import hashlib
 import itertools
 import os
 from collections.abc import Sequence
 
-import tensorflow as tf
-
 from tfhet.errors import DataError, UsageError
+from tfhet.extras import tensorflow as tf
 
 PATTERN = "*.tfrecord*"
 _EDGE_BYTES = 4096
@@ -31,14 +31,15 @@ def files_of(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -
     else:
         place = os.fspath(files)
         wanted = f"{place} does not exist; check the path or the channel's name"
-        if tf.io.gfile.isdir(place):
-            names = fnmatch.filter(tf.io.gfile.listdir(place), PATTERN)
+        if _is_directory(place):
+            names = fnmatch.filter(os.listdir(place) if is_local(place) else tf.io.gfile.listdir(place), PATTERN)
             paths = [os.path.join(place, name) for name in names if not name.startswith(".")]
             wanted = f"no file of the directory {place} is called {PATTERN}"
-        elif tf.io.gfile.exists(place):
+        elif exists(place):
             paths = [place]
         else:
-            paths = tf.io.gfile.glob(place) if any(mark in place for mark in "*?[") else []
+            found = (glob.glob if is_local(place) else tf.io.gfile.glob)(place)
+            paths = found if any(mark in place for mark in "*?[") else []
             paths = [path for path in paths if not os.path.basename(path).startswith(".")]
     if not paths:
         raise UsageError(f"no TFRecord files: {wanted}")
@@ -46,6 +47,19 @@ def files_of(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -
     if twice := {a for a, b in itertools.pairwise(ordered) if a == b}:
         raise UsageError(f"files named twice: {', '.join(sorted(twice))}")
     return ordered
+
+
+def is_local(path: str) -> bool:
+    """Whether a path is one of this host's file system; TensorFlow opens others."""
+    return "://" not in path
+
+
+def exists(path: str) -> bool:
+    return os.path.exists(path) if is_local(path) else bool(tf.io.gfile.exists(path))
+
+
+def _is_directory(path: str) -> bool:
+    return os.path.isdir(path) if is_local(path) else bool(tf.io.gfile.isdir(path))
 
 
 def identities(files: Sequence[str]) -> list[list[str | int]]:
@@ -57,7 +71,9 @@ def identities(files: Sequence[str]) -> list[list[str | int]]:
 
 def _size(file: str) -> int:
     try:
-        return int(tf.io.gfile.stat(file).length)
+        return os.path.getsize(file) if is_local(file) else int(tf.io.gfile.stat(file).length)
+    except OSError as error:
+        raise DataError(f"cannot look at {file}: {error.strerror}", path=file) from None
     except tf.errors.OpError as error:
         reason = str(error).strip().split("\n")[0]
         raise DataError(f"cannot look at {file}: {reason}", path=file) from None
@@ -66,10 +82,12 @@ def _size(file: str) -> int:
 def _edges(file: str, size: int) -> str:
     """Returns a digest of a file's ends, which differ when other data were written; "" if they cannot be read."""
     try:
-        with tf.io.gfile.GFile(file, "rb") as content:
+        with open(file, "rb") if is_local(file) else tf.io.gfile.GFile(file, "rb") as content:
             head = content.read(_EDGE_BYTES)
             content.seek(max(0, size - _EDGE_BYTES))
             return hashlib.blake2b(head + content.read(), digest_size=8).hexdigest()
+    except OSError:
+        return ""
     except tf.errors.OpError:
         return ""
 

@@ -13,11 +13,11 @@ import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-import tensorflow as tf
-
 from tfhet import native
 from tfhet.errors import DataError, UsageError
+from tfhet.extras import tensorflow as tf
 from tfhet.source.encoding import checksum
+from tfhet.source.files import exists, is_local
 
 GZIP, ZLIB, PLAIN = "GZIP", "ZLIB", ""
 """TensorFlow's names of the compressions of TFRecord files."""
@@ -126,7 +126,8 @@ def fault(file: str, offset: int) -> str | None:
 
 def compression(file: str) -> str:
     """Returns how a file is compressed: "GZIP", "ZLIB", or "" for a plain one, and for one that cannot be opened."""
-    with contextlib.suppress(UsageError, DataError, tf.errors.OpError), _opened(file) as stream:
+    errors = (UsageError, DataError) if is_local(file) else (UsageError, DataError, tf.errors.OpError)
+    with contextlib.suppress(*errors), _opened(file) as stream:
         return stream.compression if isinstance(stream, Unpacked) else PLAIN
     return PLAIN
 
@@ -167,10 +168,10 @@ def _size(stream: Any) -> int | None:
 @contextlib.contextmanager
 def _opened(file: str) -> Iterator[Any]:
     """Opens a file, and a compressed one as `Unpacked`."""
-    if not tf.io.gfile.exists(file):
+    if not exists(file):
         raise UsageError(f"no such TFRecord file: {file}")
     try:
-        stream = tf.io.gfile.GFile(file, "rb") if "://" in file else open(file, "rb")  # noqa: SIM115  closed below
+        stream = open(file, "rb") if is_local(file) else tf.io.gfile.GFile(file, "rb")  # noqa: SIM115  closed below
     except OSError as error:
         raise DataError(f"cannot open {file}: {error.strerror}", path=file) from None
     with stream:

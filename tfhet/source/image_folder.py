@@ -47,6 +47,9 @@ class FileList:
     def split_sizes(self) -> tuple[int, ...]:
         return (len(self.paths),)
 
+    def sizes(self) -> np.ndarray:
+        return np.array(self.split_sizes(), np.int64)
+
     def can_load(self) -> bool:
         return True
 

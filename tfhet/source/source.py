@@ -130,8 +130,9 @@ class IndexedSource(Protocol):
     name: str
     """Kind of the source."""
 
-    def split_sizes(self) -> tuple[int, ...]:
-        """Returns the number of examples of each split. The id of an example is `split << 32 | position`."""
+    def sizes(self) -> np.ndarray:
+        """Returns the number of examples of each split, int64 [splits]; it may read files. The id of an example is
+        `split << 32 | position`."""
 
     def can_load(self) -> bool:
         """Whether `load` works for this data on this host."""

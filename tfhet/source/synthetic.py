@@ -57,6 +57,9 @@ class SyntheticSource:
     def example_count(self) -> int:
         return self.examples
 
+    def sizes(self) -> np.ndarray:
+        return np.array(self.split_sizes(), np.int64)
+
     def can_load(self) -> bool:
         return True
 

@@ -23,15 +23,15 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from tfhet.errors import DataError, UsageError, check_known, some
+from tfhet.extras import tensorflow as tf
 from tfhet.source import examples
 from tfhet.source.array_spec import ArraySpec
-from tfhet.source.damage import SOUND, examine
-from tfhet.source.feature import Encoded, Feature, Native
+from tfhet.source.feature import Encoded, Feature, Native, from_json
 from tfhet.source.files import all_records, files_of, identities, record_at, records_from
 from tfhet.source.framing import compression, fault, offsets, reach
+from tfhet.source.record_loading import RecordLoading
 from tfhet.source.source import BadRecord, checked_ids, example_id, position_of, split_of
 from tfhet.source.writing import Sidecar, class_numbers
 
@@ -46,7 +46,7 @@ _TRIED = 64
 """Number of records among which `check` looks for one that fits, where bad ones are skipped."""
 
 
-class TFRecordSource:
+class TFRecordSource(RecordLoading):
     """TFRecord files of `tf.train.Example`, plain or all compressed alike. Splits are the files, ordered by name."""
 
     name = "tfrecord"
@@ -192,6 +192,15 @@ class TFRecordSource:
                 values["label"] = tf.gather(numbers, labels)
         return values
 
+    def as_json(self) -> dict[str, Any]:
+        features = {name: feature.as_json() for name, feature in self.features.items()}
+        values = {"counts": self._listed, "on_bad_record": self.on_bad_record, "numbers": list(self.numbers)}
+        return {"files": list(self.files), "features": features, **values}
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> TFRecordSource:
+        return cls(**{**document, "features": {name: from_json(one) for name, one in document["features"].items()}})
+
     def reads_blocks(self) -> bool:
         return not self.numbers and examples.blocks_readable(self.files, self.features) and not self.compression
 
@@ -266,6 +275,8 @@ class TFRecordSource:
         return count, BadRecord(file, end, split, count, reason, lost)
 
     def _check_features(self) -> None:
+        from tfhet.source.damage import SOUND, examine  # loads TensorFlow
+
         sizes = self.split_sizes() or ()
         ordered = (
             example_id(split, position)
