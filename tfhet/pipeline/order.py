@@ -20,7 +20,7 @@ TABLE = 1 << 14
 """Up to this number of examples, a permutation is a table: small Feistel networks do not draw all permutations."""
 _ROUNDS = 8
 _BLOCK = 4096
-_SPLITS, _EXAMPLES, _WINDOWS = "order of splits", "order of examples", "order of windows"
+SPLITS, _EXAMPLES, _WINDOWS = "order of splits", "order of examples", "order of windows"
 
 
 class EpochOrder:
@@ -46,7 +46,7 @@ class EpochOrder:
         count = len(self._sizes)
         self._splits = np.arange(count)
         if shuffle_splits and shuffle is not True:
-            self._splits = permutation(count, key(seed, epoch, _SPLITS))
+            self._splits = permutation(count, key(seed, epoch, SPLITS))
         self._block = functools.lru_cache(maxsize=4)(self._shuffled)
         ends = np.cumsum(self._sizes)
         self._starts = (ends - self._sizes)[self._splits]

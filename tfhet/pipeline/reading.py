@@ -16,9 +16,11 @@ import tensorflow as tf
 
 from tfhet.errors import UsageError
 from tfhet.pipeline import stream
+from tfhet.pipeline.order import SPLITS
 from tfhet.pipeline.pipeline import EPOCH, ID, Pipeline
 from tfhet.pipeline.settings import passes
 from tfhet.source import BlockSource, IdSet, SeekingSource, Source, example_id
+from tfhet.stages import randomness
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,14 +69,22 @@ def _pairs(pipeline: Pipeline, epoch: int | None, share: tuple[int, int], rest: 
     def pair(at_epoch: tf.Tensor, place: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         order = tf.range(every, dtype=tf.int64)
         if pipeline.shuffle_splits:
-            seed = tf.stack([tf.constant(pipeline.seed, tf.int64), at_epoch])
-            order = tf.random.experimental.stateless_shuffle(order, seed)
+            order = _split_order(every, pipeline.seed, at_epoch)
         if rest is not None:
             order = tf.boolean_mask(order, tf.gather(tf.constant(rest.splits), order))
         return at_epoch, order[index + place * count]
 
     numbers = passes(pipeline.repeat, epoch)
     return tf.data.Dataset.range(len(numbers) * mine).map(lambda i: pair(numbers.start + i // mine, i % mine))
+
+
+def _split_order(splits: int, seed: int, epoch: tf.Tensor) -> tf.Tensor:
+    """Returns the order of the splits in an epoch, int64 [splits], the same as `EpochOrder` has it."""
+    salt = tf.constant(randomness.salt(seed, SPLITS, 0), tf.uint64)
+    state = randomness.absorb(salt, randomness.as_word(epoch))
+    words = randomness.absorb(state, tf.constant(np.arange(splits, dtype=np.uint64)))
+    signed = tf.bitcast(tf.bitwise.bitwise_xor(words, tf.constant(1 << 63, tf.uint64)), tf.int64)
+    return tf.cast(tf.argsort(signed, stable=True), tf.int64)
 
 
 def _record_batches(

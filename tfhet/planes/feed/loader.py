@@ -184,7 +184,8 @@ class Loader(LikeDataLoader):
             is_whole = rounds == division.batches // size
             epoch += is_whole
             position = Position(0 if is_whole else position.offset + division.begin(rounds * size))
-        return state_of(epoch, position, self._settings, self._reader.facts(waits=False), self._job)
+        facts = self._reader.facts(waits=False) if self.source.batch_size else None
+        return state_of(epoch, position, self._settings, facts, self._job)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues at the position of `state_dict`: the next iteration yields the rest of that epoch. Raises

@@ -89,6 +89,8 @@ class Production:
         self.source, self._seed, self._is_alone = source, seed, is_alone
         self._streams: dict[tuple[int, int], Stream] = {}
         self._orders: dict[int, EpochOrder] = {}
+        self._positions: dict[int, tuple[int, int]] = {}
+        """Epoch that each rank reads, and the number of its examples that were delivered before."""
         self._reads_shards = False
 
     def batch(self, request: BatchRequest) -> ProducedBatch | EndOfShard | None:
@@ -98,6 +100,7 @@ class Production:
 
     def remove_reader(self, rank: int) -> None:
         """Called when a rank's connection has ended: no production waits for this rank any more."""
+        self._positions.pop(rank, None)
         for stream in self._streams.values():
             stream.readers.discard(rank)
 
@@ -193,6 +196,7 @@ class Production:
 
     def _of_examples(self, request: BatchRequest) -> ProducedBatch | EndOfShard:
         order, offset = self._order_of(request.shard), request.offset
+        self._check_position(request)
         division = Division.of(self.source, len(order) - offset)
         if request.round_end > division.batches:
             return EndOfShard(division.batches)
@@ -203,6 +207,16 @@ class Production:
         with Randomness(self._seed, request.shard.epoch, request.number, leaves_trace=self._is_alone):
             batch = self.source.collated([self._dataset[int(one)] for one in places])
             return ProducedBatch(copied(batch) if self.source.collate else batch, places, len(order))
+
+    def _check_position(self, request: BatchRequest) -> None:
+        """Raises UsageError if another rank continues the epoch elsewhere: examples would come twice or never."""
+        epoch, offset = self._positions[request.rank] = request.shard.epoch, request.offset
+        for rank, (other_epoch, other_offset) in self._positions.items():
+            if other_epoch == epoch and other_offset != offset:
+                raise UsageError(
+                    f"rank {request.rank} continues epoch {epoch} of {self.source} after {offset} examples, and rank "
+                    f"{rank} after {other_offset}: give all ranks the state of one step"
+                )
 
     def _order_of(self, shard: Shard) -> EpochOrder:
         """Returns the order of all examples in an epoch, the same in every process."""

@@ -46,18 +46,19 @@ def position_in(
 ) -> tuple[int, Position]:
     """Returns a state's epoch and position. Raises UsageError for another loader's state, or for other data."""
     try:
-        epoch, own, known = int(state["epoch"]), dict(settings), {name: state[name] for name in settings}
+        epoch, dataset, known = int(state["epoch"]), None, {name: state[name] for name in settings}
         if "processes" in settings:
             position = Position(0, DeliveredSet.parse(state["taken"], int(state["rank"]), int(state["size"])))
             if not position.delivered:  # a state between two epochs is the same on every rank
                 known |= {name: settings[name] for name in ("rank", "size", "processes")}
         else:
             position = Position(int(state["examples"]))
-            if state["dataset"] is not None and facts is not None:
-                known["dataset"], own["dataset"] = dict(state["dataset"]), _dataset_of(facts)
+            dataset = state["dataset"] and dict(state["dataset"])
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UsageError(f"this is no state of a loader: {type(error).__name__}: {error}") from None
-    _check(known, own, epoch)
+    _check(known, settings, epoch)
+    if dataset and facts is not None:
+        _check(dataset, _dataset_of(facts) or {}, epoch)
     return epoch, position
 
 

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings, strategies as some
 
 from tfhet.errors import UsageError
+from tfhet.planes.feed.batch_reader import Position
 from tfhet.planes.feed.credit import FOR_S, LEAST, MOST, MOST_BYTES, Credit
-from tfhet.planes.feed.delivered import BatchRequest, DeliveredSet
+from tfhet.planes.feed.delivered import BatchRequest, DeliveredSet, Received
 from tfhet.planes.feed.production import EndOfShard
-from tfhet.planes.feed.share import Share
+from tfhet.planes.feed.share import EpochPass, Share
 from tfhet.planes.feed.source import Shard
 
 
@@ -88,7 +89,7 @@ def test_resumed_shares_skip_delivered_batches(size, steps, seed):
     lengths, draw = [7, 4, 9], random.Random(seed)
     shares = [Share(0, 0, rank, size, 3, False) for rank in range(size)]
     first = [rank[:steps] for rank in read(shares, lengths, draw)]
-    again = [Share(0, 0, rank, size, 3, False, True, set(first[rank])) for rank in range(size)]
+    again = [Share(0, 0, rank, size, 3, False, True, Position(0, frozenset(first[rank]))) for rank in range(size)]
     rest = read(again, lengths, draw)
     every = [key for rank in (*first, *rest) for key in rank]
     assert len(every) == len(set(every)) == sum(lengths) - sum(lengths) % size
@@ -159,3 +160,26 @@ def test_slow_server_loses_credit():
 @pytest.mark.parametrize(("fixed", "free"), [(1, [1, 0]), (2, [2, 1, 0]), (5, [5, 4, 3, 0, 0, 0])])
 def test_half_of_the_credit_is_requested_together(fixed, free):
     assert [Credit(1, fixed).free(has) for has in range(fixed + 1)] == free
+
+
+def test_batches_of_a_dataset_wait_for_those_of_a_lost_server():
+    share, credit = Share(0, 0, 0, 1, 2, True), Credit(2, fixed=2)
+    this = EpochPass.of(share)
+    asked = {server: [request.number for request in this.requests(server, credit)] for server in (0, 1)}
+    assert asked == {0: [0, 1], 1: [2, 3]}
+
+    def arrive(number: int) -> None:
+        assert share.accept((0, number, False))
+        this.add(Received(None, None, None, (0, number), 1), 0.0)
+
+    for number in asked[1]:
+        arrive(number)
+    assert this.ready.empty()
+    this.remove_server(0)
+    # The living server has as many batches as it may have, and they wait for those of the lost one.
+    assert [request.number for request in this.requests(1, credit)] == [0, 1]
+    arrive(1)
+    assert this.ready.empty()
+    arrive(0)
+    found = [this.next(0) for _ in range(4)]
+    assert [each.key[1] for each in found if each] == [0, 1, 2, 3]
