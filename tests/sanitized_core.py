@@ -1,4 +1,4 @@
-"""Runs the compiled core under sanitizers on drawn chains and damaged files. `scripts/test --sanitize`.
+"""Runs the compiled core under sanitizers on drawn chains and damaged files and records. `scripts/test --sanitize`.
 
 Address and undefined-behaviour sanitizers in one build, the thread sanitizer in another. Each build runs in a process
 of its own, which reports how many calls it made; a finding ends that process. Needs no framework.
@@ -8,24 +8,28 @@ from __future__ import annotations
 
 import io
 import os
+import struct
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
 from tfhet import kernels, stages
-from tfhet.errors import UsageError
+from tfhet.errors import DataError, UsageError
 from tfhet.kernels import loader
+from tfhet.source.encoding import checksum
 
 BUILDS = {"address": ("-fsanitize=address,undefined", "-fno-sanitize-recover=all"), "thread": ("-fsanitize=thread",)}
 RUNTIMES = {"address": "libasan.so", "thread": "libtsan.so"}
 OPTIONS = {"ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1", "TSAN_OPTIONS": "halt_on_error=1"}
 BUDGET_S, LIMIT_S = 40.0, 600.0
-"""Seconds of drawing for each build, and the limit of a build with its run."""
+"""Seconds of drawn chains, and of damaged records, for each build, and the limit of a build with its run."""
 SEED = 52
 NASTY = (np.nan, np.inf, -np.inf, 1e30, -1e30, 2.0**31, -(2.0**31), 2.0**63, -0.0, 0.5, 3.0, 1e9)
 """Values of parameters that no stage draws."""
@@ -44,6 +48,8 @@ FILE_CHAINS = (
     "decode(1, upright=False, accurate=True); resize(9, 8, antialias=True)",
     "decode(); resized_center_crop(8, 8, 9); randaugment()",
 )
+FIELDS = (("image", "raw", 12), ("label", "int64", 2), ("weight", "float", 2), ("files", "bytes", 2))
+"""Features of the examples that are parsed."""
 
 
 def images(random: np.random.Generator, count: int) -> np.ndarray:
@@ -96,6 +102,91 @@ def drawn_calls(threads: int) -> int:
     return calls
 
 
+def example(random: np.random.Generator) -> bytes:
+    """Returns a serialised tf.train.Example that has all FIELDS."""
+
+    def entry(name: str, kind: int, values: bytes) -> bytes:
+        return delimited(1, delimited(1, name.encode()) + delimited(2, delimited(kind, values)))
+
+    floats, integers = random.bytes(8), bytes([1, 0xFF, 0x7F]) if random.random() < 0.5 else b"\x08\x01\x08\x7f"
+    files = b"".join(delimited(1, random.bytes(random.integers(40))) for _ in range(2))
+    entries = [
+        entry("image", 1, delimited(1, random.bytes(12))),
+        entry("label", 3, integers if integers[0] == 8 else delimited(1, integers)),
+        entry("weight", 2, delimited(1, floats)),
+        entry("files", 1, files),
+    ]
+    return delimited(1, b"".join(entries[place] for place in random.permutation(4)))
+
+
+def delimited(number: int, content: bytes) -> bytes:
+    """Returns a field of bytes of a message of protobuf."""
+    size = [len(content)] if len(content) < 128 else [len(content) & 127 | 128, len(content) >> 7]
+    return bytes([number << 3 | 2, *size]) + content
+
+
+def harmed(random: np.random.Generator, content: bytes) -> bytes:
+    """Returns bytes, mostly with one to three of them changed, added or lost; or others."""
+    kind = random.integers(8)
+    if kind == 0:
+        return random.bytes(random.integers(100))
+    if kind == 1:
+        return content[: random.integers(len(content) + 1)]
+    made = bytearray(content)
+    for _ in range(random.integers(4)):
+        at = random.integers(len(made) + 1)
+        made[at : at + random.integers(3)] = random.bytes(random.integers(3))
+    return bytes(made)
+
+
+def framed(content: bytes) -> bytes:
+    length = struct.pack("<Q", len(content))
+    return b"".join(part + struct.pack("<I", checksum(part)) for part in (length, content))
+
+
+def attempted(call: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    """Returns the result of a call; None if it refuses its arguments or the data."""
+    try:
+        return call(*args, **options)
+    except (UsageError, DataError, MemoryError):
+        return None
+
+
+def read_calls(folder: Path, threads: int) -> int:
+    """Reads and parses damaged records and files for BUDGET_S. Returns the number of calls."""
+    random, calls, end_s, path = np.random.default_rng(SEED), 0, time.monotonic() + BUDGET_S, str(folder / "records")
+    while time.monotonic() < end_s:
+        count = int(random.integers(1, 9))
+        records = [example(random) for _ in range(count)] + [random.bytes(random.integers(3000))]
+        content = b"".join(map(framed, records))
+        Path(path).write_bytes(content if random.random() < 0.3 else harmed(random, content))
+        offsets, _ = kernels.record_offsets(path)
+        lengths = np.where(random.random(len(offsets)) < 0.5, -1, np.diff(offsets, append=offsets[-1] + 16))
+        wild = random.choice([-1, 0, 1, 12, 16, len(content), 2**62, 2**63 - 1], (2, count))
+        for arguments in (
+            ([path] * len(offsets[:-1]), offsets[:-1], lengths[:-1]),
+            ([path] * len(offsets), offsets, lengths),
+            ([path] * count, *wild),
+            ([path, str(folder)] * count, np.repeat(wild[0], 2)),
+            *(([path], [first % 2000], [size]) for first, size in wild.T),
+        ):
+            for is_framed in (False, True):
+                made = attempted(kernels.read_files, *arguments, framed=is_framed, threads=threads)
+                calls += 1
+                if made is not None:
+                    attempted(kernels.parse_examples, made, FIELDS)
+        # Read from a file, because each then has memory of its exact size.
+        harm = [harmed(random, record) for record in records]
+        Path(path).write_bytes(b"".join(harm))
+        sizes = np.array([len(record) for record in harm])
+        made = kernels.read_files([path] * len(harm), np.cumsum(sizes) - sizes, sizes, threads=threads)
+        for at in range(len(harm)):
+            if parsed := attempted(kernels.parse_examples, made[at : at + 1], FIELDS):
+                assert sum(map(len, parsed[-1])) <= sizes[at]
+        calls += len(harm)
+    return calls
+
+
 def run(name: str, folder: Path) -> None:
     """Builds the core with sanitizers, and runs this script with it. Raises CalledProcessError for a finding."""
     command, libraries = loader.build_command(("-march=native", "-O1", "-g", *BUILDS[name]))
@@ -113,8 +204,10 @@ def run(name: str, folder: Path) -> None:
 if __name__ == "__main__":
     if sys.argv[1:]:
         loader.of_wheel = lambda: Path(sys.argv[2])  # type: ignore[assignment]
-        made = drawn_calls(threads=3 if sys.argv[1] == "thread" else 1)
-        print(f"{sys.argv[1]}: {made} calls, {kernels.library()._name}")
+        threads = 3 if sys.argv[1] == "thread" else 1
+        with tempfile.TemporaryDirectory(prefix="sanitize-") as scratch:
+            read = read_calls(Path(scratch), threads)
+        print(f"{sys.argv[1]}: {drawn_calls(threads)} calls of chains, {read} of readers, {kernels.library()._name}")
     else:
         with tempfile.TemporaryDirectory(prefix="sanitize-") as scratch:
             for build in BUILDS:

@@ -14,7 +14,7 @@ from tfhet.kernels.interface import Status, address
 from tfhet.kernels.loader import library
 
 Images: TypeAlias = "np.ndarray | Sequence[bytes]"
-"""uint8 or float32 [batch, height, width, channels], or image files."""
+"""uint8 or float32 [batch, height, width, channels], or image files as `Contents` or bytes objects."""
 _TYPES = {np.dtype("uint8"): 0, np.dtype("float32"): 1}
 """Numbers of dtypes in the C interface."""
 _DTYPES = tuple(_TYPES)
