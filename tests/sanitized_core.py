@@ -47,6 +47,8 @@ FILE_CHAINS = (
     "decode(); random_resized_crop(12, 17); random_flip(); normalize()",
     "decode(1, upright=False, accurate=True); resize(9, 8, antialias=True)",
     "decode(); resized_center_crop(8, 8, 9); randaugment()",
+    "decode(reduced=True); random_resized_crop(3, 2); random_flip(); normalize()",
+    "decode(1, reduced=True); resized_center_crop(4, 5, 6, antialias=True); random_flip()",
 )
 FIELDS = (("image", "raw", 12), ("label", "int64", 2), ("weight", "float", 2), ("files", "bytes", 2))
 """Features of the examples that are parsed."""

@@ -78,10 +78,38 @@ def resized_window(stage: Stage, images: Any, drawn: Drawn, flips: Any = None) -
         return values if images.dtype == np.float32 else np.clip(np.rint(values), 0, 255).astype(np.uint8)
     if isinstance(images, np.ndarray):
         return resized(images, windows(stage, drawn, [images.shape[1:3]]), flips, stage)
-    parts = np.broadcast_to(windows(stage, drawn, [image.shape[:2] for image in images]), (len(images), 4))
+    return _each_resized(images, _parts(stage, drawn, images), flips, stage)
+
+
+def _parts(stage: Stage, drawn: Drawn, images: list[np.ndarray]) -> np.ndarray:
+    return np.broadcast_to(windows(stage, drawn, [image.shape[:2] for image in images]), (len(images), 4))
+
+
+def _each_resized(images: list[np.ndarray], parts: Any, flips: Any, stage: Stage) -> np.ndarray:
     flips = [False] * len(images) if flips is None else flips
     rows = zip(images, parts, flips, strict=True)
     return np.concatenate([resized(image[None], part[None], np.array([flip]), stage) for image, part, flip in rows])
+
+
+def decoded_window(decode: Stage, stage: Stage, files: list[bytes], drawn: Drawn, flips: Any = None) -> np.ndarray:
+    """Returns windows of image files, not rounded. A reduced JPEG has the pixels of `tf.io.decode_jpeg(ratio=...)`."""
+    images = decoded(decode, files, {})
+    parts = _parts(stage, drawn, images).copy()
+    for at, (file, (height, width)) in enumerate(zip(files, [image.shape[:2] for image in images], strict=True)):
+        by = max(
+            (by for by in (1, 2, 4, 8) if np.all(parts[at, 2:] >= by * np.array([stage.height, stage.width]))),
+            default=1,
+        )
+        if not decode.reduced or by == 1 or not file.startswith(b"\xff\xd8\xff"):
+            continue
+        method, turn = "INTEGER_ACCURATE" if decode.accurate else "", _orientation(file) if decode.upright else 1
+        small = tf.io.decode_jpeg(file, channels=decode.channels, ratio=by, dct_method=method).numpy()
+        images[at] = _turned(small, turn)
+        parts[at] /= by
+        # The last row or column of the file, which may be less than whole, is the first one of a mirrored image.
+        beyond = np.array(images[at].shape[:2]) - np.array([height, width]) / by
+        parts[at, :2] += beyond * [turn in (3, 4, 7, 8), turn in (2, 3, 6, 7)]
+    return _each_resized([np.float32(image) for image in images], parts, flips, stage)
 
 
 @entered(WINDOWS, "resize")

@@ -633,25 +633,25 @@ void make_grey(Pixels& pixels) {
   pixels.values.resize(count);
 }
 
-// Turns an image by an Exif orientation.
 template <int CHANNELS>
-Pixels turned(const Pixels& pixels, int code) {
-  const bool is_transposed = code >= 5;
-  const bool is_mirrored = code == 2 || code == 3 || code == 6 || code == 7;
-  const bool is_inverted = code == 3 || code == 4 || code == 7 || code == 8;
-  Pixels result = is_transposed ? of_size(pixels.width, pixels.height, CHANNELS)
-                                : of_size(pixels.height, pixels.width, CHANNELS);
+void turn_pixels(const uint8_t* from, int64_t height, int64_t width, const Turn& turn, uint8_t* to) {
   // Steps in the image between neighbours of the result.
-  int64_t down = CHANNELS * (is_transposed ? 1 : pixels.width), right = CHANNELS * (is_transposed ? pixels.width : 1);
-  const uint8_t* from = pixels.values.data();
-  if (is_inverted) from += down * (result.height - 1), down = -down;
-  if (is_mirrored) from += right * (result.width - 1), right = -right;
+  int64_t down = CHANNELS * (turn.is_transposed ? 1 : width), right = CHANNELS * (turn.is_transposed ? width : 1);
+  if (turn.is_transposed) std::swap(height, width);
+  if (turn.is_inverted) from += down * (height - 1), down = -down;
+  if (turn.is_mirrored) from += right * (width - 1), right = -right;
   // Rows that are written side by side, because a column of the image is read for each.
-  const int64_t tile = is_transposed ? 32 : 1;
-  for (int64_t top = 0; top < result.height; top += tile)
-    for (int64_t x = 0; x < result.width; ++x)
-      for (int64_t y = top; y < std::min(top + tile, result.height); ++y)
-        std::memcpy(result.values.data() + (y * result.width + x) * CHANNELS, from + y * down + x * right, CHANNELS);
+  const int64_t tile = turn.is_transposed ? 32 : 1;
+  for (int64_t top = 0; top < height; top += tile)
+    for (int64_t x = 0; x < width; ++x)
+      for (int64_t y = top; y < std::min(top + tile, height); ++y)
+        std::memcpy(to + (y * width + x) * CHANNELS, from + y * down + x * right, CHANNELS);
+}
+
+Pixels turned(const Pixels& pixels, int64_t channels, const Turn& turn) {
+  Pixels result = turn.is_transposed ? of_size(pixels.width, pixels.height, channels)
+                                     : of_size(pixels.height, pixels.width, channels);
+  codecs::turn(pixels.values.data(), pixels.height, pixels.width, channels, turn, result.values.data());
   return result;
 }
 
@@ -706,6 +706,10 @@ int orientation_of(std::string_view data) {
   return 1;
 }
 
+void turn(const uint8_t* from, int64_t height, int64_t width, int64_t channels, const Turn& turn, uint8_t* to) {
+  channels == 1 ? turn_pixels<1>(from, height, width, turn, to) : turn_pixels<3>(from, height, width, turn, to);
+}
+
 Pixels decode(std::string_view data, int64_t channels, bool upright, bool accurate, int64_t index) {
   if (channels != 1 && channels != 3) invalid("channels are 1 or 3, not " + std::to_string(channels));
   const std::string name = "contents[" + std::to_string(index) + "]";
@@ -719,9 +723,8 @@ Pixels decode(std::string_view data, int64_t channels, bool upright, bool accura
   try {
     Pixels pixels = pixels_of(data, channels, accurate, name);
     if (channels == 1 && static_cast<int64_t>(pixels.values.size()) != pixels.height * pixels.width) make_grey(pixels);
-    const int code = upright ? orientation_of(data) : 1;
-    if (code == 1) return pixels;
-    return channels == 1 ? turned<1>(pixels, code) : turned<3>(pixels, code);
+    const Turn turn(upright ? orientation_of(data) : 1);
+    return turn.is_none() ? pixels : turned(pixels, channels, turn);
   } catch (const Refused& refused) {
     invalid(name + " is no valid " + format + " image: " + refused.why);
   } catch (const std::bad_alloc&) {

@@ -28,6 +28,21 @@ Size size_of(std::string_view data);
 // Returns the Exif orientation, 1 to 8, of a JPEG, PNG or WebP file; 1 (upright) for all other files.
 int orientation_of(std::string_view data);
 
+// How an image of an Exif orientation, 1 to 8, becomes upright: it is transposed, then mirrored (left and right are
+// exchanged) and inverted (top and bottom).
+struct Turn {
+  bool is_transposed, is_mirrored, is_inverted;
+
+  explicit Turn(int code)
+      : is_transposed(code >= 5),
+        is_mirrored(code == 2 || code == 3 || code == 6 || code == 7),
+        is_inverted(code == 3 || code == 4 || code == 7 || code == 8) {}
+  bool is_none() const { return !is_transposed && !is_mirrored && !is_inverted; }
+};
+
+// Turns an image. from: [height, width, channels], of 1 or 3 channels; to: [width, height, channels] if it is transposed.
+void turn(const uint8_t* from, int64_t height, int64_t width, int64_t channels, const Turn& turn, uint8_t* to);
+
 // Decodes an image file; the first frame of a GIF.
 //
 // channels: 1 (grey) or 3 (RGB). Alpha is dropped. 16-bit PNGs keep the upper 8 bits of each value.

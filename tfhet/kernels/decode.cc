@@ -1,7 +1,7 @@
 // The stage `decode`, and decoding of windows of image files: tfhet/stages/decoding.py specifies them.
 //
-// Of a JPEG file that needs no turn only the window is decoded, straight into the result. All other files are decoded
-// whole.
+// Of a JPEG file that needs no turn only the window is decoded, straight into the result; of one that is turned, only if
+// it is decoded at a reduced size. All other files are decoded whole.
 
 #include "codecs.h"
 #include "geometry.h"
@@ -17,7 +17,10 @@ namespace {
 class Decode : public Decoder {
  public:
   explicit Decode(const Config& config)
-      : channels_(config.integer("channels")), is_upright_(config.flag("upright")), is_accurate_(config.flag("accurate")) {
+      : channels_(config.integer("channels")),
+        is_upright_(config.flag("upright")),
+        is_accurate_(config.flag("accurate")),
+        is_reduced_(config.flag("reduced")) {
     if (channels_ != 1 && channels_ != 3) invalid("stage decode: channels are 1 or 3, not " + std::to_string(channels_));
   }
 
@@ -46,9 +49,19 @@ class Decode : public Decoder {
     check(file.form);
     Image result = arena.make({Type::uint8, stage.height, stage.width, channels_}, file);
 #ifdef TFHET_JPEG
-    if (jpeg::is_jpeg(file.file) && !(is_upright_ && codecs::orientation_of(file.file) > 1)) {
-      const jpeg::WindowDecoder decoder{stage.height, stage.width, channels_, is_accurate_, stage.scaling};
+    jpeg::WindowDecoder decoder{stage.height, stage.width, channels_, is_accurate_, is_reduced_, stage.scaling};
+    codecs::Turn turn(is_upright_ ? codecs::orientation_of(file.file) : 1);
+    if (jpeg::is_jpeg(file.file) && turn.is_none()) {
       decoder.image(file.file, &part.top, flip, file.index, result.values<uint8_t>());
+      return result;
+    }
+    if (jpeg::is_jpeg(file.file) && decoder.reduction(part.height, part.width) > 1) {
+      const Part unturned = in_file(part, output_of(file), turn);
+      if (turn.is_transposed) std::swap(decoder.height, decoder.width);
+      uint8_t* const pixels = scratch<uint8_t, 40>(result.form.values());
+      decoder.image(file.file, &unturned.top, false, file.index, pixels);
+      turn.is_mirrored ^= flip;
+      codecs::turn(pixels, decoder.height, decoder.width, channels_, turn, result.values<uint8_t>());
       return result;
     }
 #endif
@@ -62,12 +75,18 @@ class Decode : public Decoder {
   static void check(const Form& form) {
     if (form.type != Type::file) invalid("stage decode: the images are already decoded: omit it");
   }
+  // Returns the part of the image in the file that is `part` after the turn. form: of the turned image.
+  static Part in_file(const Part& part, const Form& form, const codecs::Turn& turn) {
+    const float top = turn.is_inverted ? static_cast<float>(form.height) - part.top - part.height : part.top;
+    const float left = turn.is_mirrored ? static_cast<float>(form.width) - part.left - part.width : part.left;
+    return turn.is_transposed ? Part{left, top, part.width, part.height} : Part{top, left, part.height, part.width};
+  }
   codecs::Pixels whole(const Image& image) const {
     return codecs::decode(image.file, channels_, is_upright_, is_accurate_, image.index);
   }
 
   int64_t channels_;
-  bool is_upright_, is_accurate_;
+  bool is_upright_, is_accurate_, is_reduced_;
 };
 
 const Registered<Decode> decode{"decode"};

@@ -170,6 +170,8 @@ class EntropyDecoder {
       if (dc < 0 || dc >= NUM_HUFF_TBLS || ac < 0 || ac >= NUM_HUFF_TBLS) return false;
       if (!differences_[dc].load(info->dc_huff_tbl_ptrs[dc], false)) return false;
       if (!steps_[ac].load(info->ac_huff_tbl_ptrs[ac], true)) return false;
+      is_flat_[i] = info->scale_denom == 8 * info->scale_num && component->h_samp_factor == info->max_h_samp_factor &&
+                    component->v_samp_factor == info->max_v_samp_factor;
       difference_[i] = &differences_[dc];
       step_[i] = &steps_[ac];
     }
@@ -196,7 +198,8 @@ class EntropyDecoder {
     const bool wanted = to != nullptr && column_ >= first_ && column_ <= last_;
     if (++column_ == columns_) column_ = 0;
     for (int i = 0; i < blocks_; ++i)
-      if (!(wanted ? block<true>(bits, i, *to[i]) : block<false>(bits, i, nullptr))) return false;
+      if (!(wanted && !is_flat_[i] ? block<true>(bits, i, *to[i]) : block<false>(bits, i, wanted ? *to[i] : nullptr)))
+        return false;
     bits_ = bits;
     return !ended_ || 8 * (bits.at - memory_) - bits.count <= 8 * (filled_ - memory_);
   }
@@ -225,6 +228,7 @@ class EntropyDecoder {
     }
   }
 
+  // Decodes a block into `to`: all coefficients if `Wanted`, else the first one; nullptr: passes over it.
   template <bool Wanted>
   inline __attribute__((always_inline)) bool block(Bits& bits, int index, JCOEF* to) {
     constexpr int SHIFT = 64 - HuffmanTable::LOOK;
@@ -242,7 +246,7 @@ class EntropyDecoder {
     }
     uint32_t& last = last_values_[component_[index]];
     last += static_cast<uint32_t>(change);
-    if (Wanted) to[0] = static_cast<JCOEF>(last);
+    if (to) to[0] = static_cast<JCOEF>(last);
 
     const HuffmanTable& steps = *step_[index];
     int k = 1;
@@ -279,6 +283,7 @@ class EntropyDecoder {
   HuffmanTable differences_[NUM_HUFF_TBLS], steps_[NUM_HUFF_TBLS];  // kept from image to image: most have the same
   const HuffmanTable *difference_[D_MAX_BLOCKS_IN_MCU], *step_[D_MAX_BLOCKS_IN_MCU];
   int component_[D_MAX_BLOCKS_IN_MCU];
+  bool is_flat_[D_MAX_BLOCKS_IN_MCU];  // whether the block becomes one pixel, for which its first coefficient is enough
   const uint8_t* zigzag_ = zigzag();
   uint32_t last_values_[MAX_COMPS_IN_SCAN];
   int blocks_;

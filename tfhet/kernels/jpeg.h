@@ -1,8 +1,8 @@
 // Windows of JPEG images: only the window is decoded, resized row by row, and mirrored if a flip is set.
 //
 // libjpeg-turbo transforms and colours only the window (jpeg_skip_scanlines, jpeg_crop_scanline), and nothing is read
-// after its last row. The pixels equal the whole image decoded by TensorFlow. Files of other formats, and files whose
-// Exif orientation is not upright, need another decoder.
+// after its last row. The pixels equal the whole image decoded by TensorFlow, unless the decoder is reduced. Files of
+// other formats need another decoder, and the caller turns the result by the Exif orientation of its file.
 
 #pragma once
 
@@ -161,12 +161,22 @@ struct Rows {
 struct WindowDecoder {
   int64_t height, width, channels;
   bool accurate;  // the slower and more exact inverse DCT
+  bool reduced;   // whether large windows are decoded at 1/2, 1/4 or 1/8 of their size
   Sampling sampling;
 
   // Throws if a number is out of range.
   void check() const {
     if (height < 1 || width < 1) invalid("height and width are at least 1");
     if (channels != 1 && channels != 3) invalid("channels are 1 or 3, not " + std::to_string(channels));
+  }
+
+  // Returns 1, 2, 4 or 8: what the sides of the image are divided by as it is decoded. A window of rows x columns keeps
+  // at least height x width pixels. Other divisors do not pay: libjpeg-turbo has vector code for these four only, and
+  // 5/8 to 7/8 take longer than the full size.
+  int reduction(double rows, double columns) const {
+    int by = 1;
+    while (reduced && by < 8 && rows >= 2.0 * by * height && columns >= 2.0 * by * width) by *= 2;
+    return by;
   }
 
   // window: top, left, height, width, in pixels of the file. index: of the image, for the message of an error. to:
@@ -210,17 +220,24 @@ struct WindowDecoder {
     const bool inks = info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK;
     info.out_color_space = channels == 1 ? JCS_GRAYSCALE : inks ? JCS_CMYK : JCS_RGB;
     info.dct_method = accurate ? JDCT_ISLOW : JDCT_IFAST;
+    const int by = reduction(window.height, window.width);
+    info.scale_num = 1;
+    info.scale_denom = static_cast<unsigned>(by);
     jpeg_start_decompress(&info);
 
+    // A pixel of a reduced image is the mean of by x by pixels from a multiple of `by` on, so edges of pixels, in which
+    // windows are given, are divided. The last row and column may cover less.
+    window = window.divided(by);
     const int64_t rows = info.output_height, columns = info.output_width;
     const Axis y = axis<1>(window.top, window.height, height, rows, sampling, false);
     const Axis x = axis<2>(window.left, window.width, width, columns, sampling, flip);
     // With a margin: at the edge of what is decoded, colours lack the neighbour that smooths them.
-    JDIMENSION left = static_cast<JDIMENSION>(std::max<int64_t>(0, x.begin - MARGIN));
-    const int64_t right = std::min<int64_t>(columns, x.end + MARGIN);
+    const bool is_cut = by == 1 || can_cut_reduced(info);
+    JDIMENSION left = is_cut ? static_cast<JDIMENSION>(std::max<int64_t>(0, x.begin - MARGIN)) : 0;
+    const int64_t right = is_cut ? std::min<int64_t>(columns, x.end + MARGIN) : columns;
     JDIMENSION span = static_cast<JDIMENSION>(right - left);
     if (span < columns) jpeg_crop_scanline(&info, &left, &span);
-    if (quick) decompressor.quicken(left, int64_t{left} + info.output_width);
+    if (quick) decompressor.quicken(by * int64_t{left}, by * (int64_t{left} + info.output_width));
     if (y.begin > 0) jpeg_skip_scanlines(&info, static_cast<JDIMENSION>(y.begin));
     // libjpeg-turbo writes a row that begins at a multiple of 32 bytes past the caches (movntdq in its jdcolext), and
     // ours are read at once: where rows happened to lie so, a batch took a quarter longer.
@@ -241,6 +258,13 @@ struct WindowDecoder {
     }
     jpeg_abort_decompress(&info);  // gives its memory back
     return 0;
+  }
+
+  // Whether no colour has less than half of the columns: else jpeg_crop_scanline of a reduced image loses colour.
+  static bool can_cut_reduced(const jpeg_decompress_struct& info) {
+    for (int i = 0; i < info.num_components; ++i)
+      if (2 * info.comp_info[i].h_samp_factor < info.max_h_samp_factor) return false;
+    return true;
   }
 
   static constexpr int64_t MARGIN = 8;  // pixels; also keeps what is decoded wider than the smoothing needs

@@ -19,6 +19,8 @@ namespace tfhet {
 struct Window {
   double top, left, height, width;
 
+  Window divided(double by) const { return {top / by, left / by, height / by, width / by}; }
+
   // Throws if the window is empty or is not inside an image of rows x columns.
   static Window of(const float* numbers, int64_t index, int64_t rows, int64_t columns) {
     const Window window{numbers[0], numbers[1], numbers[2], numbers[3]};
