@@ -14,8 +14,8 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Protocol
 
-from benchmarks.peers.peer import Peer
 from tfhet.cluster import cache_dir, environment, own_folder
 from tfhet.errors import TfhetError
 
@@ -23,7 +23,17 @@ INSTALL_LIMIT_S = 1800.0
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 
-def folder_of(peer: Peer, cache: Path | None = None) -> Path:
+class Library(Protocol):
+    """A library with its packages, such as a peer."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def requires(self) -> tuple[str, ...]: ...
+
+
+def folder_of(peer: Library, cache: Path | None = None) -> Path:
     """Returns the folder of the peer's packages. Peers that require the same versions share one; each Python has its
     own. cache: the folder of all peers' folders, instead of one in the user's cache."""
     parts = repr([*peer.requires, sys.version.split()[0], sys.platform])
@@ -31,7 +41,7 @@ def folder_of(peer: Peer, cache: Path | None = None) -> Path:
     return _all_peers(cache) / f"{words}-{hashlib.blake2b(parts.encode(), digest_size=5).hexdigest()}"
 
 
-def environment_of(peer: Peer, cache: Path | None = None) -> dict[str, str]:
+def environment_of(peer: Library, cache: Path | None = None) -> dict[str, str]:
     """Returns the environment of the peer's process, in which its own packages come first, then the tfhet of this
     checkout. Raises UsageError if other users can write to the folder."""
     folder = folder_of(peer, cache)
@@ -41,7 +51,7 @@ def environment_of(peer: Peer, cache: Path | None = None) -> dict[str, str]:
     return {**environment(), "PYTHONPATH": paths, **quiet}
 
 
-def install(peer: Peer, cache: Path | None = None) -> None:
+def install(peer: Library, cache: Path | None = None) -> None:
     """Installs the peer's packages into their folder, completely or not at all. Raises TfhetError with the installer's
     last lines."""
     folder, peers = folder_of(peer, cache), _all_peers(cache)

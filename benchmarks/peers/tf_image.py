@@ -17,7 +17,7 @@ def _build(job: Job) -> Run:
     import tensorflow as tf
 
     images = tf.data.Dataset.from_tensor_slices(list(job.files))
-    images = images.map(lambda file: _image(job, file), num_parallel_calls=job.threads).batch(job.batch_size)
+    images = images.map(lambda file: image_of(job, file), num_parallel_calls=job.threads).batch(job.batch_size)
     return on_threads(images.prefetch(2), job.threads).as_numpy_iterator
 
 
@@ -32,7 +32,8 @@ def on_threads(dataset: tf.data.Dataset, threads: int) -> tf.data.Dataset:
     return dataset.with_options(options)
 
 
-def _image(job: Job, file: tf.Tensor) -> Any:
+def image_of(job: Job, file: tf.Tensor) -> Any:
+    """Returns the image of one file after the job's chain, [size, size, 3]."""
     import tensorflow as tf
 
     contents = tf.io.read_file(file)

@@ -19,7 +19,7 @@ def _build(job: Job) -> Run:
 
     torch.set_num_threads(1)  # worker processes run in parallel
     torch.manual_seed(job.seed)
-    transform = v2.Compose(_steps(torch, v2, job))
+    transform = v2.Compose(steps_of(torch, v2, job))
 
     class Photos:
         def __len__(self) -> int:
@@ -40,7 +40,8 @@ def _build(job: Job) -> Run:
     return run
 
 
-def _steps(torch: Any, v2: Any, job: Job) -> list[Any]:
+def steps_of(torch: Any, v2: Any, job: Job) -> list[Any]:
+    """Returns the transforms of the job's chain."""
     antialias = job.way == ANTIALIAS
     if job.chain == "imagenet-eval":
         steps = [v2.Resize(job.shorter, antialias=antialias), v2.CenterCrop(job.size)]
