@@ -8,13 +8,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tfhet import kernels
 from tfhet.errors import UsageError, shown
 from tfhet.extras import needed
 
 with needed("tfhet.torch"):
     import torch
 
-Batch: TypeAlias = "list[bytes] | list[np.ndarray] | np.ndarray"
+Batch: TypeAlias = "list[bytes] | kernels.Contents | list[np.ndarray] | np.ndarray"
 """Image files, images of several sizes [height, width, channels], or [batch, height, width, channels]."""
 _ACCEPTED = (
     "the bytes of an image file, a PIL image, a tensor [channels, height, width], an array [height, width, channels], "
@@ -28,6 +29,8 @@ def batch_of(images: Any) -> tuple[Batch, bool]:
     Raises:
         UsageError: They are no images, have another dtype than uint8 and float32, or are on another device.
     """
+    if isinstance(images, kernels.Contents):
+        return images, False
     if isinstance(images, (list, tuple)):
         return _joined([_one(image, f"image {at} of the list") for at, image in enumerate(images)]), False
     if isinstance(images, torch.Tensor) and images.dim() == 4:
