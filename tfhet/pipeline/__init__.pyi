@@ -9,6 +9,7 @@ from .lowering import (
 )
 from .native import (
     BatchMaker as BatchMaker,
+    MadeBatch as MadeBatch,
     as_json as as_json,
     differences as differences,
     element_spec as element_spec,

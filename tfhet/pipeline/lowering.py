@@ -56,8 +56,12 @@ def _native_epoch(pipeline: Pipeline, epoch: int, threads: int) -> tf.data.Datas
         for begin in range(0, len(order), pipeline.batch_size):
             places = order[begin : begin + pipeline.batch_size]
             made = maker.make(places, epoch)
-            parts = dict(zip((IMAGE, LABEL), made if len(specs) > 1 else (made,), strict=False))
-            yield {**parts, ID: maker.ids(places), EPOCH: np.full(len(places), epoch)}
+            values = made.value if len(specs) > 1 else (made.value,)
+            yield {
+                **dict(zip((IMAGE, LABEL), values, strict=False)),
+                ID: made.ids,
+                EPOCH: np.full_like(made.ids, epoch),
+            }
 
     made = tf.data.Dataset.from_generator(batches, output_signature=signature)
     return without_autotune(made.prefetch(pipeline.prefetch))

@@ -2,7 +2,7 @@
 
     maker = BatchMaker(pipeline)
     order = maker.order(epoch=0)
-    images, labels = maker.make(order[0:64], epoch=0)
+    (images, labels), ids = maker.make(order[0:64], epoch=0)
 
 Any process makes the same batch of the same places; threads may share a maker.
 """
@@ -10,8 +10,10 @@ Any process makes the same batch of the same places; threads may share a maker.
 from __future__ import annotations
 
 import dataclasses
+import logging
+import threading
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,10 +24,21 @@ from tfhet.pipeline.pipeline import IMAGE, LABEL, Pipeline, label_spec
 from tfhet.source import ArraySpec, IndexedSource, example_id
 from tfhet.stages import CompiledChain, text
 
+log = logging.getLogger("tfhet")
+
 SOURCES = ("ImageFolder", "FileList", "TFRecordSource", "SyntheticSource")
 """Classes of `tfhet.source` that other hosts can make from JSON."""
 _UNSUPPORTED = ("interleave", "cache", "repeat", "record_parameters")
 """Fields of a pipeline that only tf.data has."""
+
+
+class MadeBatch(NamedTuple):
+    """A batch of examples."""
+
+    value: Any
+    """Images, uint8 or float32 [n, height, width, channels]; with labels [n, ...], if the source has them, a tuple."""
+    ids: np.ndarray
+    """int64 [n]."""
 
 
 class BatchMaker:
@@ -47,7 +60,9 @@ class BatchMaker:
         self._sizes = self.source.sizes()
         self._ends = np.cumsum(self._sizes)
         self.chain = CompiledChain(pipeline.image_stages, pipeline.reorder, pipeline.fuse)
-        self._has_labels = LABEL in self.source.spec
+        self._bad: dict[int, set[int]] = {}
+        """Ids of the bad examples that were left out, by epoch."""
+        self._lock = threading.Lock()
 
     def __len__(self) -> int:
         """Returns the number of examples of an epoch."""
@@ -62,39 +77,64 @@ class BatchMaker:
         splits = np.searchsorted(self._ends, places, side="right")
         return example_id(splits, places - (self._ends - self._sizes)[splits])
 
-    def make(self, places: np.ndarray, epoch: int) -> Any:
-        """Returns the images of examples, uint8 or float32 [n, height, width, channels], and their labels [n, ...] if
-        the source has labels. places: int64 [n]. Raises DataError, with the file, for one that cannot be decoded."""
+    def make(self, places: np.ndarray, epoch: int) -> MadeBatch:
+        """Makes the batch of examples. Bad ones are left out, and named in the log, up to the pipeline's limit.
+
+        Args:
+            places: Their places in the source, int64 [n].
+
+        Raises:
+            DataError: An example cannot be read or decoded; the message names its file.
+        """
         ids = self.ids(places)
+        try:
+            return MadeBatch(self._made(ids, epoch, self._allocate), ids)
+        except (DataError, UsageError) as error:
+            good = self._without_bad(ids, epoch, error)
+            return MadeBatch(self._made(good, epoch, self._allocate), good)
+
+    def _made(self, ids: np.ndarray, epoch: int, allocate: Callable[[int], np.ndarray] | None = None) -> Any:
         features = self.source.load(ids)
         images, labels = features[IMAGE], features.get(LABEL)
         call: dict[str, Any] = {"ids": ids, "seed": self.pipeline.seed, "epoch": epoch, "threads": self._threads}
         if labels is not None:
             call["labels"] = labels
+        made, out = self.pipeline.output, None
+        if allocate is not None and made.height is not None and made.width is not None and made.example_bytes:
+            shape = (len(ids), made.height, made.width, made.channels)
+            out = allocate(len(ids) * made.example_bytes).view(made.dtype).reshape(shape)
+        return self.chain(images, out=out, **call)
+
+    def _without_bad(self, ids: np.ndarray, epoch: int, error: Exception) -> np.ndarray:
+        """Returns the ids of the examples of a batch that can be made alone. Raises an error that names a bad one if
+        there are more than the pipeline allows, or none is good; `error` if none is bad."""
+        faults = {id: fault for id in ids.tolist() if (fault := self._fault(id, epoch)) is not None}
+        if not faults:
+            raise error
+        with self._lock:
+            bad = self._bad.setdefault(epoch, set())
+            new, bad_before = faults.keys() - bad, len(bad)
+            bad |= new
+        limit = self.pipeline.max_bad_records
+        if bad_before + len(new) > limit or len(faults) == len(ids):
+            first = next(iter(faults.values()))
+            more = f"; {len(bad)} bad records in epoch {epoch}, and max_bad_records is {limit}" if limit else ""
+            raise DataError(f"{first}{more}", first.path, first.offset) from None
+        for id in sorted(new):
+            log.warning("left out of epoch %d: %s", epoch, faults[id])
+        return ids[[id not in faults for id in ids.tolist()]]
+
+    def _fault(self, id: int, epoch: int) -> DataError | None:
+        """Returns the error of an example, with its file; None if it can be made."""
         try:
-            return self.chain(images, out=self._out(images), **call)
+            self._made(np.array([id], np.int64), epoch)
+        except DataError as error:
+            return error
         except UsageError as error:
-            raise self._explained(error, images, ids) from None
-
-    def _out(self, images: Any) -> np.ndarray | None:
-        """Returns memory for the result; None if its size is not known, or nobody gives any."""
-        made = self.pipeline.output
-        if self._allocate is None or made.height is None or made.width is None or made.example_bytes is None:
-            return None
-        shape = (len(images), made.height, made.width, made.channels)
-        return self._allocate(len(images) * made.example_bytes).view(made.dtype).reshape(shape)
-
-    def _explained(self, error: UsageError, images: Any, ids: np.ndarray) -> Exception:
-        """Returns the error of the example that a batch failed for, with its file."""
-        for at, id in enumerate(ids.tolist()):
-            one = [images[at]] if isinstance(images[at], bytes) else images[at : at + 1]
-            try:
-                self.chain(one, ids=ids[at : at + 1], seed=self.pipeline.seed)
-            except UsageError as own:
-                file, offset = self.source.places([id])[0]
-                where = f"{file}{f' at byte {offset}' if offset else ''}" if file else f"example {id}"
-                return DataError(f"{where} cannot be decoded: {own}", file or None, offset)
-        return error
+            file, offset = self.source.places([id])[0]
+            where = f"{file}{f' at byte {offset}' if offset else ''}" if file else f"example {id}"
+            return DataError(f"{where} cannot be decoded: {error}", file or None, offset)
+        return None
 
 
 def checked(pipeline: Pipeline) -> IndexedSource:

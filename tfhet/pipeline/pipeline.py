@@ -60,6 +60,9 @@ class Pipeline:
     drop_last: bool = False
     """Whether examples that do not fill a batch on each rank are left out; natively. Otherwise the last batches of an
     epoch are smaller, and every example comes once."""
+    max_bad_records: int = 0
+    """Number of examples that may be left out of an epoch in each process because they cannot be read or decoded,
+    natively. The log names them."""
     shuffle_splits: bool = True
     """Whether each epoch reads the splits in a new order, which derives from the seed."""
     reorder: bool = True

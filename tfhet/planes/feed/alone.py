@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tfhet.errors import UsageError
-from tfhet.pipeline import BatchMaker, Pipeline
+from tfhet.pipeline import BatchMaker, MadeBatch, Pipeline
 from tfhet.planes.cpus import usable
 from tfhet.planes.feed.batch_reader import START, BatchReader, Position
 from tfhet.planes.feed.dataset import DatasetFacts, facts_of
@@ -112,7 +112,7 @@ class PipelineReader:
         self._source, self._rank, self._size, self._is_equal = source, rank, size, is_equal
         self._most = makers + (pipeline.prefetch if ahead is None else ahead)
         self._threads = ThreadPoolExecutor(makers, "tfhet-pipeline")
-        self._begun: collections.deque[tuple[_Place, np.ndarray, Future[Any]]] = collections.deque()
+        self._begun: collections.deque[tuple[_Place, Future[MadeBatch]]] = collections.deque()
         self._at, self._delivered = -1, DeliveredSet(rank, size)
         self.again, self.left, self.shards, self.is_short = 0, 0, 1, False
 
@@ -125,8 +125,8 @@ class PipelineReader:
         self._at, self._delivered = epoch, DeliveredSet(self._rank, self._size)
         for _ in mine:
             self._begin(itertools.islice(waiting, self._most - len(self._begun)))
-            place, examples, made = self._begun.popleft()
-            found = Received(made.result(), self._maker.ids(examples), len(self._maker), (0, place.number), 0)
+            place, made = self._begun.popleft()
+            found = Received(*made.result(), len(self._maker), (0, place.number), 0)
             del made
             self._delivered.add(found.key)
             yield found
@@ -147,10 +147,10 @@ class PipelineReader:
             division = self._division(place.offset)
             begin, end = (place.offset + division.begin(place.number + after) for after in (0, 1))
             examples = self._maker.order(place.epoch)[begin:end]
-            self._begun.append((place, examples, self._threads.submit(self._maker.make, examples, place.epoch)))
+            self._begun.append((place, self._threads.submit(self._maker.make, examples, place.epoch)))
 
     def _drop(self) -> None:
-        for _, _, made in self._begun:
+        for _, made in self._begun:
             made.cancel()
         self._begun.clear()
 

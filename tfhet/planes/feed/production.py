@@ -202,8 +202,8 @@ class Production:
             return EndOfShard(division.batches)
         places = order[offset + division.begin(request.number) : offset + division.begin(request.number + 1)]
         if isinstance(self._dataset, BatchMaker):
-            batch = self._dataset.make(places, request.shard.epoch)
-            return ProducedBatch(batch, self._dataset.ids(places), len(order))
+            made = self._dataset.make(places, request.shard.epoch)
+            return ProducedBatch(made.value, made.ids, len(order))
         with Randomness(self._seed, request.shard.epoch, request.number, leaves_trace=self._is_alone):
             batch = self.source.collated([self._dataset[int(one)] for one in places])
             return ProducedBatch(copied(batch) if self.source.collate else batch, places, len(order))

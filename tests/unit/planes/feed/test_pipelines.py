@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from pathlib import Path
 
 import numpy as np
@@ -69,7 +70,7 @@ def test_batches_equal_those_of_tensorflow(records, shuffle):
     maker = BatchMaker(pipeline)
     for epoch in range(2):
         order = maker.order(epoch)
-        native = [maker.make(order[begin : begin + 8], epoch) for begin in range(0, 41, 8)]
+        native = [maker.make(order[begin : begin + 8], epoch).value for begin in range(0, 41, 8)]
         ids = maker.ids(order[0:41])
         if shuffle:
             theirs = list(one_by_one(pipeline, epoch, ids, 2))
@@ -179,13 +180,19 @@ def test_elastic_histories_read_every_id_once_in_an_epoch():
         assert sorted(seen) == list(range(examples))
 
 
-def test_damaged_file_is_named(folder, tmp_path):
+def test_damaged_file_is_named(tmp_path, caplog):
     (tmp_path / "class0").mkdir()
     for number in range(3):
         (tmp_path / "class0" / f"{number}.jpg").write_bytes(jpeg(number))
     (tmp_path / "class0" / "broken.jpg").write_bytes(jpeg(3)[:200])
     with pytest.raises(DataError, match=r"broken\.jpg cannot be decoded"):
         list(tfhet.batches(Pipeline(ImageFolder(tmp_path), CHAIN, batch_size=4), job=ALONE))
+    lenient = tfhet.batches(Pipeline(ImageFolder(tmp_path), CHAIN, batch_size=4, max_bad_records=1), job=ALONE)
+    assert [len(labels) for _, labels in lenient] == [3]
+    assert re.fullmatch(r"left out of epoch 0: .*broken\.jpg cannot be decoded: .*", caplog.messages[0])
+    (tmp_path / "class0" / "another.jpg").write_bytes(b"no image")
+    with pytest.raises(DataError, match="2 bad records in epoch 0, and max_bad_records is 1"):
+        list(tfhet.batches(Pipeline(ImageFolder(tmp_path), CHAIN, batch_size=8, max_bad_records=1), job=ALONE))
     source = ImageFolder(tmp_path)
     (tmp_path / "class0" / "1.jpg").unlink()
     with pytest.raises(DataError, match=r"1\.jpg"):
