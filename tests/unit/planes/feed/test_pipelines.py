@@ -189,7 +189,8 @@ def test_damaged_file_is_named(tmp_path, caplog):
         list(tfhet.batches(Pipeline(ImageFolder(tmp_path), CHAIN, batch_size=4), job=ALONE))
     lenient = tfhet.batches(Pipeline(ImageFolder(tmp_path), CHAIN, batch_size=4, max_bad_records=1), job=ALONE)
     assert [len(labels) for _, labels in lenient] == [3]
-    assert re.fullmatch(r"left out of epoch 0: .*broken\.jpg cannot be decoded: .*", caplog.messages[0])
+    # Threads may already make the next epoch.
+    assert re.fullmatch(r"left out of epoch 0: .*broken\.jpg cannot be decoded: .*", min(caplog.messages))
     (tmp_path / "class0" / "another.jpg").write_bytes(b"no image")
     with pytest.raises(DataError, match="2 bad records in epoch 0, and max_bad_records is 1"):
         list(tfhet.batches(Pipeline(ImageFolder(tmp_path), CHAIN, batch_size=8, max_bad_records=1), job=ALONE))
