@@ -63,9 +63,19 @@ CASES: Mapping[str, ClusterCase] = {
             cpus_per_vcpu=1 / 40,
             accelerator_ms=2.0,
             buffered=8,
-            variants=_both("", "batches of Python", "digits", (_FEED.split(),) * 2, 1),
-            ratios={"speedup": ("homogeneous", "heterogeneous")},
-            savings={"saving_pct": ("homogeneous", "heterogeneous")},
+            variants=[
+                *_both("", "batches of Python", "digits", (_FEED.split(),) * 2, 1),
+                *_both("declared_", "a declared pipeline", "declared-digits", (_FEED.split(),) * 2, 1),
+            ],
+            ratios={
+                "speedup": ("homogeneous", "heterogeneous"),
+                "declared_homogeneous_vs_heterogeneous": ("heterogeneous", "declared_homogeneous"),
+                "declared_homogeneous_vs_homogeneous": ("homogeneous", "declared_homogeneous"),
+            },
+            savings={
+                "saving_pct": ("homogeneous", "heterogeneous"),
+                "declared_homogeneous_saving_pct": ("homogeneous", "declared_homogeneous"),
+            },
             packages=("scipy",),
         ),
         ClusterCase(

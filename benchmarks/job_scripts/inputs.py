@@ -4,6 +4,8 @@
 - `example`: the same chain in plain TensorFlow, as AWS's TensorFlow example writes it.
 - `digits`: the chain of AWS's PyTorch example in NumPy and SciPy. Images of MNIST's shape are normalised and blurred
   by a kernel of 11 x 11, as often as makes an image as expensive as the example's (about 2 ms of a vCPU).
+- `declared-digits`: the same work as a declared pipeline of tfhet, which runs natively: images of MNIST's shape,
+  normalised, and as many blurs by a kernel of 11 x 11.
 - `images`: the work of C. Rand's article on Ray on SageMaker (September 2023) at a reduced size: ten Gaussian blurs
   of 64 x 64 images.
 """
@@ -49,6 +51,14 @@ class Digits:
 def make_digits(shard: Any) -> Digits:
     """Returns the dataset that the feed serves."""
     return Digits()
+
+
+def declared_digits(batch_size: int) -> Pipeline:
+    from tfhet import Pipeline, SyntheticSource
+
+    blurs = "; ".join(["gaussian_blur(11, 1.0)"] * DIGIT_BLURS)
+    chain = f"rescale(); normalize((0.1307,), (0.3081,)); {blurs}"
+    return Pipeline(SyntheticSource(DIGITS, 1, (28, 28, 1)), chain, batch_size, shuffle=True)
 
 
 @functools.cache
@@ -106,6 +116,8 @@ class Load:
         loader: Iterable[Any]
         if self.name == "images":
             loader = tfhet.batches(make_blocks, arguments={"batch_size": self.batch_size}, batch_size=self.batch_size)
+        elif self.name == "declared-digits":
+            loader = tfhet.batches(declared_digits(self.batch_size))
         else:
             loader = tfhet.batches(make_digits, batch_size=self.batch_size, shuffle=True)
         return itertools.chain.from_iterable(iter(loader) for _ in itertools.count())
@@ -138,6 +150,16 @@ def _digits(load: Load) -> Iterator[np.ndarray]:
         yield np.stack([digits[index][0] for index in range(first, first + load.batch_size)])
 
 
+def _declared_digits(load: Load) -> Iterator[Any]:
+    from tfhet.pipeline import BatchMaker
+
+    maker = BatchMaker(declared_digits(load.batch_size))
+    for epoch in itertools.count():
+        order = maker.order(epoch)
+        for begin in range(0, len(order), load.batch_size):
+            yield maker.make(order[begin : begin + load.batch_size], epoch).value
+
+
 def _blurred(load: Load) -> Iterator[dict[str, np.ndarray]]:
     for first in itertools.count(step=load.batch_size):
         yield blurred(np.arange(first, first + load.batch_size))
@@ -147,5 +169,6 @@ _ALONE: dict[str, Callable[[Load], Iterator[Any]]] = {
     "pipeline": _pipeline,
     "example": lambda load: iter(load.example(repeat=-1)),
     "digits": _digits,
+    "declared-digits": _declared_digits,
     "images": _blurred,
 }
