@@ -16,8 +16,8 @@ import numpy as np
 from tfhet.cluster import environment
 from tfhet.errors import UsageError
 from tfhet.pipeline import Pipeline
+from tfhet.planes.feed.batch_reader import MAKE_LIMIT_S
 from tfhet.planes.feed.loader import Loader, is_loaded
-from tfhet.planes.feed.server_link import MAKE_LIMIT_S
 from tfhet.planes.hooks import run_hooks
 from tfhet.strategies import JobContext
 

@@ -8,6 +8,9 @@ from typing import NamedTuple, Protocol
 from tfhet.planes.feed.dataset import DatasetFacts
 from tfhet.planes.feed.delivered import Key, Received
 
+MAKE_LIMIT_S = 600.0
+"""Default limit in seconds for one batch of the user's code, including all loading before the first one."""
+
 
 class Position(NamedTuple):
     """What was delivered of an epoch before an iteration begins within it."""

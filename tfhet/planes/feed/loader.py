@@ -16,12 +16,11 @@ from tfhet.cluster import environment
 from tfhet.errors import DataError, UsageError
 from tfhet.messages import inherited, rank
 from tfhet.pipeline import BatchMaker, Pipeline, as_json, from_json, is_native, runs_natively
-from tfhet.planes.feed.batch_reader import START, BatchReader, Position
+from tfhet.planes.feed.batch_reader import MAKE_LIMIT_S, START, BatchReader, Position
 from tfhet.planes.feed.data_loader import LikeDataLoader
 from tfhet.planes.feed.delivered import Received, halves
 from tfhet.planes.feed.frame import examples_in
 from tfhet.planes.feed.production import Division
-from tfhet.planes.feed.server_link import MAKE_LIMIT_S
 from tfhet.planes.feed.source import FeedSource, Shard
 from tfhet.planes.feed.state import position_in, settings_of, state_of
 from tfhet.planes.registry import get

@@ -20,14 +20,14 @@ import numpy as np
 
 from tfhet.clock import SYSTEM
 from tfhet.errors import NotReady, UsageError
-from tfhet.planes.feed.batch_reader import START, Position
+from tfhet.planes.feed.batch_reader import MAKE_LIMIT_S, START, Position
 from tfhet.planes.feed.connection import FeedConnection
 from tfhet.planes.feed.credit import Credit
 from tfhet.planes.feed.dataset import Agreement, DatasetFacts
 from tfhet.planes.feed.delivered import NO_BATCH, BatchRequest, Key, Loss, Received, SourceError, described
 from tfhet.planes.feed.frame import MemoryPool
 from tfhet.planes.feed.message import SILENT_S, Alive, Answer, Batch, Described, Failed, NoBatch
-from tfhet.planes.feed.server_link import MAKE_LIMIT_S, ServerLink, ServerTimeout, received
+from tfhet.planes.feed.server_link import ServerLink, ServerTimeout, received
 from tfhet.planes.feed.share import EpochPass, Share
 from tfhet.planes.feed.source import FeedSource, Shard
 from tfhet.schema import MessageError

@@ -19,8 +19,6 @@ from tfhet.planes.feed.message import Alive, Answer, Batch, BatchRequests, FromS
 from tfhet.planes.feed.share import EpochPass
 from tfhet.planes.feed.source import FeedSource
 
-MAKE_LIMIT_S = 600.0
-"""Default limit in seconds for one batch of the user's code, including all loading before the first one."""
 _NO_MEMORY = np.empty(0, np.uint8)
 SLOW_S = 30.0
 """Seconds for one batch after which a reader logs where the user's code is."""

@@ -24,7 +24,7 @@ import numpy as np
 from tfhet.clock import SYSTEM
 from tfhet.errors import NotReady, UsageError
 from tfhet.planes.feed import START, FeedSource, Key, Position, Received, Shard, SourceError
-from tfhet.planes.feed.server_link import MAKE_LIMIT_S
+from tfhet.planes.feed.batch_reader import MAKE_LIMIT_S
 from tfhet.planes.ray import private
 from tfhet.planes.ray.coordinator import Coordinator, EndOfShare, Portion
 from tfhet.planes.ray.settings import Order
