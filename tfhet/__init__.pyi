@@ -9,6 +9,7 @@ from .source import (
     FileList as FileList,
     ImageFolder as ImageFolder,
     SyntheticSource as SyntheticSource,
+    TarSource as TarSource,
     TFRecordSource as TFRecordSource,
 )
 from .splitting import split as split

@@ -25,5 +25,6 @@ from .source import (
 from .splitmix import GAMMA as GAMMA, mix as mix
 from .synthetic import SyntheticSource as SyntheticSource
 from .tar import tar_samples as tar_samples
+from .tar_source import TarSource as TarSource
 from .tfrecord import TFRecordSource as TFRecordSource
 from .writing import Sidecar as Sidecar, write_tfrecords as write_tfrecords
