@@ -8,6 +8,7 @@ from .record import Figure as Figure, Record as Record, RunFolder as RunFolder, 
 from .source import (
     FileList as FileList,
     ImageFolder as ImageFolder,
+    ParquetSource as ParquetSource,
     SyntheticSource as SyntheticSource,
     TarSource as TarSource,
     TFRecordSource as TFRecordSource,

@@ -22,7 +22,7 @@ from tfhet.pipeline.pipeline import IMAGE, LABEL, Pipeline, label_spec
 from tfhet.source import ArraySpec, IndexedSource, example_id
 from tfhet.stages import CompiledChain, text
 
-SOURCES = ("ImageFolder", "FileList", "TFRecordSource", "TarSource", "SyntheticSource")
+SOURCES = ("ImageFolder", "FileList", "TFRecordSource", "TarSource", "ParquetSource", "SyntheticSource")
 """Classes of `tfhet.source` that other hosts can make from JSON."""
 _UNSUPPORTED = ("interleave", "cache", "repeat", "record_parameters")
 """Fields of a pipeline that only tf.data has."""

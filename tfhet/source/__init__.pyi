@@ -12,6 +12,7 @@ from .folder import from_image_folder as from_image_folder
 from .id_set import IdCount as IdCount, IdSet as IdSet
 from .image_folder import FileList as FileList, ImageFolder as ImageFolder
 from .orientation import decoded as decoded, exif_orientation as exif_orientation, turned as turned
+from .parquet import ParquetSource as ParquetSource
 from .source import (
     BadRecord as BadRecord,
     BlockSource as BlockSource,
