@@ -129,11 +129,11 @@ def runs_natively(pipeline: Pipeline) -> bool:
 def as_json(pipeline: Pipeline) -> dict[str, Any]:
     """Returns a pipeline as JSON values, for other hosts. Raises UsageError for a source that they cannot make."""
     source = checked(pipeline)
-    kind = type(source).__name__
+    kind, described = type(source).__name__, source.as_json()
     if kind not in SOURCES:
         raise UsageError(f"data hosts cannot make a {kind} of this process; sources for them: {', '.join(SOURCES)}")
     fields = {each.name: getattr(pipeline, each.name) for each in dataclasses.fields(pipeline)}
-    return {**fields, "stages": text(pipeline.image_stages), "source": {"kind": kind, **source.as_json()}}
+    return {**fields, "stages": text(pipeline.image_stages), "source": {"kind": kind, **described}}
 
 
 def from_json(document: Mapping[str, Any]) -> Pipeline:

@@ -11,6 +11,7 @@ from .feature import Encoded as Encoded, Feature as Feature, Fixed as Fixed, Raw
 from .folder import from_image_folder as from_image_folder
 from .id_set import IdCount as IdCount, IdSet as IdSet
 from .image_folder import FileList as FileList, ImageFolder as ImageFolder
+from .map_style import ArraySource as ArraySource, MapStyle as MapStyle
 from .orientation import decoded as decoded, exif_orientation as exif_orientation, turned as turned
 from .parquet import ParquetSource as ParquetSource
 from .source import (
