@@ -15,15 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from tfhet import source as sources
 from tfhet.errors import DataError, UsageError
 from tfhet.pipeline.order import EpochOrder
 from tfhet.pipeline.pipeline import IMAGE, LABEL, Pipeline, label_spec
-from tfhet.source import ArraySpec, IndexedSource, example_id
+from tfhet.source import ArraySpec, IndexedSource, ids_at, source_as_json, source_from_json
 from tfhet.stages import CompiledChain, text
 
-SOURCES = ("ImageFolder", "FileList", "TFRecordSource", "TarSource", "ParquetSource", "SyntheticSource")
-"""Classes of `tfhet.source` that other hosts can make from JSON."""
 _UNSUPPORTED = ("interleave", "cache", "repeat", "record_parameters")
 """Fields of a pipeline that only tf.data has."""
 
@@ -45,13 +42,12 @@ class BatchMaker:
         self.pipeline, self._threads, self._allocate = pipeline, threads, allocate
         self.source: IndexedSource = checked(pipeline)
         self._sizes = self.source.sizes()
-        self._ends = np.cumsum(self._sizes)
         self.chain = CompiledChain(pipeline.image_stages, pipeline.reorder, pipeline.fuse)
         self._has_labels = LABEL in self.source.spec
 
     def __len__(self) -> int:
         """Returns the number of examples of an epoch."""
-        return int(self._ends[-1]) if len(self._ends) else 0
+        return int(self._sizes.sum())
 
     def order(self, epoch: int) -> EpochOrder:
         settings = {name: getattr(self.pipeline, name) for name in ("shuffle", "shuffle_splits", "seed")}
@@ -59,8 +55,7 @@ class BatchMaker:
 
     def ids(self, places: np.ndarray) -> np.ndarray:
         """Returns the ids of examples, int64 [n], by their places in the source, int64 [n]."""
-        splits = np.searchsorted(self._ends, places, side="right")
-        return example_id(splits, places - (self._ends - self._sizes)[splits])
+        return ids_at(places, self._sizes)
 
     def make(self, places: np.ndarray, epoch: int) -> Any:
         """Returns the images of examples, uint8 or float32 [n, height, width, channels], and their labels [n, ...] if
@@ -129,20 +124,13 @@ def runs_natively(pipeline: Pipeline) -> bool:
 def as_json(pipeline: Pipeline) -> dict[str, Any]:
     """Returns a pipeline as JSON values, for other hosts. Raises UsageError for a source that they cannot make."""
     source = checked(pipeline)
-    kind, described = type(source).__name__, source.as_json()
-    if kind not in SOURCES:
-        raise UsageError(f"data hosts cannot make a {kind} of this process; sources for them: {', '.join(SOURCES)}")
     fields = {each.name: getattr(pipeline, each.name) for each in dataclasses.fields(pipeline)}
-    return {**fields, "stages": text(pipeline.image_stages), "source": {"kind": kind, **described}}
+    return {**fields, "stages": text(pipeline.image_stages), "source": source_as_json(source)}
 
 
 def from_json(document: Mapping[str, Any]) -> Pipeline:
     """Makes the pipeline of `as_json`."""
-    values = dict(document["source"])
-    kind = values.pop("kind")
-    if kind not in SOURCES:
-        raise UsageError(f"unknown source {kind!r}; known: {', '.join(SOURCES)}")
-    return Pipeline(**{**document, "source": getattr(sources, kind).from_json(values)})
+    return Pipeline(**{**document, "source": source_from_json(document["source"])})
 
 
 def differences(pipeline: Pipeline) -> dict[str, Any]:

@@ -133,6 +133,12 @@ class ParquetSource(Indexed):
             found.append((self.files[file], int(column.dictionary_page_offset or column.data_page_offset)))
         return found
 
+    @functools.cached_property
+    def labels(self) -> np.ndarray:
+        """Labels of all examples, int64 [examples], which are read alone."""
+        tables = [pq.ParquetFile(file).read(columns=[self.label], use_threads=False) for file in self.files]
+        return np.concatenate([table.column(self.label).to_numpy() for table in tables]).astype(np.int64)
+
     @property
     def spec(self) -> dict[str, ArraySpec]:
         return {"image": ArraySpec((None,), "string"), "label": ArraySpec((None,), "int64")}

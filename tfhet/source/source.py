@@ -33,6 +33,13 @@ def position_of(ids: IdT) -> IdT:
     return ids % 2**POSITION_BITS
 
 
+def ids_at(rows: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Returns the ids of examples by their numbers among those of all splits; all int64 [n]. sizes: of the splits."""
+    ends = np.cumsum(sizes)
+    splits = np.searchsorted(ends, rows, side="right")
+    return example_id(splits, rows - (ends - sizes)[splits])
+
+
 def checked_ids(ids: Sequence[int] | np.ndarray, splits: int) -> np.ndarray:
     """Returns ids as int64 [n]. Raises UsageError for an id whose split is not below `splits`."""
     numbers = np.asarray(ids, np.int64).reshape(-1)

@@ -92,6 +92,11 @@ class TarSource(Indexed):
         return [(self.tars[split], at) for split, at in zip(split_of(np.asarray(ids)).tolist(), offsets, strict=True)]
 
     @property
+    def labels(self) -> np.ndarray:
+        """Labels of all examples, int64 [examples]."""
+        return self._index.labels
+
+    @property
     def spec(self) -> dict[str, ArraySpec]:
         return {"image": ArraySpec((None,), "string"), "label": ArraySpec((None,), "int64")}
 
