@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 import numpy as np
 from PIL import Image
 
-from tfhet.errors import DataError, UsageError, shown
+from tfhet.errors import UsageError, shown
 from tfhet.source.array_spec import ArraySpec
 from tfhet.source.indexed import Indexed
 
@@ -84,10 +84,10 @@ class MapStyle(InProcess):
         images, first = [image for image, _ in items], self._first[0]
         for index, image in zip(rows, images, strict=True):
             if _form(image) != _form(first):
-                raise DataError(
+                raise UsageError(
                     f"item {index} of {self._kind} has {_form(image)}, but item 0 {_form(first)}: return the bytes of "
-                    "the image files, which decode() reads (in torchvision loader=read_bytes, in Hugging Face "
-                    "cast_column('image', datasets.Image(decode=False))), or resize all images to one size"
+                    "the image files, which decode() reads (torchvision: loader=lambda path: Path(path).read_bytes(); "
+                    "Hugging Face: cast_column('image', datasets.Image(decode=False))), or resize all to one size"
                 )
         labels = np.stack([label for _, label in items]) if items else np.empty((0, *self._first[1].shape))
         return {"image": images if isinstance(first, bytes) else np.stack(images), "label": labels}

@@ -51,14 +51,6 @@ def checked_ids(ids: Sequence[int] | np.ndarray, splits: int) -> np.ndarray:
     return numbers
 
 
-def checked_places(ids: Sequence[int] | np.ndarray, count: int) -> np.ndarray:
-    """Returns ids of a source with one split as int64 [n]. Raises UsageError for one that is not below `count`."""
-    numbers = np.asarray(ids, np.int64).reshape(-1)
-    if (wrong := numbers[(numbers < 0) | (numbers >= count)]).size:
-        raise UsageError(f"example {wrong[0]} does not exist: there are {count}")
-    return numbers
-
-
 @dataclass(frozen=True)
 class BadRecord:
     """A record that cannot be used, and what is lost with it. `str` gives one line for people."""

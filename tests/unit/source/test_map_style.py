@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tfhet.errors import DataError, UsageError
+from tfhet.errors import UsageError
 from tfhet.source import ArraySource, ArraySpec, MapStyle
 
 IDS = np.arange(2)
@@ -63,7 +63,7 @@ def test_items_that_do_not_fit_are_refused(item, named):
 
 @pytest.mark.parametrize("other", [Image.new("RGB", (6, 4)), png()])
 def test_images_of_different_forms_are_refused_with_advice(other):
-    with pytest.raises(DataError, match=r"item 1 of list.*decode\(\)"):
+    with pytest.raises(UsageError, match=r"item 1 of list.*decode\(\)"):
         MapStyle([(COLOUR, 1), (other, 2)]).load(IDS)
 
 
