@@ -15,9 +15,9 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from tfhet.source.record_loading import READERS
 pa = extras.deferred("pyarrow")
 pq = extras.deferred("pyarrow.parquet")
 log = logging.getLogger("tfhet")
+T = TypeVar("T")
 
 CACHE_BYTES = 256 << 20
 """Default size of the cache of decoded row groups, in bytes."""
@@ -136,8 +137,8 @@ class ParquetSource(Indexed):
     @functools.cached_property
     def labels(self) -> np.ndarray:
         """Labels of all examples, int64 [examples], which are read alone."""
-        tables = [pq.ParquetFile(file).read(columns=[self.label], use_threads=False) for file in self.files]
-        return np.concatenate([table.column(self.label).to_numpy() for table in tables]).astype(np.int64)
+        columns = [_opened(file, lambda opened: opened.read([self.label], use_threads=False)) for file in self.files]
+        return np.concatenate([self._labels(table, file) for table, file in zip(columns, self.files, strict=True)])
 
     @property
     def spec(self) -> dict[str, ArraySpec]:
@@ -183,11 +184,7 @@ class ParquetSource(Indexed):
 
     def _described(self, file: str) -> Any:
         """Returns a file's metadata. Raises like `sizes`."""
-        try:
-            with pq.ParquetFile(file) as opened:
-                schema, metadata = opened.schema_arrow, opened.metadata
-        except (OSError, pa.ArrowException) as error:
-            raise DataError(f"{file} cannot be read as Parquet: {error}", file) from None
+        schema, metadata = _opened(file, lambda opened: (opened.schema_arrow, opened.metadata))
         for name in (self.image, self.label):
             if name not in schema.names:
                 raise UsageError(f"{file} has no column {name!r}, only {', '.join(schema.names)}")
@@ -223,10 +220,14 @@ class ParquetSource(Indexed):
                 table = opened.read_row_group(group, columns=columns, use_threads=False)
         except (OSError, pa.ArrowException) as error:
             raise DataError(f"{path}: row group {group} cannot be read: {error}", path) from None
-        images, labels = table.column(self.image), table.column(self.label)
+        images = table.column(self.image)
+        return _RowGroup(images.flatten()[0] if is_struct else images, self._labels(table, path), table.nbytes)
+
+    def _labels(self, table: Any, path: str) -> np.ndarray:
+        labels = table.column(self.label)
         if labels.null_count:
-            raise DataError(f"{path}: column {self.label} has rows without a value in row group {group}", path)
-        return _RowGroup(images.flatten()[0] if is_struct else images, labels.to_numpy().astype(np.int64), table.nbytes)
+            raise DataError(f"{path}: column {self.label} has rows without a value", path)
+        return labels.to_numpy().astype(np.int64)
 
     def _warn(self, examples: int, new: list[int]) -> None:
         """Logs once that most examples of a batch needed a large row group of their own."""
@@ -238,3 +239,12 @@ class ParquetSource(Indexed):
             "groups instead of shuffle=True, or write row groups of about 100 rows",
             *(self.files[0], examples, len(new), sum(new) >> 20),
         )
+
+
+def _opened(path: str, use: Callable[[Any], T]) -> T:
+    """Returns the result of `use` for an opened file. Raises DataError if it cannot be read."""
+    try:
+        with pq.ParquetFile(path) as opened:
+            return use(opened)
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(f"{path} cannot be read as Parquet: {error}", path) from None

@@ -13,9 +13,19 @@ from PIL import Image
 from test_tar import write_tar
 
 import tfhet
-from tfhet.errors import UsageError
+from tfhet.errors import DataError, UsageError
 from tfhet.pipeline import BatchMaker, as_json, from_json
-from tfhet.source import ArraySource, Balanced, FileList, IndexedSource, MapStyle, Mixed, SyntheticSource, TarSource
+from tfhet.source import (
+    ArraySource,
+    Balanced,
+    FileList,
+    IndexedSource,
+    MapStyle,
+    Mixed,
+    ParquetSource,
+    SyntheticSource,
+    TarSource,
+)
 from tfhet.source.schedule import BLOCK, Schedule
 
 
@@ -102,6 +112,18 @@ def test_balanced_classes_have_equally_many_examples(tmp_path):
     assert len(set(found["image"])) == 8
     batches = list(tfhet.batches(tfhet.Pipeline(source, "decode(); resize(8, 8)", batch_size=3, shuffle=True)))
     assert sum(len(labels) for _, labels in batches) == len(found["label"])
+
+
+def test_classes_of_tars_and_parquet_are_balanced(tmp_path):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    pq.write_table(pa.table({"image": [b"0", b"1", b"2"], "label": [5, 6, 5]}), tmp_path / "a.parquet")
+    members = [(f"{at}.{kind}", str(at // 2).encode()) for at in range(3) for kind in ("jpg", "cls")]
+    for source in (ParquetSource(tmp_path), TarSource(write_tar(tmp_path / "a.tar", members))):
+        first, second, *_ = all_of(Balanced(source))["label"].tolist()
+        assert first != second
+    pq.write_table(pa.table({"image": [b"0", b"1"], "label": [5, None]}), tmp_path / "a.parquet")
+    with pytest.raises(DataError, match=r"a\.parquet: column label"):
+        Balanced(ParquetSource(tmp_path))
 
 
 def test_sources_that_do_not_fit_are_refused():
