@@ -6,9 +6,15 @@ from .pipeline import Cut as Cut, Pipeline as Pipeline
 from .planes import batches as batches, distribute as distribute
 from .record import Figure as Figure, Record as Record, RunFolder as RunFolder, RunSummary as RunSummary
 from .source import (
+    ArraySource as ArraySource,
+    Balanced as Balanced,
     FileList as FileList,
     ImageFolder as ImageFolder,
+    MapStyle as MapStyle,
+    Mixed as Mixed,
+    ParquetSource as ParquetSource,
     SyntheticSource as SyntheticSource,
+    TarSource as TarSource,
     TFRecordSource as TFRecordSource,
 )
 from .splitting import split as split

@@ -32,6 +32,7 @@ _PACKAGES = {
     "tensorflow_addons": _Package("TensorFlow Addons", "tfhet[addons]"),
     "torch": _Package("PyTorch", "tfhet[torch]"),
     "ray": _Package("Ray", "tfhet[ray]"),
+    "pyarrow": _Package("PyArrow", "tfhet[parquet]"),
     "boto3": _AWS,
     "botocore": _AWS,
     "sklearn": _Package("scikit-learn", "tfhet[demo]"),

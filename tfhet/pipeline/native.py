@@ -17,17 +17,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfhet import source as sources
 from tfhet.errors import DataError, UsageError
 from tfhet.pipeline.order import EpochOrder
 from tfhet.pipeline.pipeline import IMAGE, LABEL, Pipeline, label_spec
-from tfhet.source import ArraySpec, IndexedSource, example_id
+from tfhet.source import ArraySpec, IndexedSource, ids_at, source_as_json, source_from_json
 from tfhet.stages import CompiledChain, text
 
 log = logging.getLogger("tfhet")
 
-SOURCES = ("ImageFolder", "FileList", "TFRecordSource", "SyntheticSource")
-"""Classes of `tfhet.source` that other hosts can make from JSON."""
 _UNSUPPORTED = ("interleave", "cache", "repeat", "record_parameters")
 """Fields of a pipeline that only tf.data has."""
 
@@ -58,7 +55,6 @@ class BatchMaker:
         self.pipeline, self._threads, self._allocate = pipeline, threads, allocate
         self.source: IndexedSource = checked(pipeline)
         self._sizes = self.source.sizes()
-        self._ends = np.cumsum(self._sizes)
         self.chain = CompiledChain(pipeline.image_stages, pipeline.reorder, pipeline.fuse)
         self._bad: dict[int, set[int]] = {}
         """Ids of the bad examples that were left out, by epoch."""
@@ -66,7 +62,7 @@ class BatchMaker:
 
     def __len__(self) -> int:
         """Returns the number of examples of an epoch."""
-        return int(self._ends[-1]) if len(self._ends) else 0
+        return int(self._sizes.sum())
 
     def order(self, epoch: int) -> EpochOrder:
         settings = {name: getattr(self.pipeline, name) for name in ("shuffle", "shuffle_splits", "seed")}
@@ -74,8 +70,7 @@ class BatchMaker:
 
     def ids(self, places: np.ndarray) -> np.ndarray:
         """Returns the ids of examples, int64 [n], by their places in the source, int64 [n]."""
-        splits = np.searchsorted(self._ends, places, side="right")
-        return example_id(splits, places - (self._ends - self._sizes)[splits])
+        return ids_at(places, self._sizes)
 
     def make(self, places: np.ndarray, epoch: int) -> MadeBatch:
         """Makes the batch of examples. Bad ones are left out, and named in the log, up to the pipeline's limit.
@@ -169,20 +164,13 @@ def runs_natively(pipeline: Pipeline) -> bool:
 def as_json(pipeline: Pipeline) -> dict[str, Any]:
     """Returns a pipeline as JSON values, for other hosts. Raises UsageError for a source that they cannot make."""
     source = checked(pipeline)
-    kind = type(source).__name__
-    if kind not in SOURCES:
-        raise UsageError(f"data hosts cannot make a {kind} of this process; sources for them: {', '.join(SOURCES)}")
     fields = {each.name: getattr(pipeline, each.name) for each in dataclasses.fields(pipeline)}
-    return {**fields, "stages": text(pipeline.image_stages), "source": {"kind": kind, **source.as_json()}}
+    return {**fields, "stages": text(pipeline.image_stages), "source": source_as_json(source)}
 
 
 def from_json(document: Mapping[str, Any]) -> Pipeline:
     """Makes the pipeline of `as_json`."""
-    values = dict(document["source"])
-    kind = values.pop("kind")
-    if kind not in SOURCES:
-        raise UsageError(f"unknown source {kind!r}; known: {', '.join(SOURCES)}")
-    return Pipeline(**{**document, "source": getattr(sources, kind).from_json(values)})
+    return Pipeline(**{**document, "source": source_from_json(document["source"])})
 
 
 def differences(pipeline: Pipeline) -> dict[str, Any]:

@@ -7,11 +7,15 @@ from .damage import (
     error_text as error_text,
     find as find,
 )
+from .described import SOURCES as SOURCES, source_as_json as source_as_json, source_from_json as source_from_json
 from .feature import Encoded as Encoded, Feature as Feature, Fixed as Fixed, Raw as Raw, Scalar as Scalar
 from .folder import from_image_folder as from_image_folder
 from .id_set import IdCount as IdCount, IdSet as IdSet
 from .image_folder import FileList as FileList, ImageFolder as ImageFolder
+from .map_style import ArraySource as ArraySource, MapStyle as MapStyle
+from .mixed import Balanced as Balanced, Mixed as Mixed
 from .orientation import decoded as decoded, exif_orientation as exif_orientation, turned as turned
+from .parquet import ParquetSource as ParquetSource
 from .source import (
     BadRecord as BadRecord,
     BlockSource as BlockSource,
@@ -19,11 +23,13 @@ from .source import (
     SeekingSource as SeekingSource,
     Source as Source,
     example_id as example_id,
+    ids_at as ids_at,
     position_of as position_of,
     split_of as split_of,
 )
 from .splitmix import GAMMA as GAMMA, mix as mix
 from .synthetic import SyntheticSource as SyntheticSource
 from .tar import tar_samples as tar_samples
+from .tar_source import TarSource as TarSource
 from .tfrecord import TFRecordSource as TFRecordSource
 from .writing import Sidecar as Sidecar, write_tfrecords as write_tfrecords

@@ -1,4 +1,4 @@
-"""The TFRecord files of a data set: their paths, digests that tell them from other files, and their records."""
+"""The files of a data set: their paths, digests that tell them from other files, and the records of TFRecord files."""
 
 from __future__ import annotations
 
@@ -8,20 +8,27 @@ import hashlib
 import itertools
 import os
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from tfhet.errors import DataError, UsageError
 from tfhet.extras import tensorflow as tf
 
+Files: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
+"""Paths, a directory, or a glob pattern."""
 PATTERN = "*.tfrecord*"
 _EDGE_BYTES = 4096
 _READ_BYTES, _BUFFER_BYTES = 64 << 10, 256 << 10
 """Sizes of the read buffers for one record, and for a file as in TFRecordDataset."""
 
 
-def files_of(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
-    """Returns the paths, sorted, of a list of paths, a directory (its `*.tfrecord*` files), or a glob pattern.
+def files_of(files: Files, pattern: str = PATTERN, kind: str = "TFRecord") -> tuple[str, ...]:
+    """Returns the paths, sorted, of a list of paths, a directory, or a glob pattern.
 
     A path that exists is no pattern, whatever characters it has. Hidden files are no data.
+
+    Args:
+        pattern: Pattern of the names of a directory's files.
+        kind: Name of the format, for errors.
 
     Raises:
         UsageError: There is no file, or one is named twice.
@@ -32,9 +39,9 @@ def files_of(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -
         place = os.fspath(files)
         wanted = f"{place} does not exist; check the path or the channel's name"
         if _is_directory(place):
-            names = fnmatch.filter(os.listdir(place) if is_local(place) else tf.io.gfile.listdir(place), PATTERN)
+            names = fnmatch.filter(os.listdir(place) if is_local(place) else tf.io.gfile.listdir(place), pattern)
             paths = [os.path.join(place, name) for name in names if not name.startswith(".")]
-            wanted = f"no file of the directory {place} is called {PATTERN}"
+            wanted = f"no file of the directory {place} is called {pattern}"
         elif exists(place):
             paths = [place]
         else:
@@ -42,11 +49,19 @@ def files_of(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -
             paths = found if any(mark in place for mark in "*?[") else []
             paths = [path for path in paths if not os.path.basename(path).startswith(".")]
     if not paths:
-        raise UsageError(f"no TFRecord files: {wanted}")
+        raise UsageError(f"no {kind} files: {wanted}")
     ordered = tuple(sorted(paths))
     if twice := {a for a, b in itertools.pairwise(ordered) if a == b}:
         raise UsageError(f"files named twice: {', '.join(sorted(twice))}")
     return ordered
+
+
+def local_files_of(files: Files, pattern: str, kind: str) -> tuple[str, ...]:
+    """Does the same for files of this host. Raises UsageError for others, too."""
+    for place in [files] if isinstance(files, str | os.PathLike) else files:
+        if not is_local(os.fspath(place)):
+            raise UsageError(f"{place} is not on this host: copy the {kind} files to it, or mount them")
+    return files_of(files, pattern, kind)
 
 
 def is_local(path: str) -> bool:

@@ -17,12 +17,12 @@ import numpy as np
 from tfhet import kernels
 from tfhet.errors import UsageError, some
 from tfhet.source.array_spec import ArraySpec
-from tfhet.source.source import BadRecord, checked_places
+from tfhet.source.indexed import Indexed
 
 SUFFIXES = (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".gif")
 
 
-class FileList:
+class FileList(Indexed):
     """Image files and their labels. An example's id is its place in the list."""
 
     name = "file_list"
@@ -38,27 +38,16 @@ class FileList:
             raise UsageError(f"labels of image files are integers, not such as {labels[0]!r}")
         self.labels = self.labels.astype(np.int64)
 
-    def split_count(self) -> int:
-        return 1
-
-    def example_count(self) -> int:
-        return len(self.paths)
-
-    def split_sizes(self) -> tuple[int, ...]:
-        return (len(self.paths),)
-
     def sizes(self) -> np.ndarray:
-        return np.array(self.split_sizes(), np.int64)
-
-    def can_load(self) -> bool:
-        return True
+        return np.array([len(self.paths)], np.int64)
 
     def load(self, ids: np.ndarray) -> dict[str, Any]:
         """Returns the files of these ids, int64 [n], and their labels, int64 [n]."""
-        return {"image": kernels.read_files([self.paths[id] for id in ids.tolist()]), "label": self.labels[ids]}
+        rows = self.rows(ids)
+        return {"image": kernels.read_files([self.paths[row] for row in rows.tolist()]), "label": self.labels[rows]}
 
     def places(self, ids: Sequence[int] | np.ndarray) -> list[tuple[str, int]]:
-        return [(self.paths[place], 0) for place in checked_places(ids, len(self.paths)).tolist()]
+        return [(self.paths[row], 0) for row in self.rows(ids).tolist()]
 
     @property
     def spec(self) -> dict[str, ArraySpec]:
@@ -78,9 +67,6 @@ class FileList:
         for path in (self.paths[0], self.paths[-1]):
             if not os.path.isfile(path):
                 raise UsageError(f"no such image file: {path}")
-
-    def damages(self) -> tuple[BadRecord, ...]:
-        return ()
 
     def as_json(self) -> dict[str, Any]:
         """Returns the arguments of `from_json`, for other hosts."""

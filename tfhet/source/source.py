@@ -33,6 +33,13 @@ def position_of(ids: IdT) -> IdT:
     return ids % 2**POSITION_BITS
 
 
+def ids_at(rows: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Returns the ids of examples by their numbers among those of all splits; all int64 [n]. sizes: of the splits."""
+    ends = np.cumsum(sizes)
+    splits = np.searchsorted(ends, rows, side="right")
+    return example_id(splits, rows - (ends - sizes)[splits])
+
+
 def checked_ids(ids: Sequence[int] | np.ndarray, splits: int) -> np.ndarray:
     """Returns ids as int64 [n]. Raises UsageError for an id whose split is not below `splits`."""
     numbers = np.asarray(ids, np.int64).reshape(-1)
@@ -41,14 +48,6 @@ def checked_ids(ids: Sequence[int] | np.ndarray, splits: int) -> np.ndarray:
         raise UsageError(
             f"example {wrong[0]} does not exist: its split would be {split_of(int(wrong[0]))}, and there are {splits}"
         )
-    return numbers
-
-
-def checked_places(ids: Sequence[int] | np.ndarray, count: int) -> np.ndarray:
-    """Returns ids of a source with one split as int64 [n]. Raises UsageError for one that is not below `count`."""
-    numbers = np.asarray(ids, np.int64).reshape(-1)
-    if (wrong := numbers[(numbers < 0) | (numbers >= count)]).size:
-        raise UsageError(f"example {wrong[0]} does not exist: there are {count}")
     return numbers
 
 
