@@ -18,6 +18,7 @@ import argparse
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -157,6 +158,21 @@ class Lanes:
             self._call("uv", "pip", "install", "-q", "--no-deps", "--python", python, wheel)
             subprocess.run([python, ROOT / "tests" / file], cwd=self._scratch, env=env, check=True, timeout=LIMIT_S)
         return 0
+
+    def aarch64(self) -> int:
+        """builds the wheel for aarch64 and compares its core, under QEMU, with this machine's"""
+        if shutil.which("qemu-aarch64-static") is None:
+            raise Unavailable("qemu-aarch64-static is not installed (Debian: qemu-user-static)")
+        self._call("scripts/wheel", "--aarch64", self._scratch / "aarch64")
+        (wheel,) = (self._scratch / "aarch64").glob("tfhet-*_aarch64.whl")
+        system, packages = self._scratch / "aarch64-system", self._scratch / "aarch64-packages"
+        self._call("scripts/sysroot", system, "python3", "libstdc++6")
+        version = (system / "usr/bin/python3").resolve().name.removeprefix("python")
+        options = ("--python-platform", "aarch64-manylinux_2_40", "--python-version", version, "--target", packages)
+        self._call("uv", "pip", "install", "-q", "--only-binary", ":all:", "-c", "requirements.lock", *options, wheel)
+        env = {**self._env, "PYTHONPATH": str(ROOT)}
+        command = [sys.executable, str(ROOT / "tests/wheel_aarch64.py"), str(system), str(packages)]
+        return subprocess.run(command, cwd=ROOT, env=env, check=False, timeout=LIMIT_S).returncode
 
     def torch(self) -> int:
         """the tests that need PyTorch, in an environment without TensorFlow"""

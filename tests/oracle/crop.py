@@ -12,8 +12,21 @@ from tfhet.stages import Stage
 
 
 def padded(images: np.ndarray, rows: tuple[int, int], columns: tuple[int, int], stage: Stage) -> np.ndarray:
+    if stage.mode in ("reflect", "symmetric"):
+        # Not by numpy.pad: in NumPy 1.26 its result is wrong if a margin exceeds the image (numpy/numpy#25926).
+        down, across = (mirrored(images.shape[1 + axis], (rows, columns)[axis], stage.mode) for axis in (0, 1))
+        return images[:, down[:, None], across]
     fill = {"constant_values": np.array(stage.value).astype(images.dtype)} if stage.mode == "constant" else {}
     return np.pad(images, [(0, 0), rows, columns, (0, 0)], mode=stage.mode, **fill)
+
+
+def mirrored(size: int, margins: tuple[int, int], mode: str) -> np.ndarray:
+    """Returns the index of each pixel of a padded axis in the axis without margins, which mirrors repeat forever."""
+    indices = np.arange(-margins[0], size + margins[1])
+    if mode == "symmetric":  # the edge pixel occurs twice
+        return np.minimum(indices % (2 * size), 2 * size - 1 - indices % (2 * size))
+    period = max(2 * (size - 1), 1)  # an axis of one pixel repeats it
+    return np.minimum(indices % period, period - indices % period) % size
 
 
 @entered(APPLIES, "pad")

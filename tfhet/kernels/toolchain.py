@@ -20,9 +20,14 @@ from tfhet.errors import UsageError
 
 _V3 = frozenset({"abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "xsave"})
 _V4 = _V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
-LEVELS: Mapping[str, frozenset[str]] = {"x86-64-v4-vbmi": _V4 | {"avx512vbmi"}, "x86-64-v4": _V4, "x86-64-v3": _V3}
-"""Levels of CPUs for which a wheel has kernels, the highest first, and the CPU features that each needs, as Linux names
-them. The x86-64 psABI defines levels 3 and 4."""
+LEVELS: Mapping[str, frozenset[str]] = {
+    "x86-64-v4-vbmi": _V4 | {"avx512vbmi"},
+    "x86-64-v4": _V4,
+    "x86-64-v3": _V3,
+    "aarch64": frozenset({"aarch64"}),
+}
+"""Levels of CPUs for which a wheel has kernels, the highest first, and the words of `cpu()` that each needs: CPU
+features, as Linux names them, or the machine. The x86-64 psABI defines levels 3 and 4."""
 
 # No contraction of a product and a sum into one rounding: results are the same with every width of vector.
 FLAGS = (
@@ -106,9 +111,9 @@ def compiled(
 
 @functools.cache
 def cpu() -> str:
-    """Returns the instruction set that `-march=native` stands for."""
+    """Returns the machine and its instruction set, which `-march=native` stands for: words, as Linux names them."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().split("\n"):
             if line.startswith(("flags", "Features")):
-                return platform.machine() + line
-    return platform.machine() + platform.processor()
+                return f"{platform.machine()} {line}"
+    return f"{platform.machine()} {platform.processor()}"

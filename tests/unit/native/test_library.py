@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import platform
 import subprocess
 import sys
 import time
@@ -80,7 +81,7 @@ def test_missing_compiler_is_logged_once(folder, monkeypatch, caplog):
 @pytest.fixture
 def of_wheel(folder, monkeypatch) -> Path:
     """A kernel of a wheel for a CPU of level 3, and a CPU that has it."""
-    monkeypatch.setattr(kernels, "cpu", lambda: "x86_64flags\t\t: fpu " + " ".join(kernels.LEVELS["x86-64-v3"]))
+    monkeypatch.setattr(kernels, "cpu", lambda: "x86_64 flags\t\t: fpu " + " ".join(kernels.LEVELS["x86-64-v3"]))
     path = kernels.of_wheels() / "x86-64-v3" / "doubled.so"
     path.parent.mkdir(parents=True)
     return path
@@ -113,7 +114,7 @@ def test_wheel_serves_the_highest_level_of_the_cpu(folder, of_wheel, monkeypatch
     higher.touch()
     assert kernels.of_wheel("doubled") == of_wheel
     assert kernels.of_wheel("other") is None
-    four = "flags : " + " ".join(kernels.LEVELS["x86-64-v4"])
+    four = "x86_64 flags : " + " ".join(kernels.LEVELS["x86-64-v4"])
     monkeypatch.setattr(kernels, "cpu", lambda: four)
     assert kernels.of_wheel("doubled") == higher
     monkeypatch.setattr(kernels, "cpu", lambda: four.replace("avx2", ""))
@@ -123,24 +124,35 @@ def test_wheel_serves_the_highest_level_of_the_cpu(folder, of_wheel, monkeypatch
     assert kernels.of_wheel("doubled") is None
 
 
+def test_wheel_serves_every_aarch64_machine(folder, of_wheel, monkeypatch):
+    arm = of_wheel.parents[1] / "aarch64" / "doubled.so"
+    arm.parent.mkdir()
+    arm.touch()
+    assert kernels.of_wheel("doubled") is None  # the machine is x86-64
+    monkeypatch.setattr(kernels, "cpu", lambda: "aarch64 Features\t: fp asimd")
+    assert kernels.of_wheel("doubled") == arm
+
+
 @pytest.mark.slow
 @needs_compiler
 def test_wheel_has_kernels_for_every_level(folder, monkeypatch):
     monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / "scripts"))
     import wheel_kernels
 
-    assert set(wheel_kernels.FLAGS) == set(kernels.LEVELS)
+    assert {level for levels in wheel_kernels.FLAGS.values() for level in levels} == set(kernels.LEVELS)
     (folder / "wire").mkdir()
     (folder / "wire" / "wire.cc").write_text("extern int nothing;\n")
     (folder.parent / "core").mkdir()
     (folder.parent / "core" / "abi.cc").write_text("extern int nothing;\n")
     monkeypatch.setattr(loader, "HERE", folder.parent / "core")
     monkeypatch.setattr(loader, "WHEEL", folder / "ahead" / "core")
-    wheel_kernels.build()
+    levels = wheel_kernels.FLAGS[platform.machine()]
+    wheel_kernels.build(platform.machine())
     ops, ahead = kernels.of_wheels().name, folder / "ahead"
     assert {str(path.relative_to(ahead)) for path in ahead.rglob("*.so")} == {
-        *(f"core/{level}/core.so" for level in kernels.LEVELS),
-        *(f"{ops}/x86-64-{each}.so" for each in ("v3/doubled", "v3/wire", "v4/doubled")),
+        *(f"core/{level}/core.so" for level in levels),
+        *(f"{ops}/{level}/doubled.so" for level in levels if level != wheel_kernels.VBMI),
+        f"{ops}/{next(iter(levels))}/wire.so",
     }
 
 

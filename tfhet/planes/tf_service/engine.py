@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import Any
@@ -19,6 +21,9 @@ DISPATCHER_TIMEOUT_MS = 60_000
 """Time that a worker looks for its dispatcher (TensorFlow: 1 h)."""
 JOB_GC_CHECK_MS = 10_000
 """Time between two searches of the dispatcher for lost clients and finished jobs (TensorFlow: 10 min)."""
+BUILD_LINE_S = 20.0
+"""Seconds between two lines of a process that compiles. The launcher kills a starting process that prints nothing for
+`RestartPolicy.start_s`, and a build on a busy host takes longer."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +74,27 @@ def whole_engine() -> Engine:
     from tfhet import stages
 
     stages.names()  # loads the plug-ins, and with them the ops of their own that graphs may hold
-    return Engine(*private.servers(), native.load_all())
+    with _announced():
+        native.wire_library()
+        return Engine(*private.servers(), native.load_all())
+
+
+@contextlib.contextmanager
+def _announced() -> Iterator[None]:
+    """Prints a line every `BUILD_LINE_S` seconds, for as long as one build may take."""
+    done = threading.Event()
+
+    def announce() -> None:
+        for line in range(1, int(kernels.BUILD_LIMIT_S / BUILD_LINE_S) + 1):
+            if done.wait(BUILD_LINE_S):
+                return
+            print(f"after {line * BUILD_LINE_S:g} s: still compiling operations for this CPU", flush=True)
+
+    threading.Thread(target=announce, name="tfhet-build", daemon=True).start()
+    try:
+        yield
+    finally:
+        done.set()
 
 
 def lean_engine(env: Mapping[str, str]) -> Engine | None:

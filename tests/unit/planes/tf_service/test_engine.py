@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from tfhet import native
 from tfhet.cluster import free_ports
 from tfhet.messages import CHANNEL_VARIABLE, rank, server as messages
 from tfhet.pipeline import Pipeline
+from tfhet.planes.tf_service import engine
 from tfhet.planes.tf_service.engine import lean_engine, whole_engine
 from tfhet.planes.tf_service.reader import ServiceReader
 from tfhet.schema import decode, encode
@@ -160,3 +162,13 @@ def test_unknown_tensorflow_is_loaded_whole(start, tmp_path, built):
     dispatcher = start("dispatcher", "--port", port, env=env)
     assert tuple(dispatcher.ready().facts["native"]) == built
     assert dispatcher.imports_tensorflow()
+
+
+def test_whole_engine_prints_lines_while_it_compiles(monkeypatch, capfd):
+    monkeypatch.setattr(engine, "BUILD_LINE_S", 0.05)
+    monkeypatch.setattr(native, "load_all", lambda: time.sleep(0.5) or ("slow",))
+    assert whole_engine().kernels == ("slow",)
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[:2] == [f"after {each} s: still compiling operations for this CPU" for each in ("0.05", "0.1")]
+    time.sleep(0.2)
+    assert not capfd.readouterr().out
