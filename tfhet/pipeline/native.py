@@ -10,6 +10,7 @@ Any process makes the same batch of the same places; threads may share a maker.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 import threading
 from collections.abc import Callable, Mapping
@@ -55,6 +56,7 @@ class BatchMaker:
         self.pipeline, self._threads, self._allocate = pipeline, threads, allocate
         self.source: IndexedSource = checked(pipeline)
         self._sizes = self.source.sizes()
+        self._order = functools.lru_cache(maxsize=2)(self._new_order)
         self.chain = CompiledChain(pipeline.image_stages, pipeline.reorder, pipeline.fuse)
         self._bad: dict[int, set[int]] = {}
         """Ids of the bad examples that were left out, by epoch."""
@@ -65,6 +67,10 @@ class BatchMaker:
         return int(self._sizes.sum())
 
     def order(self, epoch: int) -> EpochOrder:
+        """Returns the order of the examples in an epoch. The latest orders are kept."""
+        return self._order(epoch)
+
+    def _new_order(self, epoch: int) -> EpochOrder:
         settings = {name: getattr(self.pipeline, name) for name in ("shuffle", "shuffle_splits", "seed")}
         return EpochOrder(self._sizes.tolist(), **settings, epoch=epoch)
 

@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfhet.errors import UsageError
+from tfhet.errors import NotReady, UsageError
 from tfhet.pipeline import BatchMaker, MadeBatch, Pipeline
-from tfhet.planes.cpus import usable
-from tfhet.planes.feed.batch_reader import START, BatchReader, Position
+from tfhet.planes.feed.batch_reader import MAKE_LIMIT_S, START, BatchReader, Position
 from tfhet.planes.feed.dataset import DatasetFacts, facts_of
 from tfhet.planes.feed.delivered import DeliveredSet, Key, Received
 from tfhet.planes.feed.frame import MemoryPool
@@ -32,7 +31,8 @@ def alone(source: FeedSource, job: JobContext, options: Mapping[str, Any]) -> Ba
     place: dict[str, Any] = {"rank": job.rank, "size": job.size, "is_equal": options["is_equal"]}
     if (pipeline := options.get("pipeline")) is None:
         return AloneReader(source, seed=job.seed, **place)
-    return PipelineReader(pipeline, source, ahead=options["ahead"], allocate=options["allocate"], **place)
+    given = {name: options[name] for name in ("ahead", "allocate", "make_limit_s")}
+    return PipelineReader(pipeline, source, threads=job.threads, **given, **place)
 
 
 class AloneReader:
@@ -101,22 +101,39 @@ class PipelineReader:
         rank: int = 0,
         size: int = 1,
         is_equal: bool = True,
+        threads: int = 1,
         ahead: int | None = None,
+        make_limit_s: float = MAKE_LIMIT_S,
         allocate: Callable[[int], np.ndarray] | None = None,
     ) -> None:
-        """ahead: number of finished batches that wait; None: the pipeline's `prefetch`."""
-        cpus = len(usable())
-        makers = min(MOST_MAKERS, cpus)
+        """
+        Args:
+            threads: Number of threads that make batches.
+            ahead: Number of finished batches that wait; None: the pipeline's `prefetch`.
+            make_limit_s: Limit in seconds for one batch.
+            allocate: See `BatchMaker`; None: memory that is used again.
+        """
+        makers = min(MOST_MAKERS, threads)
         allocate = allocate or MemoryPool().allocate
-        self._maker = BatchMaker(pipeline, threads=-(-cpus // makers), allocate=allocate)
+        self._maker = BatchMaker(pipeline, threads=-(-threads // makers), allocate=allocate)
+        self._make_limit_s = make_limit_s
         self._source, self._rank, self._size, self._is_equal = source, rank, size, is_equal
         self._most = makers + (pipeline.prefetch if ahead is None else ahead)
         self._threads = ThreadPoolExecutor(makers, "tfhet-pipeline")
         self._begun: collections.deque[tuple[_Place, Future[MadeBatch]]] = collections.deque()
-        self._at, self._delivered = -1, DeliveredSet(rank, size)
+        self._at, self._delivered, self._iterations = -1, DeliveredSet(rank, size), 0
         self.again, self.left, self.shards, self.is_short = 0, 0, 1, False
 
     def epoch(self, epoch: int, position: Position = START, *, continues: bool = True) -> Iterator[Received]:
+        """See `BatchReader`.
+
+        Raises:
+            DataError: An example cannot be read or decoded.
+            NotReady: A batch takes more than `make_limit_s` seconds.
+            UsageError: Another iteration has begun.
+        """
+        self._iterations += 1
+        this = self._iterations
         mine = self._places(epoch, position.offset)
         if self._begun and (not mine or self._begun[0][0] != mine[0]):  # another iteration ended early
             self._drop()
@@ -124,14 +141,27 @@ class PipelineReader:
         waiting = itertools.islice(itertools.chain(mine, later), len(self._begun), None)
         self._at, self._delivered = epoch, DeliveredSet(self._rank, self._size)
         for _ in mine:
+            if this != self._iterations:
+                raise UsageError("another iteration of this loader has begun: a rank reads one at a time")
             self._begin(itertools.islice(waiting, self._most - len(self._begun)))
             place, made = self._begun.popleft()
-            found = Received(*made.result(), len(self._maker), (0, place.number), 0)
+            found = Received(*self._finished(place, made), len(self._maker), (0, place.number), 0)
             del made
             self._delivered.add(found.key)
             yield found
             del found
         self.left += self._division(position.offset).batches % self._size if self._is_equal else 0
+
+    def _finished(self, place: _Place, made: Future[MadeBatch]) -> MadeBatch:
+        try:
+            return made.result(self._make_limit_s)
+        except TimeoutError:
+            if made.done():  # an error of the source
+                raise
+            raise NotReady(
+                f"batch {place.number} of epoch {place.epoch} of {self._maker.source.name} is not there after "
+                f"{self._make_limit_s:g} s (make_limit_s): is its file system reachable?"
+            ) from None
 
     def _division(self, offset: int) -> Division:
         return Division.of(self._source, len(self._maker) - offset)

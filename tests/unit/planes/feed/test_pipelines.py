@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 from own_key import KEY
 
 import tfhet
-from tfhet.errors import DataError, UsageError
+from tfhet.errors import DataError, NotReady, UsageError
 from tfhet.pipeline import BatchMaker, Pipeline, as_json, from_json, one_by_one, one_epoch
 from tfhet.source import Encoded, FileList, ImageFolder, Raw, Scalar, SyntheticSource, TFRecordSource, write_tfrecords
 from tfhet.strategies import JobContext
@@ -131,6 +132,31 @@ def test_ranks_share_the_steps_of_one_order(folder, size, drop_last):
 
     assert steps(size) == steps(1)
     assert len(sum(steps(size), [])) == (30 if drop_last else 41)
+
+
+def test_slow_source_ends_the_iteration(folder):
+    class Stuck(FileList):
+        def load(self, ids):
+            released.wait(20)
+            return super().load(ids)
+
+    released = threading.Event()
+    pipeline = Pipeline(Stuck([(folder / "class0" / "00.jpg", 0)] * 4), CHAIN, batch_size=2)
+    loader = tfhet.batches(pipeline, job=ALONE, make_limit_s=0.2)
+    with pytest.raises(NotReady, match="batch 0 of epoch 0 .* 0.2 s"):
+        next(iter(loader))
+    released.set()
+    loader.close()
+
+
+def test_a_rank_reads_one_iteration_at_a_time(folder):
+    loader = tfhet.batches(Pipeline(ImageFolder(folder), CHAIN, batch_size=8), job=ALONE)
+    first, second = iter(loader), iter(loader)
+    next(first)
+    next(second)
+    with pytest.raises(UsageError, match="another iteration"):
+        next(first)
+    assert len(list(second)) == 5
 
 
 def test_state_names_what_differs(folder):
