@@ -82,10 +82,10 @@ def distribute(
     ordinal = next(_ordinals)  # counted in every shape, so that scripts may mix served and local data sets
     given = ", ".join(name for name, is_said in (("sharding", sharding != "auto"), ("transport", transport)) if is_said)
     steps, pipeline = ScriptSteps.of_process(job), data if isinstance(data, Pipeline) else None
+    ids, is_native = steps is not None and steps.takes_ids(training), False
     if pipeline is not None and _is_loaded(pipeline, job):
-        share, pipeline = _loaded(pipeline, steps_per_epoch, training, job), None
+        share, is_native = _loaded(pipeline, ids, steps_per_epoch, training, job), True
     elif pipeline is not None:
-        ids = steps is not None and steps.takes_ids(training)
         share = _pipeline(pipeline, ids, steps_per_epoch, training, transport, job, ordinal)
     elif not isinstance(data, tf.data.Dataset):
         raise UsageError(f"tfhet.distribute takes a tf.data.Dataset or a tfhet.Pipeline, not {type(data).__name__}")
@@ -95,7 +95,7 @@ def distribute(
         share = _plain(data, steps_per_epoch, sharding, transport, job, ordinal)
     else:
         share = _validation(data, transport, job, ordinal)
-    return strategy.undivided(share if steps is None else steps.watch(share, training, pipeline), job.size)
+    return strategy.undivided(share if steps is None else steps.watch(share, training, pipeline, is_native), job.size)
 
 
 def _made(data: Any, arguments: Mapping[str, Any] | None) -> tuple[Callable[..., Any] | None, Any]:
@@ -204,11 +204,14 @@ def _is_loaded(pipeline: Pipeline, job: JobContext) -> bool:
     return is_native(pipeline) or (job.is_served and is_loaded(pipeline, job))
 
 
-def _loaded(pipeline: Pipeline, steps: int | None, training: bool, job: JobContext) -> tf.data.Dataset:
+def _loaded(pipeline: Pipeline, ids: bool, steps: int | None, training: bool, job: JobContext) -> tf.data.Dataset:
     """This rank's share of a pipeline that runs natively; each pass is an epoch."""
-    loader = Loader.of_pipeline(pipeline, training=training, job=job, is_noted=False)
     spec = tuple(each.tensor for each in element_spec(pipeline))
-    share = Elements(loader).dataset(spec if len(spec) > 1 else spec[0])
+    if len(spec) < 2:
+        raise UsageError(f"the source {pipeline.source.name} has no labels: read it by tfhet.batches")
+    loader = Loader.of_pipeline(pipeline, training=training, job=job, is_noted=False, with_ids=ids)
+    numbers = tf.TensorSpec([None], tf.int64)
+    share = Elements(loader).dataset((*spec, numbers, numbers) if ids else spec)
     _say_reading(share)
     if steps is not None:
         return _passes(share.repeat(), steps)

@@ -13,7 +13,7 @@ import logging
 import math
 import threading
 from collections import deque
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -112,13 +112,13 @@ class ScriptSteps:
         return self._is_first(training) and native.ops("deliveries") is not None
 
     def watch(
-        self, dataset: tf.data.Dataset, training: bool = True, pipeline: Pipeline | None = None
+        self, dataset: tf.data.Dataset, training: bool = True, pipeline: Pipeline | None = None, is_native: bool = False
     ) -> tf.data.Dataset:
-        """The same data set; its deliveries, and those of what is made of it, are noted. pipeline: what it is of. Where
-        this `takes_ids`, its elements end with ids and epochs, which are taken off."""
+        """The same data set; its deliveries, and those of what is made of it, are noted. pipeline: what it is of; if
+        this `takes_ids`, its elements end with ids and epochs, which are taken off. is_native: see `facts`."""
         # Here, since a script that reads from no data set does without TensorFlow.
         from tfhet import native
-        from tfhet.steps.declared import facts, late_passes
+        from tfhet.steps.declared import examples_in_epoch, facts, late_passes
         from tfhet.steps.noted import NotedDataset
 
         has_ids, is_first = pipeline is not None and self.takes_ids(training), self._is_first(training)
@@ -126,16 +126,17 @@ class ScriptSteps:
         if is_first and pipeline is None:
             self._facts = {"not_counted": NO_IDS}
         elif is_first and pipeline is not None:
-            expected = pipeline.source.example_count()
-            lacks = None if expected is not None else NO_COUNT
-            self._facts = {"not_counted": lacks if has_ids else NO_OP, **facts(pipeline, self._job)}
-            self._deliveries = Deliveries(noted.take_ids, lambda: expected, late_passes(pipeline)) if has_ids else None
+            expected = examples_in_epoch(pipeline, self._job)
+            lacks = (NO_COUNT if expected is None else None) if has_ids else NO_OP
+            self._facts = {"not_counted": lacks, **facts(pipeline, self._job, is_native)}
+            late = 0 if is_native else late_passes(pipeline)
+            self._deliveries = Deliveries(noted.take_ids, lambda: expected, late) if has_ids else None
         self._add(training, noted, f"{int(dataset.cardinality())} of {dataset.element_spec}")
         return noted.dataset
 
-    def watch_loader(self, training: bool, source: str) -> NotedLoader:
-        """Returns where an iterable of Python notes its deliveries. source: names what it reads. An iterable that is
-        made again, for example in each epoch, continues the notes of the earlier one."""
+    def watch_loader(self, training: bool, source: str, facts: Mapping[str, Any]) -> NotedLoader:
+        """Returns where an iterable of Python notes its deliveries. source: names what it reads. facts: for the record.
+        An iterable that is made again, for example in each epoch, continues the notes of the earlier one."""
         name = f"loader of {source}"
         known = [each for each in self._sets if (each.name, each.is_training) == (name, training)]
         if known and isinstance(known[0].noted, NotedLoader):
@@ -144,6 +145,7 @@ class ScriptSteps:
         self._add(training, noted, name)
         if is_first:
             self._deliveries = Deliveries(noted.take_ids, lambda: noted.expected)
+            self._facts = dict(facts)
         return noted
 
     def _add(self, training: bool, noted: NotedDataset | NotedLoader, name: str) -> None:
@@ -282,8 +284,7 @@ def _digest(file: Path) -> bytes:
 
 def _number(loss: Any) -> float | None:
     with contextlib.suppress(TypeError, ValueError):
-        value = float(loss)
-        return value if math.isfinite(value) else None
+        return value if math.isfinite(value := float(loss)) else None
     return None
 
 

@@ -257,7 +257,7 @@ class Training:
         final = results[-1] if results else {}
         return meter.summary(
             job,
-            **facts(self.reader.pipeline, job, self.reader.cut),
+            **facts(self.reader.pipeline, job, cut=self.reader.cut),
             steps=loop.step,
             ranks=self.collective.size,
             wait_pct=None if mine is None else waited / self.collective.size,

@@ -174,6 +174,6 @@ def test_wait_so_far_is_in_metric_lines(monkeypatch):
 
 def test_loaders_of_each_epoch_share_their_notes():
     steps = ScriptSteps(JOB, Sent())
-    loaders = [steps.watch_loader(True, source) for source in ("train", "other", "train")]
+    loaders = [steps.watch_loader(True, source, {}) for source in ("train", "other", "train")]
     assert loaders[0] is loaders[2] is not loaders[1]
-    assert steps.watch_loader(False, "train") is not loaders[0]
+    assert steps.watch_loader(False, "train", {}) is not loaders[0]

@@ -24,7 +24,7 @@ from tfhet.planes.feed.production import Division
 from tfhet.planes.feed.source import FeedSource, Shard
 from tfhet.planes.feed.state import position_in, settings_of, state_of
 from tfhet.planes.registry import get
-from tfhet.steps import Note, NotedLoader, ScriptSteps
+from tfhet.steps import Note, NotedLoader, ScriptSteps, examples_in_epoch, facts
 from tfhet.strategies import JobContext
 
 _ordinals = itertools.count()
@@ -49,11 +49,13 @@ class Loader(LikeDataLoader):
         convert: Callable[[Any], Any] | None = None,
         allocate: Callable[[int], np.ndarray] | None = None,
         is_noted: bool = True,
+        with_ids: bool = False,
         pipeline: Pipeline | None = None,
     ):
         """
         Args:
             is_noted: Whether the steps of the script are those that this loader delivers to.
+            with_ids: Whether each batch, a tuple, ends with ids and epochs, int64 [batch].
             pipeline: The declared pipeline that `make` serves; see `Loader.of_pipeline`.
         """
         if batch_size < 0 or (not batch_size and (shuffle or drop_last or collate is not None)):
@@ -76,7 +78,7 @@ class Loader(LikeDataLoader):
             raise UsageError(f"make_limit_s must be positive, not {make_limit_s}")
         self._job, self._training, self._ahead, self._make_limit_s = job, training, ahead, make_limit_s
         self._convert, self._allocate, self._is_noted = convert or (lambda batch: batch), allocate, is_noted
-        self._pipeline = pipeline
+        self._pipeline, self._with_ids = pipeline, with_ids
         self._epoch, self._position = 0, START
         self._examples: int | None = None
         """Number of examples of an epoch of a map-style dataset, once known."""
@@ -120,15 +122,21 @@ class Loader(LikeDataLoader):
             if found is None:
                 break
             batch, ids, self._examples = self._convert(found.batch), found.ids, found.examples
+            if self._with_ids and ids is not None:
+                batch = (*batch, ids, np.full_like(ids, epoch))
             if noted is not None:
                 noted.add(Note(asked_s, now_s, examples_in(found.batch), index), ids, epoch)
-                noted.expected = found.examples or noted.expected
+                noted.expected = self._in_epoch(found.examples) or noted.expected
             del found
             yield batch
             del batch  # frees its memory for the next batch
         self._epoch, self._position, self._has_begun = epoch + 1, START, False
         if noted is not None:
             noted.add(Note(asked_s, now_s, None, index))
+
+    def _in_epoch(self, examples: int | None) -> int | None:
+        """Returns the number of examples that the ranks read in an epoch of so many."""
+        return examples if self._pipeline is None else examples_in_epoch(self._pipeline, self._job)
 
     def _received(self, epoch: int, position: Position) -> Iterator[Received]:
         """Yields the batches of an epoch; for validation the last one of an iterable in two parts if other ranks have a
@@ -229,7 +237,8 @@ class Loader(LikeDataLoader):
     def _noted(self) -> NotedLoader | None:
         steps = ScriptSteps.of_process(self._job) if self._is_noted else None
         if steps is not None and self._notes is None:
-            self._notes = steps.watch_loader(self._training, repr(replace(self.source, ordinal=0)))
+            found = {} if self._pipeline is None else facts(self._pipeline, self._job, is_native=True)
+            self._notes = steps.watch_loader(self._training, repr(replace(self.source, ordinal=0)), found)
         return self._notes
 
 
