@@ -51,9 +51,8 @@ WITH_TENSORFLOW = (
         "planes.reader",
     ),
     *("planes.tf_service.reader", "planes.tf_service.transport", "planes.validation", "profile.anatomy"),
-    *("profile.parts", "profile.pipelines", "profile.rounds", "source.damage", "source.digits", "source.examples"),
-    *("source.files", "source.framing", "source.orientation", "source.photos"),
-    *("source.tfrecord", "steps.callback"),
+    *("profile.parts", "profile.rounds", "source.damage", "source.digits"),
+    *("source.orientation", "source.photos", "steps.callback"),
     *("steps.continued", "steps.keras_weights", "steps.noted", "strategies.horovod.*"),
     *("strategies.tensorflow.collective", "trainer.*", "horovod.*"),
 )

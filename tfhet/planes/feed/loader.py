@@ -76,7 +76,8 @@ class Loader(LikeDataLoader):
             raise UsageError(f"make_limit_s must be positive, not {make_limit_s}")
         self._job, self._training, self._ahead, self._make_limit_s = job, training, ahead, make_limit_s
         self._convert, self._allocate, self._is_noted = convert or (lambda batch: batch), allocate, is_noted
-        self._pipeline = pipeline
+        self.pipeline = pipeline
+        """The declared pipeline; None for a function of the user."""
         self._epoch, self._position = 0, START
         self._examples: int | None = None
         """Number of examples of an epoch of a map-style dataset, once known."""
@@ -195,7 +196,7 @@ class Loader(LikeDataLoader):
 
     @property
     def _settings(self) -> dict[str, Any]:
-        return settings_of(self.source, self._job, self._training, self._reader.shards, self._pipeline)
+        return settings_of(self.source, self._job, self._training, self._reader.shards, self.pipeline)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -223,7 +224,7 @@ class Loader(LikeDataLoader):
 
     def _open(self) -> None:
         options: dict[str, Any] = {"is_equal": self._training, "make_limit_s": self._make_limit_s}
-        options |= {"ahead": self._ahead, "allocate": self._allocate, "pipeline": self._pipeline}
+        options |= {"ahead": self._ahead, "allocate": self._allocate, "pipeline": self.pipeline}
         self._opened = os.getpid(), self._plane.batches(self.source, self._job, options)
 
     def _noted(self) -> NotedLoader | None:
