@@ -51,7 +51,7 @@ WITH_TENSORFLOW = (
         "planes.reader",
     ),
     *("planes.tf_service.reader", "planes.tf_service.transport", "planes.validation", "profile.anatomy"),
-    *("profile.parts", "profile.pipelines", "profile.rounds", "source.damage", "source.digits"),
+    *("profile.parts", "profile.rounds", "source.damage", "source.digits"),
     *("source.orientation", "source.photos", "steps.callback"),
     *("steps.continued", "steps.keras_weights", "steps.noted", "strategies.horovod.*"),
     *("strategies.tensorflow.collective", "trainer.*", "horovod.*"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from tfhet.advice.finding import Finding, counted
-from tfhet.profile import PYTHON, RAY, Profile
+from tfhet.profile import NATIVE, PYTHON, RAY, Profile
 
 MOST_FINDINGS = 3
 LARGE_SHARE = 0.1
@@ -78,12 +78,19 @@ def wide_wire(profile: Profile) -> Iterator[Finding]:
     # the work of the data group must not move to the GPU's host for fewer bytes
     cheap = [i for i in range(len(profile.costs)) if _rest_us(profile, i) <= TRAINER_SHARE * profile.whole_us]
     places = [i for i in cheap if profile.costs[i].bytes_per_example <= end / FEWER_BYTES]
+    is_native = profile.costs[0].kind == NATIVE
+    if is_native:  # batches are of images, not of files
+        places = [i for i in places if profile.costs[i].dtype != "string"]
     if not places:
         return
     best = min(places, key=lambda i: (profile.costs[i].bytes_per_example, -i))
     cut = profile.costs[best]
     fewer = f"{end / max(1, cut.bytes_per_example):.1f} times fewer bytes between hosts"
     rest = ", ".join(repr(cost.name) for cost in profile.costs[best + 1 :])
+    if is_native:
+        ends = f"end the pipeline after {cut.name!r}, {cut.bytes_per_example} B an example instead of {end} B, and do"
+        yield Finding("wide_wire", f"{ends} {rest} on the accelerator: {fewer} and to the accelerator")
+        return
     yield Finding(
         "wide_wire",
         f"send examples after {cut.name!r}, {cut.bytes_per_example} B each, not at the end ({end} B): {fewer}, with"
@@ -132,13 +139,17 @@ def dominant_part(profile: Profile) -> Iterator[Finding]:
         return
     if worst == 0:
         better = "store images as raw bytes, or smaller"
-        if part.kind != "Source":  # not one of tfhet's sources
+        if part.kind == NATIVE:
+            better = "store smaller images"
+        elif part.kind != "Source":  # not one of tfhet's sources
             better = "parse whole batches (tf.io.parse_example), store images as raw bytes, or read with TFRecordSource"
         clause = f"{share} {_of_whole(profile, 0)}: {better} (the estimate is half of it)"
         yield Finding("dominant_source", clause, saves_us)
         return
     stages = _stages(part.ops)
     better = f"tfhet's {stages} does its work on whole batches" if stages else "look here first"
+    if part.name.startswith("decode(") and "reduced" not in part.name:
+        better += "; decode(reduced=True) takes less for large JPEGs"
     clause = f"{share} {_of_whole(profile, worst)}: {better} (the estimate is half of it)"
     yield Finding("dominant_part", clause, saves_us)
 

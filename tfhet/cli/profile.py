@@ -20,17 +20,19 @@ if TYPE_CHECKING:
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     profile = commands.add_parser("profile", help="measure the CPU of an input pipeline, part by part, and advise")
     profile.usage = "%(prog)s [options] TARGET\n       %(prog)s [options] --script FILE [-- ARGUMENTS]"
-    add_examples(profile, "tfhet profile synthetic --stages aws-cifar", "tfhet profile --script train.py -- --epochs 1")
+    add_examples(profile, "tfhet profile photos/train", "tfhet profile --script train.py -- --epochs 1")
     add = profile.add_argument
-    words = "a directory of TFRecords, `synthetic`, or FILE.py:NAME of a Pipeline, tf.data.Dataset or Ray data set"
+    words = "a directory of TFRecords, an image folder, `synthetic`, or FILE.py:NAME of a Pipeline, tf.data.Dataset or"
+    words += " Ray data set"
     add("target", nargs="?", metavar="TARGET", help=words)
-    words = "or a training script, whose arguments come after --: the data set that it gives tfhet.distribute first"
+    words = "or a training script, whose arguments come after --: the first training data that it passes to"
+    words += " tfhet.distribute, tfhet.batches or tfhet.torch.loader"
     add("--script", type=Path, metavar="FILE", help=words)
     add("--stages", metavar="TEXT", help="stages, or the name of a chain")
     default, whole, above_0 = "(default %(default)s)", number(int, 1), number(float, above=0)
     add("--batch_size", type=whole, default=128, metavar="N", help=f"for a source {default}")
     add("--budget_s", type=above_0, default=30.0, metavar="S", help=f"CPU seconds {default}")
-    words = f"seconds in which the script calls tfhet.distribute {default}"
+    words = f"seconds in which the script has to pass its data {default}"
     add("--deadline_s", type=above_0, default=300.0, metavar="S", help=words)
     add("--repeats", type=whole, default=5, metavar="N", help=f"measured rounds {default}")
     add_output(profile, "the record, raw samples included,")
@@ -59,9 +61,10 @@ def run(args: argparse.Namespace) -> int:
         if script:
             found = asyncio.run(profile.measure_script(script, args.command, effort, args.deadline_s, observe))
         else:
-            with needed("the profile of a Pipeline or tf.data.Dataset"), planes.without_noise():
-                importlib.import_module("tensorflow")
-            target = profile.load(args.target, args.stages, args.batch_size)
+            with needed("the profile of what tf.data runs"), planes.without_noise():
+                target = profile.load(args.target, args.stages, args.batch_size)
+                if not profile.is_measured_natively(target):
+                    importlib.import_module("tensorflow")
             found = profile.measure_target(target, effort, observe)
     show(found, args.wide)
     if args.json:

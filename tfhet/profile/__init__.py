@@ -7,7 +7,8 @@
     for index, cost in enumerate(found.costs):
         print(cost.name, found.us(index), "us per example", cost.bytes_per_example, "bytes")
 
-`parts_of_dataset` takes any tf.data.Dataset. `tfhet profile` is the command.
+`parts_of_dataset` takes any tf.data.Dataset, and `measure_native` measures a pipeline that runs natively, without
+TensorFlow. `tfhet profile` is the command.
 """
 
 from tfhet import extras

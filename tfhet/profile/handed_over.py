@@ -1,4 +1,5 @@
-"""Profiles the data that a script first passes to `tfhet.distribute` for training: `python -m` this module runs it.
+"""Profiles the data that a script first passes for training, to `tfhet.distribute` for example: `python -m` this module
+runs it.
 
 The data are measured inside that call, because a data set cannot leave its process. Then the script ends, as by
 `sys.exit()`. Instead of a script, FILE.py:NAME names a function that returns a Ray data set.
@@ -20,6 +21,8 @@ from tfhet.planes import Loader, on_training_data
 from tfhet.planes.feed import Shard
 from tfhet.profile.effort import Effort
 from tfhet.profile.loader import measure_loader
+from tfhet.profile.native import is_measured_natively, measure_native
+from tfhet.profile.pipelines import load, measure_pipeline
 from tfhet.profile.ray_data import measure_ray, names_ray
 from tfhet.profile.result import Profile
 from tfhet.profile.target import function_of, makes_ray, ray_data_set
@@ -31,6 +34,8 @@ REACHED, RECORD, FAILURE = "reached", "record.json", "failure"
 
 def measure_target(target: Any, effort: Effort, observer: Observer = ignore) -> Profile:
     """Returns the profile of a pipeline, data set or loader. Raises UsageError for anything else."""
+    if isinstance(target, Loader) and target.pipeline is not None:
+        return measure_native(target.pipeline, effort, observer=observer)
     if isinstance(target, Loader):
         source, as_loader = target.source, functools.partial(measure_loader, target, effort, observer=observer)
         if not names_ray(source.called):
@@ -38,17 +43,16 @@ def measure_target(target: Any, effort: Effort, observer: Observer = ignore) -> 
         make = functools.partial(source.make, Shard(0, 1))
         given: dict[str, Any] = {"batch_size": source.batch_size, "otherwise": as_loader, "observer": observer}
         return measure_ray(make, effort, **given)
-    with needed("the profile of a Pipeline or tf.data.Dataset"):
-        from tfhet.profile.pipelines import measure_pipeline
-    return measure_pipeline(target, effort, observer)
+    if is_measured_natively(target):
+        return measure_native(target, effort, observer=observer)
+    with needed("the profile of what tf.data runs"):
+        return measure_pipeline(target, effort, observer)
 
 
 def _named(target: str, effort: Effort, observer: Observer) -> Profile:
     """Returns the profile of FILE.py:NAME in a file that imports Ray."""
 
     def otherwise() -> Profile:
-        from tfhet.profile import load  # loads TensorFlow
-
         return measure_target(load(target), effort, observer)
 
     try:

@@ -1,31 +1,30 @@
 """The profile of a loader of any Python: of each transform if its dataset has a list of them.
 
 PyTorch's datasets have `dataset.transform.transforms` by convention, as torchvision's Compose does. Every round
-measures each prefix of the list, so a machine that becomes slower slows all alike. The CPU time is of the process,
-with all threads of libraries.
+measures each prefix of the list. The CPU time is of the process, with all threads of libraries.
 """
 
 from __future__ import annotations
 
 import functools
-import gc
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tfhet.clock import SYSTEM, Clock
 from tfhet.errors import UsageError
-from tfhet.events import Event, Observer, ignore
+from tfhet.events import Observer, ignore
 from tfhet.planes import Loader
 from tfhet.planes.feed import BatchRequest, EndOfShard, Production, Shard, examples_in
 from tfhet.profile.effort import Effort
+from tfhet.profile.repeated import PartTime, Samples, affordable, repeated
 from tfhet.profile.result import PYTHON, Cost, Profile
 
-PROBE_CPU_S = 0.1
-"""Minimum CPU seconds of the run that estimates the cost of an example."""
+LEAST_ELEMENTS = 2
+"""Minimum elements of a part in a run."""
 
 
 @dataclass
@@ -35,40 +34,30 @@ class _Prefix:
     name: str
     draw: Callable[[], Iterator[Any]]
     examples: int = 1
-    cumulative_us: list[float] = field(default_factory=list)
 
-    def cpu_us(self, elements: int, clock: Clock) -> float:
-        iterator = self.draw()
+    def time(self, examples: int, clock: Clock) -> PartTime:
+        iterator, elements = self.draw(), max(LEAST_ELEMENTS, examples // self.examples)
         began_s = clock.cpu()
         for _ in range(elements):
             next(iterator)
-        return 1e6 * (clock.cpu() - began_s) / (elements * self.examples)
+        return PartTime(1e6 * (clock.cpu() - began_s) / (elements * self.examples))
 
-    def cost(self) -> Cost:
+    def cost(self, samples: Samples) -> Cost:
         sizes, dtype = _bytes_of(next(self.draw()))
-        given = (self.name, tuple(self.cumulative_us))
-        return Cost(*given, (), round(sizes / self.examples), dtype, self.examples, PYTHON)
+        return Cost(self.name, *samples, round(sizes / self.examples), dtype, self.examples, PYTHON)
 
 
 def measure_loader(loader: Loader, effort: Effort, *, observer: Observer = ignore, clock: Clock = SYSTEM) -> Profile:
     """Returns the profile of a loader's function in this process. Raises UsageError if it makes nothing."""
     prefixes = list(_of_dataset(loader) if loader.source.batch_size else _of_iterable(loader))
-    whole = prefixes[-1]
-    count, each_us = 1, whole.cpu_us(1, clock)
-    while each_us * count * whole.examples < PROBE_CPU_S * 1e6:
-        count *= 2
-        each_us = whole.cpu_us(count, clock)
-    round_us = each_us * (len(prefixes) / 2 + 1)
-    examples = int(effort.budget_s * 1e6 / (effort.repeats + 1) / max(round_us, 0.01))
-    observer(Event("profile.started", clock.wall(), {"parts": [p.name for p in prefixes], "examples": examples}))
-    for turn in range(effort.repeats + 1):
-        gc.collect()
-        for prefix in prefixes:
-            prefix.cumulative_us.append(prefix.cpu_us(max(2, examples // prefix.examples), clock))
-        observer(Event("profile.round", clock.wall(), {"done": turn, "total": effort.repeats}))
-    for prefix in prefixes:  # without the first round, which is for warm-up
-        del prefix.cumulative_us[0]
-    return Profile("loader", tuple(prefix.cost() for prefix in prefixes), examples)
+
+    def run(examples: int) -> list[PartTime]:
+        return [prefix.time(examples, clock) for prefix in prefixes]
+
+    examples = affordable(run, LEAST_ELEMENTS * prefixes[-1].examples, effort, clock)
+    samples = repeated([prefix.name for prefix in prefixes], run, examples, effort, observer, clock)
+    costs = (prefix.cost(each) for prefix, each in zip(prefixes, samples, strict=True))
+    return Profile("loader", tuple(costs), examples)
 
 
 def _of_iterable(loader: Loader) -> Iterator[_Prefix]:

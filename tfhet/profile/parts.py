@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import tensorflow as tf
 
-from tfhet import stages as stage_room
 from tfhet.pipeline import Cut, Pipeline, local_part, remote_part
 from tfhet.profile.anatomy import Apply, applied_alone, examples_in, kind_of, names_of, ops_of, transformations
+from tfhet.profile.spans import spans_of
 
 READING = "read, parse and batch"
 _SOURCES = ("Interleave", "FlatMap", "ParallelInterleave")
@@ -36,23 +36,13 @@ class PipelinePart:
 
 
 def parts_of_pipeline(pipeline: Pipeline) -> list[PipelinePart]:
-    """Returns the parts, in one process and on one thread. Fused stages are one part, and so are an operation with
-    images of different sizes and the next one."""
-    batch, begin, end = pipeline.batch_size, 0, 0
+    """Returns the parts, in one process and on one thread: the source, and the spans of `spans_of`."""
+    batch = pipeline.batch_size
     parts = [PipelinePart(READING, remote_part(pipeline, None, Cut(0), threads=1), batch, kind="Source")]
-    names: list[str] = []
-    for step in pipeline.steps():
-        end += len(step.stages)
-        names.append(stage_room.text(tuple(placed.stage for placed in step.stages)))
-        if step.stages[-1].output.ragged and end < len(pipeline.placed()):
-            continue
-        name, taken = "; ".join(names), {part.name for part in parts}
-        if name in taken:
-            name = next(f"{name} ({number})" for number in range(2, 99) if f"{name} ({number})" not in taken)
+    for name, begin, end in spans_of(pipeline):
         upto = remote_part(pipeline, None, Cut(end), threads=1)
         alone = functools.partial(local_part, pipeline, cut=Cut(begin), threads=1, end=end)
         parts.append(PipelinePart(name, upto, batch, alone, _idle, kind="Stage"))
-        names, begin = [], end
     return parts
 
 

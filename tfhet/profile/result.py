@@ -14,7 +14,9 @@ PYTHON = "Python"
 """Kind of the parts of a loader."""
 RAY = "Ray"
 """Kind of the parts of a Ray data set."""
-PLANES = {PYTHON: "feed", RAY: "ray"}
+NATIVE = "Native"
+"""Kind of the parts of a pipeline that runs natively."""
+PLANES = {PYTHON: "feed", NATIVE: "feed", RAY: "ray"}
 """Name of the data plane that serves parts of a kind, unless tf.data service does."""
 
 

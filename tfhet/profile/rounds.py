@@ -1,6 +1,6 @@
 """Measures parts in rounds: every prefix of the pipeline, and every part alone on elements in memory.
 
-Each round measures all of them, so a machine that becomes slower slows all alike. Iterators live through all rounds. A
+Iterators live through all rounds. A
 run begins and ends when the process is idle with full buffers, so its CPU time is of exactly the drawn examples. All
 threads share one core, because waking threads on other cores costs a map over single elements 20 to 100 us at random
 (TF 2.15.1).
@@ -10,20 +10,20 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import gc
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tensorflow as tf
 
 from tfhet.clock import SYSTEM, Clock
 from tfhet.errors import UsageError
-from tfhet.events import Event, Observer, ignore
+from tfhet.events import Observer, ignore
 from tfhet.planes import cpus
 from tfhet.profile.effort import DEFAULT, Effort
 from tfhet.profile.parts import PipelinePart
+from tfhet.profile.repeated import PartTime, repeated
 from tfhet.profile.result import Cost, Profile
 
 HELD_BYTES = 4 << 20
@@ -76,8 +76,13 @@ class _Row:
     idle: _Case | None = None
     warm: tuple[int, int] = (0, 0)
     """Elements that `alone` and `idle` draw first, to fill the memory."""
-    cumulative_us: list[float] = field(default_factory=list)
-    alone_us: list[float] = field(default_factory=list)
+
+    def times(self, examples: int, clock: Clock) -> PartTime:
+        cumulative_us = self.upto.cpu_us(examples, clock)
+        if self.alone is None or self.idle is None:
+            return PartTime(cumulative_us)
+        alone_us = self.alone.cpu_us(examples, clock, self.warm[0])
+        return PartTime(cumulative_us, alone_us - self.idle.cpu_us(examples, clock, self.warm[1]))
 
     @property
     def element_bytes(self) -> int:
@@ -117,9 +122,6 @@ def measure(
 ) -> Profile:
     """Measures consecutive parts. The observer gets the events `profile.started` (parts, examples) and `profile.round`
     (done, total). Raises UsageError if the data set has no elements, or the effort is out of range."""
-    if effort.repeats < 1 or effort.budget_s <= 0:
-        given = f"{effort.repeats} and {effort.budget_s} s"
-        raise UsageError(f"a profile needs at least 1 round and some time, not {given}")
     rows: list[_Row] = []
     for part in parts:
         row = _row(part)
@@ -134,19 +136,13 @@ def measure(
         rows.append(row)
     with _one_core():
         examples = _examples(rows, effort, clock)
-        observer(Event("profile.started", clock.wall(), {"parts": [p.name for p in parts], "examples": examples}))
-        for turn in range(effort.repeats + 1):
-            gc.collect()
-            for row in rows:
-                row.cumulative_us.append(row.upto.cpu_us(examples, clock))
-                if row.alone is not None and row.idle is not None:
-                    alone_us = row.alone.cpu_us(examples, clock, row.warm[0])
-                    row.alone_us.append(alone_us - row.idle.cpu_us(examples, clock, row.warm[1]))
-            observer(Event("profile.round", clock.wall(), {"done": turn, "total": effort.repeats}))
-    costs = (  # without the first round, which is for warm-up
-        replace(row.cost, cumulative_us=tuple(row.cumulative_us[1:]), alone_us=tuple(row.alone_us[1:])) for row in rows
-    )
-    return Profile(name, tuple(costs), examples)
+
+        def run(examples: int) -> list[PartTime]:
+            return [row.times(examples, clock) for row in rows]
+
+        samples = repeated([part.name for part in parts], run, examples, effort, observer, clock)
+    costs = tuple(replace(row.cost, **each._asdict()) for row, each in zip(rows, samples, strict=True))
+    return Profile(name, costs, examples)
 
 
 @contextlib.contextmanager

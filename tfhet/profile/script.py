@@ -1,4 +1,4 @@
-"""Runs a training script in its own process up to its call of `tfhet.distribute`, where its data are profiled."""
+"""Runs a training script in its own process until it passes its training data to tfhet, which are profiled then."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def measure_script(
     script: Path, arguments: Sequence[str], effort: Effort, deadline_s: float, observer: Observer = ignore
 ) -> Profile:
     """Returns the profile of a script's training data, or of a Ray data set FILE.py:NAME. Its output goes to stderr.
-    deadline_s: seconds in which the script must call `tfhet.distribute`. Raises UsageError if the file does not exist,
+    deadline_s: seconds in which the script must pass its data. Raises UsageError if the file does not exist,
     or ends before the call, NotReady if the script is late, and DataError if the data cannot be profiled."""
     if not script.is_file() and not makes_ray(str(script)):
         raise UsageError(f"--script {script}: no such file")
@@ -63,7 +63,7 @@ async def measure_script(
         env = alone_variables(with_malloc_tunables(env), folder / RAY)
         child = await Child.start(script.name, command, env=env, on_line=_say)
         try:
-            late = f"{script} has not called tfhet.distribute within {deadline_s:g} s (--deadline_s)"
+            late = f"{script} has not called tfhet.distribute or tfhet.batches within {deadline_s:g} s (--deadline_s)"
             await _until([folder / REACHED], child, deadline_s, late)
             limit_s = deadline_s + BUDGETS * effort.budget_s
             late = f"the data of {script} were not measured within {limit_s:g} s: give a smaller --budget_s"
@@ -77,7 +77,7 @@ async def measure_script(
         if (folder / FAILURE).exists():
             raise DataError(f"{script} cannot be profiled: {(folder / FAILURE).read_text()}", str(script))
         if not (folder / RECORD).exists():
-            when = "before it handed data for training to tfhet.distribute, which is what would be profiled"
+            when = "before it handed data for training to tfhet.distribute or tfhet.batches, which would be profiled"
             when = "while its data were measured" if (folder / REACHED).exists() else when
             last = next((f": {line.strip()}" for line in reversed(child.tail) if line.strip()), "") if code else ""
             if code and needs_servers:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tfhet.advice import of_pipeline, pipeline as rules
-from tfhet.profile import Cost, Profile
+from tfhet.profile import NATIVE, Cost, Profile
 
 
 def profile(*parts: dict[str, Any]) -> Profile:
@@ -28,6 +28,10 @@ BATCH = {"name": "batch", "us": 1.0, "kind": "Batch", "examples": 32}
 MAPS = [{"name": f"map {op}", "us": 30.0, "kind": "ParallelMap", "ops": (op,)} for op in ("ReverseV2", "AdjustHue")]
 DECODE = {"name": "1 Map load", "us": 300.0, "ops": ("DecodeJpeg",)}
 CROP = {"name": "2 Map crop", "us": 50.0, "ops": ("CropAndResize",)}
+OF_NATIVE = {"kind": NATIVE, "examples": 32, "dtype": "uint8"}
+READ = {**OF_NATIVE, "name": "read", "us": 5.0, "bytes_per_example": 900, "dtype": "string"}
+NATIVE_DECODE = {**OF_NATIVE, "name": "decode(); resize()", "us": 40.0, "bytes_per_example": 3000}
+NORMALIZE = {**OF_NATIVE, "name": "normalize()", "us": 8.0, "bytes_per_example": 12000, "dtype": "float32"}
 
 
 @pytest.mark.parametrize(
@@ -52,6 +56,21 @@ CROP = {"name": "2 Map crop", "us": 50.0, "ops": ("CropAndResize",)}
             rules.wide_wire,
             [SOURCE, {"name": "rescale()", "us": 1.5, "bytes_per_example": 12000, "examples": 32}],
             *("wide_wire", 0.0, ["'source', 3000 B", "12000 B", "4.0 times", "'rescale()'", "1.5 us"]),
+        ),
+        (
+            rules.wide_wire,
+            [{**READ, "us": 50.0}, NATIVE_DECODE, NORMALIZE],
+            *("wide_wire", 0.0, ["end the pipeline after 'decode(); resize()', 3000 B", "on the accelerator", "4.0"]),
+        ),
+        (
+            rules.dominant_part,
+            [READ, NATIVE_DECODE, NORMALIZE],
+            *("dominant_part", 20.0, ["'decode(); resize()'", "decode(reduced=True)"]),
+        ),
+        (
+            rules.dominant_part,
+            [{**READ, "us": 90.0}, NATIVE_DECODE],
+            *("dominant_source", 45.0, ["'read'", "store smaller images"]),
         ),
         (
             rules.whole_then_crop,
@@ -89,6 +108,7 @@ def test_rule_finds_and_estimates(rule, parts, kind, saves_us, named):
         (rules.python_inside, [SOURCE, {"name": "map", "us": 8.0, "ops": ("Add",)}]),
         (rules.single_images, [SOURCE, {"name": "map", "us": 30.0, "kind": "Map", "examples": 32}]),
         (rules.wide_wire, [SOURCE]),
+        (rules.wide_wire, [{**READ, "us": 90.0}, {**NATIVE_DECODE, "us": 9.0}]),  # batches are not of files
         (  # the data group exists for this work
             rules.wide_wire,
             [{**SOURCE, "us": 100.0}, {"name": "decode()", "us": 500.0, "bytes_per_example": 150000, "examples": 32}],

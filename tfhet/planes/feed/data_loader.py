@@ -22,7 +22,7 @@ class LikeDataLoader:
 
     source: FeedSource
     _job: JobContext
-    _pipeline: Pipeline | None
+    pipeline: Pipeline | None
     _allocate: Callable[[int], np.ndarray] | None
     num_workers = 0
     timeout = 0.0
@@ -42,7 +42,7 @@ class LikeDataLoader:
         iterable of batches."""
         if not self.source.batch_size:
             raise AttributeError(f"{self.source} returns batches, so its loader has no dataset")
-        return make_dataset(self.source, self._job.seed) if self._pipeline is None else BatchMaker(self._pipeline)
+        return make_dataset(self.source, self._job.seed) if self.pipeline is None else BatchMaker(self.pipeline)
 
     @property
     def batch_size(self) -> int | None:

@@ -78,7 +78,9 @@ class Loader(LikeDataLoader):
             raise UsageError(f"make_limit_s must be positive, not {make_limit_s}")
         self._job, self._training, self._ahead, self._make_limit_s = job, training, ahead, make_limit_s
         self._convert, self._allocate, self._is_noted = convert or (lambda batch: batch), allocate, is_noted
-        self._pipeline, self._with_ids = pipeline, with_ids
+        self.pipeline = pipeline
+        """The declared pipeline; None for a function of the user."""
+        self._with_ids = with_ids
         self._epoch, self._position = 0, START
         self._examples: int | None = None
         """Number of examples of an epoch of a map-style dataset, once known."""
@@ -136,7 +138,7 @@ class Loader(LikeDataLoader):
 
     def _in_epoch(self, examples: int | None) -> int | None:
         """Returns the number of examples that the ranks read in an epoch of so many."""
-        return examples if self._pipeline is None else examples_in_epoch(self._pipeline, self._job)
+        return examples if self.pipeline is None else examples_in_epoch(self.pipeline, self._job)
 
     def _received(self, epoch: int, position: Position) -> Iterator[Received]:
         """Yields the batches of an epoch; for validation the last one of an iterable in two parts if other ranks have a
@@ -203,7 +205,7 @@ class Loader(LikeDataLoader):
 
     @property
     def _settings(self) -> dict[str, Any]:
-        return settings_of(self.source, self._job, self._training, self._reader.shards, self._pipeline)
+        return settings_of(self.source, self._job, self._training, self._reader.shards, self.pipeline)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -231,13 +233,13 @@ class Loader(LikeDataLoader):
 
     def _open(self) -> None:
         options: dict[str, Any] = {"is_equal": self._training, "make_limit_s": self._make_limit_s}
-        options |= {"ahead": self._ahead, "allocate": self._allocate, "pipeline": self._pipeline}
+        options |= {"ahead": self._ahead, "allocate": self._allocate, "pipeline": self.pipeline}
         self._opened = os.getpid(), self._plane.batches(self.source, self._job, options)
 
     def _noted(self) -> NotedLoader | None:
         steps = ScriptSteps.of_process(self._job) if self._is_noted else None
         if steps is not None and self._notes is None:
-            found = {} if self._pipeline is None else facts(self._pipeline, self._job, is_native=True)
+            found = {} if self.pipeline is None else facts(self.pipeline, self._job, is_native=True)
             self._notes = steps.watch_loader(self._training, repr(replace(self.source, ordinal=0)), found)
         return self._notes
 
