@@ -13,7 +13,6 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     convert = commands.add_parser("convert", help="write an image folder (a sub-folder for each class) as TFRecords")
     add_examples(
         convert,
-        "tfhet convert photos data/train",
         "tfhet convert photos data/train --store yuv420 --max_side 500",
         "tfhet convert photos data/train --size 224 224",
     )

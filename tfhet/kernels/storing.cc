@@ -16,7 +16,9 @@ using codecs::Planes;
 Pixels reduced(Pixels pixels, int64_t max_side) {
   const int64_t longer = std::max(pixels.height, pixels.width);
   if (max_side == 0 || longer <= max_side) return pixels;
-  const auto side = [&](int64_t length) { return std::max<int64_t>(1, (2 * length * max_side + longer) / (2 * longer)); };
+  const auto side = [&](int64_t length) {
+    return std::max<int64_t>(1, (2 * length * max_side + longer) / (2 * longer));
+  };
   Pixels made{side(pixels.height), side(pixels.width), {}};
   made.values.resize(static_cast<size_t>(3 * made.height * made.width));
   const float window[4] = {0, 0, static_cast<float>(pixels.height), static_cast<float>(pixels.width)};
@@ -54,10 +56,11 @@ Planes planes_of(const Pixels& rgb) {
 
 // Returns the bytes of a TFI file, and their number.
 std::pair<Piece, int64_t> store(std::string_view file, stored::Kind kind, int64_t max_side, bool accurate) {
+  const codecs::Size found = codecs::size_of(file);
+  const bool is_kept = max_side == 0 || std::max(found.height, found.width) <= max_side;
   Planes planes;
-  if (kind == stored::Kind::yuv420) planes = codecs::planes(file, accurate, 0);
-  const int64_t longer = std::max(planes[0].height, planes[0].width);
-  if (longer == 0 || (max_side > 0 && longer > max_side)) {
+  if (kind == stored::Kind::yuv420 && is_kept) planes = codecs::planes(file, accurate, 0);
+  if (planes[0].height == 0) {
     Pixels rgb = reduced(codecs::decode(file, 3, true, accurate, 0), max_side);
     if (kind == stored::Kind::yuv420) planes = planes_of(rgb);
     else planes = {std::move(rgb)};

@@ -53,14 +53,14 @@ def from_image_folder(
 
     Returns `directory`. The files are stored unchanged or as `store` says, or with `size` (height, width) as raw RGB of
     that size, which takes 3 bytes a pixel and no decoding later. Labels number `classes`, by default the sub-folders in
-    the order of their names; the names go into `tfhet.json`. progressed: called with the numbers of images that are done, and of
-    all, now and then. split: share of each class, from 0 to below 1, that goes into `directory`/validation, while the
-    rest goes into `directory`/training; a hash of the seed and of an image's path decides, so that it keeps its side
-    when others are added. report: called at the end with lines that say how many images of which classes were written,
-    what was omitted (hidden files, files that are not images, images that cannot be decoded), and which images lose
-    bits. Linked folders are read like others. Raises UsageError when there are no classes or no images, for a class
-    that is not among `classes` or whose name is not UTF-8, when the directory is not empty, or for both `size` and
-    `store`.
+    the order of their names; the names go into `tfhet.json`. progressed: called with the numbers of images that are
+    done, and of all, now and then. split: share of each class, from 0 to below 1, that goes into
+    `directory`/validation, while the rest goes into `directory`/training; a hash of the seed and of an image's path
+    decides, so that it keeps its side when others are added. report: called at the end with lines that say how many
+    images of which classes were written, what was omitted (hidden files, files that are not images, images that cannot
+    be decoded), and which images lose bits. Linked folders are read like others. Raises UsageError when there are no
+    classes or no images, for a class that is not among `classes` or whose name is not UTF-8, when the directory is not
+    empty, or for both `size` and `store`.
     """
     if size is not None and not store.is_plain:
         raise UsageError("images of one size are stored as raw RGB: give either a size, or how images are stored")
