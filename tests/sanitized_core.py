@@ -66,14 +66,17 @@ def images(random: np.random.Generator, count: int) -> np.ndarray:
 
 def file(random: np.random.Generator) -> bytes:
     """Returns an image file, mostly damaged."""
-    kind = random.choice(["JPEG", "PNG", "WEBP", "BMP", "GIF"])
+    kind = random.choice(["JPEG", "PNG", "WEBP", "BMP", "GIF", "TFI"])
     size = random.choice([1, 5, 16, 33, 60], 2).tolist()
     image, buffer = Image.fromarray(random.integers(0, 256, (*size, 3), np.uint8)), io.BytesIO()
     options = {"progressive": bool(random.integers(2))} if kind == "JPEG" else {}
     exif = Image.Exif()
     exif[0x0112] = int(random.integers(0, 9))
-    image.save(buffer, kind, **options, **({"exif": exif} if kind in ("JPEG", "PNG", "WEBP") else {}))
+    form = "PNG" if kind == "TFI" else kind
+    image.save(buffer, form, **options, **({"exif": exif} if form in ("JPEG", "PNG", "WEBP") else {}))
     content = bytearray(buffer.getvalue())
+    if kind == "TFI":
+        content = bytearray(kernels.store_image(bytes(content), str(random.choice(["yuv420", "rgb"]))))
     harm = random.integers(4)
     if harm == 1:
         return bytes(content[: random.integers(len(content))])
@@ -91,6 +94,9 @@ def drawn_calls(threads: int) -> int:
         chain = stages.compile(str(random.choice(FILE_CHAINS if is_files else CHAINS)), float_range=(0.0, 1.0))
         batch = [file(random) for _ in range(count)] if is_files else images(random, count)
         calls += 1
+        if is_files:
+            kind, side = str(random.choice(["yuv420", "rgb"])), random.choice([None, 1, 7, 40])
+            attempted(kernels.store_image, batch[0], kind, side, accurate=bool(random.integers(2)))
         try:
             chain(batch, ids=random.integers(0, 2**62, count), epoch=int(random.integers(9)), threads=threads)
         except UsageError:

@@ -11,12 +11,26 @@ from tfhet.cli.parser import add_examples, number
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     convert = commands.add_parser("convert", help="write an image folder (a sub-folder for each class) as TFRecords")
-    add_examples(convert, "tfhet convert photos data/train", "tfhet convert photos data/train --size 224 224")
+    add_examples(
+        convert,
+        "tfhet convert photos data/train --store yuv420 --max_side 500",
+        "tfhet convert photos data/train --size 224 224",
+    )
     convert.add_argument("folder", type=Path)
     convert.add_argument("directory", type=Path, help="directory to write; it must not exist yet")
     words = "number of files to write; at least 4 for each worker (default %(default)s)"
     convert.add_argument("--shards", type=number(int, 1), default=16, metavar="N", help=words)
-    convert.add_argument("--size", type=number(int, 1), nargs=2, metavar=("HEIGHT", "WIDTH"), help="store raw RGB")
+    convert.add_argument(
+        "--size", type=number(int, 1), nargs=2, metavar=("HEIGHT", "WIDTH"), help="store raw RGB of one size"
+    )
+    words = "jpeg: the image files; yuv420, rgb: decoded, 1.5 or 3 bytes a pixel (default jpeg)"
+    convert.add_argument("--store", choices=("jpeg", "yuv420", "rgb"), default="jpeg", help=words)
+    words = (
+        "reduce images whose longer side has more than N pixels; jpeg: written with quality 95, the others unchanged"
+    )
+    convert.add_argument("--max_side", type=number(int, 1), metavar="N", help=words)
+    words = "decode JPEG for --store as decode(accurate=True)"
+    convert.add_argument("--accurate", action="store_true", help=words)
     convert.add_argument(
         "--split", type=float, default=0.0, help="write DIRECTORY/training and, with this share, DIRECTORY/validation"
     )
@@ -29,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     """Writes the files and prints their directory; progress and counts go to standard error. Returns exit code 0."""
     from tfhet.errors import UsageError
     from tfhet.report import progress_of
-    from tfhet.source import Sidecar, from_image_folder
+    from tfhet.source import Sidecar, Store, from_image_folder
 
     classes = Sidecar.classes_of(args.classes) if args.classes else ()
     if args.classes and not classes:
@@ -41,7 +55,8 @@ def run(args: argparse.Namespace) -> int:
             step(done, total, "images")
 
         size = tuple(args.size) if args.size else None
-        options = {"split": args.split, "classes": classes, "report": lines.append}
+        store = Store(args.store, args.max_side, args.accurate)
+        options = {"split": args.split, "classes": classes, "store": store, "report": lines.append}
         try:
             from_image_folder(args.folder, args.directory, args.shards, size, args.seed, progressed, **options)
         finally:  # the counts say why nothing could be written

@@ -94,6 +94,11 @@ int32_t tfhet_examples_parse(int64_t size, const void* const* records, const int
  * after them; `reason` why the file breaks off there, or "". Both live as long as `memory`. */
 int32_t tfhet_records_offsets(const char* path, int64_t* records, const int64_t** offsets, const char** reason,
                               tfhet_memory** memory, tfhet_status* status);
+/* Makes a TFI file (stored.h) of an image file: upright, and reduced (antialiased) so that no side is longer than max_side, if
+ * that is not 0. kind: 1: YUV 4:2:0; 2: RGB. accurate: whether JPEG is decoded by the accurate transform. `address` and
+ * `size` receive the content, which lives as long as `memory`. */
+int32_t tfhet_image_store(const char* file, int64_t bytes, int32_t kind, int64_t max_side, int32_t accurate,
+                          const void** address, int64_t* size, tfhet_memory** memory, tfhet_status* status);
 
 #ifdef __cplusplus
 }

@@ -24,6 +24,7 @@
 #endif
 
 #include "failure.h"
+#include "stored.h"
 
 namespace tfhet::codecs {
 namespace {
@@ -167,6 +168,37 @@ class Jpeg {
     return true;
   }
 
+  // Whether its planes are those of YUV 4:2:0, or Y alone.
+  bool has_planes() const {
+    const jpeg_component_info* parts = info.comp_info;
+    if (info.jpeg_color_space == JCS_GRAYSCALE) return parts[0].v_samp_factor <= 2;
+    if (info.jpeg_color_space != JCS_YCbCr || parts[0].h_samp_factor != 2 || parts[0].v_samp_factor != 2) return false;
+    return parts[1].h_samp_factor == 1 && parts[1].v_samp_factor == 1 && parts[2].h_samp_factor == 1 &&
+           parts[2].v_samp_factor == 1;
+  }
+
+  // to: [height, width] of each plane. memory: [48, line] for a row of blocks, with `line` a multiple of the blocks.
+  bool read_planes(bool accurate, uint8_t* const* to, uint8_t* memory, size_t line) {
+    if (setjmp(back)) return false;
+    info.raw_data_out = TRUE;
+    info.dct_method = accurate ? JDCT_ISLOW : JDCT_IFAST;
+    jpeg_start_decompress(&info);
+    JSAMPROW rows[48];
+    JSAMPARRAY parts[3] = {rows, rows + 16, rows + 32};
+    for (size_t i = 0; i < 48; ++i) rows[i] = memory + i * line;
+    const JDIMENSION lines = static_cast<JDIMENSION>(info.max_v_samp_factor * DCTSIZE);
+    for (JDIMENSION top = 0; top < info.output_height; top += lines) {
+      if (jpeg_read_raw_data(&info, parts, lines) != lines) fail(CUT_OFF);
+      for (int c = 0; c < info.num_components; ++c) {
+        const size_t width = info.comp_info[c].downsampled_width, height = info.comp_info[c].downsampled_height;
+        const size_t count = static_cast<size_t>(info.comp_info[c].v_samp_factor * DCTSIZE), first = top / lines * count;
+        for (size_t i = 0; i < std::min(count, height - first); ++i)
+          std::memcpy(to[c] + (first + i) * width, parts[c][i], width);
+      }
+    }
+    return true;
+  }
+
   jpeg_decompress_struct info{};
   std::jmp_buf back;
   char message[JMSG_LENGTH_MAX] = "";
@@ -196,22 +228,43 @@ class Jpeg {
   jpeg_progress_mgr progress_{};
 };
 
+void check(const Jpeg& jpeg, bool is_good) {
+  if (jpeg.no_memory) throw std::bad_alloc();
+  if (!is_good) refuse(jpeg.message);
+}
+
+// Reads the header, and returns the size.
+Size jpeg_begun(Jpeg& jpeg, std::string_view data) {
+  check(jpeg, jpeg.read_header());
+  const Size size = jpeg_size(data);
+  if (size.height != jpeg.info.image_height || size.width != jpeg.info.image_width) refuse("two frame headers");
+  return size;
+}
+
+Planes jpeg_planes(std::string_view data, bool accurate) {
+  Jpeg jpeg(data);
+  const auto [height, width] = jpeg_begun(jpeg, data);
+  if (!jpeg.has_planes()) return {};
+  const int64_t rows = (height + 1) / 2, columns = (width + 1) / 2;
+  Planes planes{of_size(height, width, 1), of_size(rows, columns, 1), of_size(rows, columns, 1)};
+  uint8_t* const to[3] = {planes[0].values.data(), planes[1].values.data(), planes[2].values.data()};
+  if (jpeg.info.num_components == 1)
+    for (int c : {1, 2}) std::fill(planes[c].values.begin(), planes[c].values.end(), uint8_t{128});
+  const size_t line = (static_cast<size_t>(width) + 31) / 16 * 16;
+  std::vector<uint8_t> memory(48 * line);
+  check(jpeg, jpeg.read_planes(accurate, to, memory.data(), line));
+  return planes;
+}
+
 Pixels jpeg_pixels(std::string_view data, int64_t channels, bool accurate) {
   Jpeg jpeg(data);
-  const auto check = [&](bool is_good) {
-    if (jpeg.no_memory) throw std::bad_alloc();
-    if (!is_good) refuse(jpeg.message);
-  };
-  check(jpeg.read_header());
-  const int64_t height = jpeg.info.image_height, width = jpeg.info.image_width;
-  const Size size = jpeg_size(data);
-  if (size.height != height || size.width != width) refuse("two frame headers");
+  const auto [height, width] = jpeg_begun(jpeg, data);
   const bool has_inks = jpeg.info.jpeg_color_space == JCS_CMYK || jpeg.info.jpeg_color_space == JCS_YCCK;
   const bool is_grey = channels == 1 && !has_inks;
   std::vector<uint8_t> inks(has_inks ? static_cast<size_t>(4 * width) : 0);
   Pixels pixels = of_size(height, width, is_grey ? 1 : 3);
   const J_COLOR_SPACE space = has_inks ? JCS_CMYK : is_grey ? JCS_GRAYSCALE : JCS_RGB;
-  check(jpeg.read_rows(space, accurate, pixels.values.data(), has_inks ? inks.data() : nullptr));
+  check(jpeg, jpeg.read_rows(space, accurate, pixels.values.data(), has_inks ? inks.data() : nullptr));
   return pixels;
 }
 #endif
@@ -583,6 +636,23 @@ Pixels gif_pixels(std::string_view data) {
   return pixels;
 }
 
+// --- TFI ---
+
+Pixels stored_pixels(std::string_view data, int64_t channels) {
+  stored::Image image;
+  if (const char* why = stored::read(data, image)) refuse(why);
+  const bool is_copied = channels == 1 || image.kind == stored::Kind::rgb;
+  if (image.kind == stored::Kind::rgb) channels = 3;
+  Pixels pixels = of_size(image.height, image.width, channels);
+  if (is_copied) {
+    std::memcpy(pixels.values.data(), image.values, pixels.values.size());
+  } else {
+    for (int64_t y = 0; y < image.height; ++y)
+      stored::rgb_row(image, y, 0, image.width, pixels.values.data() + y * image.width * 3);
+  }
+  return pixels;
+}
+
 // --- All formats ---
 
 // Returns the Exif orientation of a TIFF header; 1 if it is not valid.
@@ -619,6 +689,7 @@ Pixels pixels_of(std::string_view data, [[maybe_unused]] int64_t channels, [[may
 #else
   if (is_webp(data)) lacks(name, "WebP", "libwebp-dev");
 #endif
+  if (stored::is_stored(data)) return stored_pixels(data, channels);
   return is_gif(data) ? gif_pixels(data) : bmp_pixels(data);
 }
 
@@ -673,6 +744,8 @@ Size size_of(std::string_view data) {
       const Gif gif = gif_header(data);
       return {gif.height, gif.width};
     }
+    if (stored::Image image; stored::is_stored(data) && !stored::read_header(data, image))
+      return {image.height, image.width};
   } catch (const Refused&) {  // {0, 0}
   }
   return {};
@@ -710,26 +783,56 @@ void turn(const uint8_t* from, int64_t height, int64_t width, int64_t channels, 
   channels == 1 ? turn_pixels<1>(from, height, width, turn, to) : turn_pixels<3>(from, height, width, turn, to);
 }
 
-Pixels decode(std::string_view data, int64_t channels, bool upright, bool accurate, int64_t index) {
-  if (channels != 1 && channels != 3) invalid("channels are 1 or 3, not " + std::to_string(channels));
+namespace {
+
+// Returns work(name), where the name is for errors. Throws Failure for a file that it refuses.
+template <class Work>
+auto named(std::string_view data, int64_t index, const Work& work) {
   const std::string name = "contents[" + std::to_string(index) + "]";
-  const char* format = is_jpeg(data)   ? "JPEG"
-                       : is_png(data)  ? "PNG"
-                       : is_webp(data) ? "WebP"
-                       : is_bmp(data)  ? "BMP"
-                       : is_gif(data)  ? "GIF"
-                                       : nullptr;
-  if (!format) invalid(name + " is no image file of a known format (JPEG, PNG, WebP, BMP, GIF)");
+  const char* format = is_jpeg(data)             ? "JPEG"
+                       : is_png(data)            ? "PNG"
+                       : is_webp(data)           ? "WebP"
+                       : is_bmp(data)            ? "BMP"
+                       : is_gif(data)            ? "GIF"
+                       : stored::is_stored(data) ? "TFI"
+                                                 : nullptr;
+  if (!format) invalid(name + " is no image file of a known format (JPEG, PNG, WebP, BMP, GIF, TFI)");
   try {
-    Pixels pixels = pixels_of(data, channels, accurate, name);
-    if (channels == 1 && static_cast<int64_t>(pixels.values.size()) != pixels.height * pixels.width) make_grey(pixels);
-    const Turn turn(upright ? orientation_of(data) : 1);
-    return turn.is_none() ? pixels : turned(pixels, channels, turn);
+    return work(name);
   } catch (const Refused& refused) {
     invalid(name + " is no valid " + format + " image: " + refused.why);
   } catch (const std::bad_alloc&) {
     throw Failure{Code::resource_exhausted, name + ": no memory for the image"};
   }
+}
+
+}  // namespace
+
+Pixels decode(std::string_view data, int64_t channels, bool upright, bool accurate, int64_t index) {
+  if (channels != 1 && channels != 3) invalid("channels are 1 or 3, not " + std::to_string(channels));
+  return named(data, index, [&](const std::string& name) {
+    Pixels pixels = pixels_of(data, channels, accurate, name);
+    if (channels == 1 && static_cast<int64_t>(pixels.values.size()) != pixels.height * pixels.width) make_grey(pixels);
+    const Turn turn(upright ? orientation_of(data) : 1);
+    return turn.is_none() ? std::move(pixels) : turned(pixels, channels, turn);
+  });
+}
+
+Planes planes([[maybe_unused]] std::string_view data, [[maybe_unused]] bool accurate, [[maybe_unused]] int64_t index) {
+#ifdef TFHET_JPEG
+  if (is_jpeg(data)) {
+    return named(data, index, [&](const std::string&) {
+      Planes planes = jpeg_planes(data, accurate);
+      const Turn turn(orientation_of(data));
+      if (turn.is_none() || !planes[0].height) return planes;
+      // With an odd side, a turn would move the colours by a pixel.
+      if (planes[0].height % 2 || planes[0].width % 2) return Planes{};
+      for (Pixels& plane : planes) plane = turned(plane, 1, turn);
+      return planes;
+    });
+  }
+#endif
+  return {};
 }
 
 }  // namespace tfhet::codecs

@@ -1,10 +1,12 @@
-// Decodes whole image files: JPEG, PNG, WebP, BMP and GIF. The pixels equal those of TensorFlow's decode_image.
+// Decodes whole image files: JPEG, PNG, WebP, BMP, GIF and TFI (stored.h). The pixels equal those of TensorFlow's
+// decode_image.
 //
 // JPEG needs libjpeg-turbo, PNG libpng and WebP libwebp (Debian: libjpeg-dev, libpng-dev, libwebp-dev). If a header is
 // missing, codecs.cc is compiled without its format, and `decode` throws an error that names the package.
 
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -53,5 +55,11 @@ void turn(const uint8_t* from, int64_t height, int64_t width, int64_t channels, 
 // Throws Failure: invalid_argument if the file is damaged, of an unknown format, an animated WebP, or of 2**29 pixels
 // or more; resource_exhausted if there is no memory.
 Pixels decode(std::string_view data, int64_t channels, bool upright, bool accurate, int64_t index);
+
+// The planes Y, Cb and Cr of YUV 4:2:0; without pixels if a file has no such planes.
+using Planes = std::array<Pixels, 3>;
+
+// Returns the upright planes of a JPEG file of 4:2:0 or grey, as `decode` makes RGB of them. Throws as it does.
+Planes planes(std::string_view data, bool accurate, int64_t index);
 
 }  // namespace tfhet::codecs

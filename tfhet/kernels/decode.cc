@@ -1,10 +1,11 @@
 // The stage `decode`, and decoding of windows of image files: tfhet/stages/decoding.py specifies them.
 //
 // Of a JPEG file that needs no turn only the window is decoded, straight into the result; of one that is turned, only if
-// it is decoded at a reduced size. All other files are decoded whole.
+// it is decoded at a reduced size. Of a TFI file only the window is read. All other files are decoded whole.
 
 #include "codecs.h"
 #include "geometry.h"
+#include "stored.h"
 #if __has_include(<jpeglib.h>)
 #include "jpeg.h"
 #define TFHET_JPEG
@@ -34,7 +35,7 @@ class Decode : public Decoder {
     const codecs::Size size = codecs::size_of(image.file);
     if (!size.known())
       invalid("contents[" + std::to_string(image.index) +
-              "] states no size: not a JPEG, PNG, BMP, GIF or WebP image, or cut off");
+              "] states no size: not a JPEG, PNG, BMP, GIF, WebP or TFI image, or cut off");
     const bool is_turned = is_upright_ && codecs::orientation_of(image.file) >= 5;
     return {Type::uint8, is_turned ? size.width : size.height, is_turned ? size.height : size.width, channels_};
   }
@@ -65,6 +66,7 @@ class Decode : public Decoder {
       return result;
     }
 #endif
+    if (stored::is_stored(file.file) && stored_window(file, stage, part, flip, result.values<uint8_t>())) return result;
     const codecs::Pixels pixels = whole(file);
     resize::resize_window<uint8_t>(pixels.values.data(), pixels.height, pixels.width, channels_, &part.top, file.index,
                                    flip, stage.height, stage.width, stage.scaling, result.values<uint8_t>());
@@ -80,6 +82,21 @@ class Decode : public Decoder {
     const float top = turn.is_inverted ? static_cast<float>(form.height) - part.top - part.height : part.top;
     const float left = turn.is_mirrored ? static_cast<float>(form.width) - part.left - part.width : part.left;
     return turn.is_transposed ? Part{left, top, part.width, part.height} : Part{top, left, part.height, part.width};
+  }
+  // Returns whether it is a TFI file that is used without a copy of the whole image.
+  bool stored_window(const Image& file, const WindowStage& stage, const Part& part, bool flip, uint8_t* to) const {
+    stored::Image image;
+    if (stored::read(file.file, image)) return false;  // `whole` refuses it
+    const bool is_rgb = image.kind == stored::Kind::rgb;
+    if (is_rgb && channels_ == 1) return false;
+    const resize::Axes axes(&part.top, file.index, image.height, image.width, flip, stage.height, stage.width, stage.scaling);
+    if (is_rgb || channels_ == 1) {
+      resize::resize_axes(image.values, image.width, channels_, axes, stage.scaling, to);
+    } else {
+      stored::Rows rows(image, axes.x.begin, axes.x.end, axes.y.begin, axes.y.taps);
+      resample<3>(rows, axes.y, axes.x, 3, !stage.scaling.antialias, to);
+    }
+    return true;
   }
   codecs::Pixels whole(const Image& image) const {
     return codecs::decode(image.file, channels_, is_upright_, is_accurate_, image.index);

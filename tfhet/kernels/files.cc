@@ -1,12 +1,11 @@
 // Readers of files and records behind the C interface.
 
-#include <cstdlib>
-#include <memory>
 #include <mutex>
 #include <optional>
 
 #include "example.h"
 #include "guard.h"
+#include "memory.h"
 #include "parallel.h"
 #include "records.h"
 
@@ -16,31 +15,11 @@ using tfhet::Code;
 using tfhet::Failure;
 using tfhet::guarded;
 using tfhet::invalid;
+using tfhet::Piece;
+using tfhet::piece;
 using namespace tfhet::records;
 
-struct Free {
-  void operator()(void* memory) const { std::free(memory); }
-};
-using Piece = std::unique_ptr<uint8_t, Free>;
-
-// Memory that is not written before it is read into; never null.
-Piece piece(uint64_t size) {
-  Piece made(size > SIZE_MAX / 2 ? nullptr : static_cast<uint8_t*>(std::malloc(std::max<uint64_t>(size, 1))));
-  if (!made) throw Failure{Code::resource_exhausted, "no memory for " + std::to_string(size) + " bytes of a file"};
-  return made;
-}
-
 [[noreturn]] void defect(const char* what) { throw Failure{Code::internal, what}; }
-
-}  // namespace
-
-struct tfhet_memory {
-  std::vector<Piece> pieces;
-  std::vector<int64_t> offsets;
-  std::string reason;
-};
-
-namespace {
 
 // Items that follow each other and are of one file, which is open from the first of them to the last.
 class Run {

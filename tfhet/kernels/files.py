@@ -49,7 +49,7 @@ class _Column(ctypes.Structure):
     _fields_ = (("values", ctypes.c_void_p), ("lengths", ctypes.c_void_p), ("room", ctypes.c_int64))
 
 
-class _Memory(ctypes.c_void_p):
+class CoreMemory(ctypes.c_void_p):
     """Memory of the core, which is freed with this object."""
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ def read_files(
     begins, counts = _integers(offsets, "offsets", size), _integers(lengths, "lengths", size)
     addresses, sizes = np.empty(size, np.uint64), np.empty(size, np.int64)
     pointers = (ctypes.c_char_p * size)(*names)
-    items, memory, status = _Items(size, ctypes.addressof(pointers)), _Memory(), Status()
+    items, memory, status = _Items(size, ctypes.addressof(pointers)), CoreMemory(), Status()
     if begins is not None:
         items.offsets = address(begins)
     if counts is not None:
@@ -160,7 +160,7 @@ def record_offsets(path: Path) -> tuple[np.ndarray, str]:
     """
     (name,) = _names([path])
     records, first, reason = ctypes.c_int64(), ctypes.POINTER(ctypes.c_int64)(), ctypes.c_char_p()
-    memory, status = _Memory(), Status()
+    memory, status = CoreMemory(), Status()
     if library().tfhet_records_offsets(name, *map(ctypes.byref, (records, first, reason, memory, status))):
         _refuse(status, os.fspath(path))
     return np.ctypeslib.as_array(first, (records.value + 1,)).copy(), (reason.value or b"").decode()

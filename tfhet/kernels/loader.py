@@ -80,6 +80,10 @@ def _loaded(path: Path) -> ctypes.CDLL:
         *(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p),
     ]
     core.tfhet_records_offsets.argtypes = [ctypes.c_char_p, *(ctypes.c_void_p,) * 5]
+    core.tfhet_image_store.argtypes = [
+        *(ctypes.c_char_p, ctypes.c_int64, ctypes.c_int32, ctypes.c_int64, ctypes.c_int32),
+        *(ctypes.c_void_p,) * 4,
+    ]
     return core
 
 

@@ -28,6 +28,7 @@ from .source import (
     split_of as split_of,
 )
 from .splitmix import GAMMA as GAMMA, mix as mix
+from .storing import Store as Store
 from .synthetic import SyntheticSource as SyntheticSource
 from .tar import tar_samples as tar_samples
 from .tar_source import TarSource as TarSource

@@ -16,7 +16,8 @@ import numpy as np
 
 from tfhet.errors import DataError, UsageError, some
 from tfhet.source.feature import Encoded, Raw, Scalar
-from tfhet.source.image_file import check, pixels
+from tfhet.source.image_file import pixels
+from tfhet.source.storing import Store
 from tfhet.source.writing import class_numbers, write_tfrecords
 
 SUFFIXES = (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".gif")
@@ -45,20 +46,24 @@ def from_image_folder(
     *,
     split: float = 0.0,
     classes: Sequence[str] = (),
+    store: Store = Store(),  # noqa: B008  frozen
     report: Callable[[str], object] = log.warning,
 ) -> Path:
     """Writes `image` and `label` of every image in `folder`/CLASS/**, in an order drawn from `seed`.
 
-    Returns `directory`. The files are stored unchanged, or with `size` (height, width) as raw RGB of that size, which
-    takes 3 bytes a pixel and no decoding later. Labels number `classes`, by default the sub-folders in the order of
-    their names; the names go into `tfhet.json`. progressed: called with the numbers of images that are done, and of
-    all, now and then. split: share of each class, from 0 to below 1, that goes into `directory`/validation, while the
-    rest goes into `directory`/training; a hash of the seed and of an image's path decides, so that it keeps its side
-    when others are added. report: called at the end with lines that say how many images of which classes were written,
-    what was omitted (hidden files, files that are not images, images that cannot be decoded), and which images lose
-    bits. Linked folders are read like others. Raises UsageError when there are no classes or no images, for a class
-    that is not among `classes` or whose name is not UTF-8, or when the directory is not empty.
+    Returns `directory`. The files are stored unchanged or as `store` says, or with `size` (height, width) as raw RGB of
+    that size, which takes 3 bytes a pixel and no decoding later. Labels number `classes`, by default the sub-folders in
+    the order of their names; the names go into `tfhet.json`. progressed: called with the numbers of images that are
+    done, and of all, now and then. split: share of each class, from 0 to below 1, that goes into
+    `directory`/validation, while the rest goes into `directory`/training; a hash of the seed and of an image's path
+    decides, so that it keeps its side when others are added. report: called at the end with lines that say how many
+    images of which classes were written, what was omitted (hidden files, files that are not images, images that cannot
+    be decoded), and which images lose bits. Linked folders are read like others. Raises UsageError when there are no
+    classes or no images, for a class that is not among `classes` or whose name is not UTF-8, when the directory is not
+    empty, or for both `size` and `store`.
     """
+    if size is not None and not store.is_plain:
+        raise UsageError("images of one size are stored as raw RGB: give either a size, or how images are stored")
     if not 0.0 <= split < 1.0:
         raise UsageError(f"the share of images for validation is from 0 to below 1, not {split:g}")
     target, (found, files, passed_over) = Path(directory), _listed(Path(folder))
@@ -72,28 +77,35 @@ def from_image_folder(
     if split and len(parts) < 2:
         raise UsageError(f"a split of {split:g} gives all images to {[*parts][0]}: give another share, or more images")
     counts: dict[Path, Counter[str]] = defaultdict(Counter)
+    source_bytes = 0
     narrowed: list[Path] = []
 
     def examples(part: Path) -> Iterator[Mapping[str, Any]]:
+        nonlocal source_bytes
         order = np.random.default_rng(seed).permutation(len(parts[part]))
-        for file, (content, is_narrowed) in _read(Path(folder), [parts[part][index] for index in order], size):
+        for file, (content, is_narrowed) in _read(Path(folder), [parts[part][index] for index in order], size, store):
             if (number := next(done)) % PROGRESS_EXAMPLES == 0:
                 progressed(number, len(files))
             if isinstance(content, str):
                 passed_over[content].append(file)
                 continue
             narrowed.extend([file] if is_narrowed else [])
+            source_bytes += (Path(folder) / file).stat().st_size
             name = _utf8(file.parts[0])
             counts[part][name] += 1
             yield {"image": content, "label": labels[name]}
 
-    origin = {"origin": _utf8(Path(folder).name)}
+    origin = {"origin": _utf8(Path(folder).name), **store.details()}
     try:
         for part in sorted(parts):
             write_tfrecords(part, examples(part), min(shards, len(parts[part])), features, seed, names, origin)
         progressed(len(files), len(files))
     finally:  # also if nothing could be written
         _report(counts, names, {**passed_over, NARROWED: narrowed}, report)
+    if not store.is_plain:
+        written = sum(file.stat().st_size for part in parts for file in part.glob("*.tfrecord"))
+        sizes = f"{written / 1e6:,.1f} MB on disk, {written / source_bytes:.2f} times the {source_bytes / 1e6:,.1f} MB"
+        report(f"stored as {store.kind}: {sizes} of the image files")
     return target
 
 
@@ -178,16 +190,16 @@ def _side(name: bytes, split: float) -> str:
 
 
 def _read(
-    folder: Path, files: Sequence[Path], size: tuple[int, int] | None
+    folder: Path, files: Sequence[Path], size: tuple[int, int] | None, store: Store
 ) -> Iterator[tuple[Path, tuple[bytes | np.ndarray | str, bool]]]:
     """Yields each file with its image as it is stored, or why it is passed over, and whether bits are lost."""
     with ThreadPoolExecutor() as pool:
         for first in range(0, len(files), _AT_ONCE):
             group = files[first : first + _AT_ONCE]
-            yield from zip(group, pool.map(lambda file: _content(folder / file, size), group), strict=True)
+            yield from zip(group, pool.map(lambda file: _content(folder / file, size, store), group), strict=True)
 
 
-def _content(file: Path, size: tuple[int, int] | None) -> tuple[bytes | np.ndarray | str, bool]:
+def _content(file: Path, size: tuple[int, int] | None, store: Store) -> tuple[bytes | np.ndarray | str, bool]:
     try:
         content = file.read_bytes()
         if not content.startswith(SIGNATURES):
@@ -195,7 +207,6 @@ def _content(file: Path, size: tuple[int, int] | None) -> tuple[bytes | np.ndarr
         is_narrowed = content.startswith(b"\x89PNG") and content[24:25] == b"\x10"
         if size is not None:
             return pixels(content, size), is_narrowed
-        check(content)
-        return content, is_narrowed
+        return store.content(content), is_narrowed
     except (OSError, DataError):
         return UNREADABLE, False

@@ -20,11 +20,13 @@ _TURNS |= {6: _Turn.ROTATE_270, 7: _Turn.TRANSVERSE, 8: _Turn.ROTATE_90}
 """By the Exif orientation."""
 
 
-def check(content: bytes) -> None:
-    """Decodes an image file. Raises DataError if Pillow cannot decode it, or TensorFlow will not."""
+def check(content: bytes) -> tuple[int, int]:
+    """Decodes an image file. Returns its columns and rows. Raises DataError if Pillow cannot decode it, or TensorFlow
+    will not."""
     image = _decoded(content)
     if image.format == "BMP" and (content[28], image.mode) not in _BMP:
         raise DataError(f"TensorFlow decodes no BMP with {content[28]} bits per pixel and colours {image.mode}")
+    return image.size
 
 
 def pixels(content: bytes, size: tuple[int, int]) -> np.ndarray:

@@ -11,7 +11,7 @@ from tfhet.stages.stage import Stage
 
 @register("decode")
 class Decode(Stage):
-    """Decodes JPEG, PNG, WebP, BMP or GIF (first frame) to uint8, each image in its own size.
+    """Decodes JPEG, PNG, WebP, BMP, GIF (first frame) or TFI (`tfhet convert --store`) to uint8, each in its own size.
 
     Values equal `tf.io.decode_image`, or Pillow and torchvision with `accurate`. The image is turned upright by the
     Exif orientation of its file.

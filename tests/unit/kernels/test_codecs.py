@@ -408,7 +408,7 @@ def error(codecs: Codecs, data: bytes, channels: int = 3, **options) -> str:
 
 
 def test_errors_name_file_and_format(codecs):
-    known = "contents[7] is no image file of a known format (JPEG, PNG, WebP, BMP, GIF)"
+    known = "contents[7] is no image file of a known format (JPEG, PNG, WebP, BMP, GIF, TFI)"
     for data in (b"", b"text", b"\xff\xd8", b"RIFF\0\0\0\0WAVEfmt ", b"\x89PNG"):
         assert error(codecs, data, index=7) == known
     assert "channels are 1 or 3, not 4" in error(codecs, JPEGS["grey"](), 4)
