@@ -226,7 +226,8 @@ def profile_command(folder: RunFolder | None = None, run: RunSummary | None = No
     """Returns the command that profiles the pipeline of a run into its folder, with placeholders if unknown."""
     script = (folder and _script(folder)) or ["SCRIPT.py"]
     to = shlex.quote(str(folder.profile_path)) if folder else "FILE"
-    if folder and (run := run or folder.read_summary()).stages_where:  # of the built-in trainer
+    run = run or (folder.read_summary() if folder else None)
+    if folder and run and run.stages_where and not run.by_rank:  # of the built-in trainer
         channels = sorted(path for path in folder.path.glob("hosts/*/input/data/*") if path.name.startswith("train"))
         stages = "; ".join(stage.partition(" at ")[0] for stage in run.stages_where)
         data = [str(channels[0] if channels else Path("DATA")), "--stages", stages, "--batch_size", str(run.batch_size)]

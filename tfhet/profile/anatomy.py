@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tfhet.datasets import Inspection, check_divisible, inspect, with_inputs
 from tfhet.errors import UsageError
-from tfhet.pipeline import Cut, Pipeline, remote_part
+from tfhet.pipeline import Cut, Pipeline, is_native, remote_part
 
 _PASSED = ("Options", "Model", "Restructured")
 
@@ -122,8 +122,11 @@ class Anatomy:
 
 
 def anatomy_of(target: Pipeline | tf.data.Dataset) -> Anatomy:
-    """Returns the anatomy of a data set, or of a pipeline's part on data hosts."""
+    """Returns the anatomy of a data set, or of a pipeline's part on data hosts. Raises UsageError for a pipeline that
+    tf.data cannot run."""
     declared = target if isinstance(target, Pipeline) else None
+    if declared is not None and is_native(declared):
+        raise UsageError("this pipeline runs natively and has no graph of tf.data to examine: use tfhet profile")
     dataset: tf.data.Dataset = target if declared is None else remote_part(declared, None, Cut.smallest(declared))
     cardinality = int(dataset.cardinality())
     found = _inspected(dataset)

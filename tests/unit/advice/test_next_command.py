@@ -79,6 +79,11 @@ def test_built_in_trainer_is_profiled_by_stages(folder):
     assert command == f"tfhet profile {wanted} --json runs/a/profile.json"
 
 
+def test_script_with_a_pipeline_is_profiled_itself(folder):
+    ranks = [{"rank": 0, "wait_pct": 40.0}]
+    assert after(folder, 40.0, stages_where={"rescale()": "trainer"}, batch_size=64, by_rank=ranks)[0] == PROFILE
+
+
 def test_unknown_script_has_a_placeholder(tmp_path):
     folder = RunFolder(tmp_path / "followed").create()
     assert after(folder, 40.0)[0].startswith("tfhet profile --script SCRIPT.py --json ")

@@ -5,6 +5,7 @@ import functools
 import pytest
 import tensorflow as tf
 
+from tfhet.errors import UsageError
 from tfhet.pipeline import Pipeline
 from tfhet.profile import anatomy_of
 from tfhet.source import SyntheticSource
@@ -88,3 +89,8 @@ def test_large_arrays_are_not_serialised(monkeypatch):
     monkeypatch.setattr(anatomy, "MOST_GRAPH_BYTES", 100)
     monkeypatch.setattr(anatomy, "inspect", lambda dataset: pytest.fail("the graph was written"))
     assert anatomy_of(images()).graph_bytes == 12 * UINT8
+
+
+def test_native_pipeline_has_no_graph():
+    with pytest.raises(UsageError, match="runs natively"):
+        anatomy_of(Pipeline(SyntheticSource(64, 4, shape=(8, 8, 3)), "rescale()", 16, shuffle=True))
