@@ -83,11 +83,13 @@ class _Tags:
     """The tags of one direction."""
 
     def __init__(self, key: bytes):
-        self._key, self._count = key, 0
+        self._keyed, self._count = hmac.new(key, digestmod="sha256"), 0
 
     def next(self, data: bytes | memoryview) -> bytes:
         self._count += 1
-        return hmac.digest(self._key, _NUMBER.pack(self._count) + data, "sha256")[:TAG_BYTES]
+        tag = self._keyed.copy()  # OpenSSL looks the algorithm up again for each `hmac.digest`: half of its time
+        tag.update(_NUMBER.pack(self._count) + data)
+        return tag.digest()[:TAG_BYTES]
 
 
 class Records:

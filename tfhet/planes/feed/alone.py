@@ -6,9 +6,9 @@ import collections
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from tfhet.errors import NotReady, UsageError
@@ -62,7 +62,7 @@ class AloneReader:
             request = requests[0]
             key = (request.shard.index, request.number)
             if not self._is_map:
-                request = replace(request, shard=Shard(self._rank, self._size, epoch, self._seed))
+                request = msgspec.structs.replace(request, shard=Shard(self._rank, self._size, epoch, self._seed))
             found = self._production.batch(request)
             if isinstance(found, EndOfShard):
                 share.end_shard((*key, request.is_rest), found.batches)

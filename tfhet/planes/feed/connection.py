@@ -15,8 +15,6 @@ from typing import Any
 from tfhet.planes.feed.frame import MOST_HEADER, Header, headers_of, joined
 from tfhet.secure import HANDSHAKE_S, TAG_BYTES, Purpose, Records, TlsSocket, as_client, perform_handshake
 
-_HEAD = 1024
-"""Bytes to receive at the beginning of a frame; the part that belongs to its buffers is copied."""
 _AT_ONCE = 64
 """Buffers in one system call; Linux allows 1024."""
 
@@ -30,9 +28,7 @@ class FeedConnection:
 
     def __init__(self, end: socket.socket | TlsSocket, records: Records):
         self._end, self._records = end, records
-        self._head = memoryview(bytearray(_HEAD))
-        self._held = self._head[:0]
-        """Bytes that were received with the last header and belong to the data after it."""
+        self._head = memoryview(bytearray(Records.HEAD))
 
     @classmethod
     def dial(cls, address: str, key: bytes, encrypted: bool, limit_s: float = HANDSHAKE_S) -> FeedConnection:
@@ -83,33 +79,17 @@ class FeedConnection:
     def receive(self, kinds: Any, most: int = MOST_HEADER) -> list[Any]:
         """Receives the headers of the next frame, of the types `kinds` and at most `most` bytes. The caller must
         receive their buffers with `receive_into`. Raises OSError, Forged, and MessageError for other headers."""
-        got = self._at_least(Records.HEAD)
-        size, rest = self._records.lengths(got, most)
-        end = Records.HEAD + size + TAG_BYTES
-        if got.nbytes < end:
-            got = self._at_least(end)
-        self._held = got[end:] if got.nbytes > end else self._head[:0]  # frees the memory of a long header
-        return headers_of(self._records.opened(got[Records.HEAD : end]), rest, kinds)
+        self.receive_into([self._head])
+        size, rest = self._records.lengths(self._head, most)
+        body = memoryview(bytearray(size + TAG_BYTES))
+        self.receive_into([body])
+        return headers_of(self._records.opened(body), rest, kinds)
 
     def receive_into(self, memories: Sequence[memoryview]) -> None:
         """Fills all memories. Raises OSError."""
         left = [memory for memory in memories if memory.nbytes]
-        while left and self._held.nbytes:
-            got = min(self._held.nbytes, left[0].nbytes)
-            left[0][:got], self._held = self._held[:got], self._held[got:]
-            left = _without(got, left)
         while left:
             left = _without(_received(self._end, left[:_AT_ONCE], socket.MSG_WAITALL), left)
-
-    def _at_least(self, size: int) -> memoryview:
-        """Returns at least the next `size` bytes. A frame's lengths and its header mostly arrive together."""
-        got = self._held.nbytes
-        memory = self._head if size <= _HEAD else memoryview(bytearray(size))
-        memory[:got] = self._held
-        while got < size:
-            got += _received(self._end, [memory[got:]], 0)
-        self._held = memory[:got]
-        return self._held
 
     def close(self) -> None:
         """Wakes the threads that wait for this connection, and closes it."""

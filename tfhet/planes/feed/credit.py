@@ -5,8 +5,10 @@ from __future__ import annotations
 from tfhet.errors import UsageError
 from tfhet.units import MIB
 
-LEAST, MOST = 2, 8
-"""Batches of a rank that each server has in progress, in transit, or waiting: at first and at most."""
+LEAST, MOST = 2, 32
+"""Batches of a rank that a server has in progress, in transit, or waiting: at first and at most."""
+MOST_OF_EACH = 8
+"""Batches that each of several servers may have even if its part of MOST is smaller. The reader's memory is limited."""
 MOST_BYTES = 32 * MIB
 """Limit for the bytes of the batches of all servers together; beyond it each server has LEAST batches."""
 FOR_S = 0.05
@@ -23,12 +25,13 @@ class Credit:
     Requests and wake-ups cost more than the bytes of small batches, so the reader requests several in one message."""
 
     def __init__(self, servers: int = 1, fixed: int | None = None):
-        """servers: number of servers that share MOST_BYTES; fixed: a constant credit, at least 1."""
+        """servers: number of servers that share MOST and MOST_BYTES; fixed: a constant credit, at least 1."""
         if fixed is not None and fixed < 1:
             raise UsageError(f"ahead must be at least 1, not {fixed}")
         self.most = LEAST if fixed is None else fixed
         """Number of batches that the server may have."""
         self._servers, self._is_fixed = servers, fixed is not None
+        self._limit = max(MOST_OF_EACH, MOST // servers)
         self._last_s: float | None = None
         self._between_s: float | None = None
 
@@ -44,7 +47,7 @@ class Credit:
             between_s = _WEIGHT * between_s + (1.0 - _WEIGHT) * self._between_s
         self._between_s = between_s
         in_time, in_bytes = int(FOR_S / max(between_s, 1e-6)), MOST_BYTES // (self._servers * max(size, 1))
-        self.most = max(LEAST, min(MOST, in_time, in_bytes))
+        self.most = max(LEAST, min(self._limit, in_time, in_bytes))
 
     def free(self, has: int) -> int:
         """Returns how many batches to request from a server that has `has`: 0, or at least half of all."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
+import msgspec
 import numpy as np
 from msgspec import Meta
 
@@ -27,8 +27,7 @@ MOST_LOSSES = 4
 """Maximum number of processes that are lost while they make one batch."""
 
 
-@dataclass(frozen=True)
-class BatchRequest:
+class BatchRequest(msgspec.Struct, frozen=True):
     """A reader's request for one batch of a shard."""
 
     shard: Shard

@@ -237,9 +237,10 @@ class MemoryPool:
 
     def allocate(self, size: int) -> np.ndarray:
         """Returns uninitialized memory that nothing else refers to, uint8 [size]. Raises MemoryError."""
+        most = size + size // 4
         with self._lock:
             for piece in self._pieces:
-                if size <= piece.size <= size + size // 4 and sys.getrefcount(piece) == _OWN_REFERENCES:
+                if sys.getrefcount(piece) == _OWN_REFERENCES and size <= piece.size <= most:
                     return piece[:size]
             piece = np.empty(size, np.uint8)
             if len(self._pieces) >= MOST_KEPT:  # its users keep the oldest piece
