@@ -227,8 +227,8 @@ class FeedReader:
         connection.silent_after(SILENT_S)
         server = self._servers[index]
         with self._lock:
-            if self._is_closed:
-                raise ConnectionError("the feed is closed")
+            if self._is_closed or server.is_given_up:
+                raise ConnectionError("the feed is closed, or the host was lost")
             if server.lost is not None:
                 self._say(f"[tfhet] the feed reads from {server.address} again")
             server.open(connection)
