@@ -103,7 +103,7 @@ def test_any_sidecar_is_read_or_a_usage_error(folder: Path, content: bytes) -> N
     with contextlib.suppress(UsageError):
         sidecar = Sidecar.read(folder)
         assert sidecar is not None
-        assert all(isinstance(feature.spec, tf.TensorSpec) for feature in sidecar.features.values())
+        assert all(isinstance(feature.spec.tensor, tf.TensorSpec) for feature in sidecar.features.values())
         for feature in sidecar.features.values():
             feature.stored()
         assert all(isinstance(count, int) and count >= 0 for count in sidecar.files.values())

@@ -263,8 +263,8 @@ def test_threads_may_load_at_the_same_time(kind, tmp_path):
 def test_batches_equal_those_of_the_files(name, tmp_path):
     stages, places = "decode(); resize(12, 10); rescale()", np.random.default_rng(2).permutation(COUNT)
     source, files = KINDS[name].make(tmp_path / "a", 0), file_list(tmp_path / "b", 0)
-    images, labels = BatchMaker(tfhet.Pipeline(source, stages)).make(places, 0)
-    wanted, wanted_labels = BatchMaker(tfhet.Pipeline(files, stages)).make(places, 0)
+    images, labels = BatchMaker(tfhet.Pipeline(source, stages)).make(places, 0).value
+    wanted, wanted_labels = BatchMaker(tfhet.Pipeline(files, stages)).make(places, 0).value
     np.testing.assert_array_equal(images, wanted)
     np.testing.assert_array_equal(labels, wanted_labels)
 
