@@ -73,7 +73,9 @@ def test_mixed_examples_are_those_of_the_sources():
 
 def test_repeated_examples_are_drawn_differently():
     source = Mixed([(numbered(1, 0), 1), (numbered(8, 1), 1)])
-    images, labels = BatchMaker(tfhet.Pipeline(source, "random_brightness(0.4)", batch_size=4)).make(np.arange(16), 0).value
+    images, labels = (
+        BatchMaker(tfhet.Pipeline(source, "random_brightness(0.4)", batch_size=4)).make(np.arange(16), 0).value
+    )
     assert len(np.unique(images[labels == 0][:, 0, 0, 0])) > 1
 
 
