@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tfhet.cluster import DATA, DNN, Place, PortRange, Role, Roles
+from tfhet.errors import UsageError
 from tfhet.planes.plane import DataPlane, LauncherSide, Outlets
 from tfhet.planes.ray.settings import (
     HEAD,
@@ -81,7 +82,12 @@ class Ray(DataPlane):
     def batches(self, source: FeedSource, job: JobContext, options: Mapping[str, Any]) -> BatchReader:
         from tfhet.planes.ray.reader import RayReader
 
-        return RayReader(Order.parse(job.order), source, job, **options)
+        if options["pipeline"] is not None:
+            raise UsageError(
+                "--data_plane ray serves Ray data sets; start the job with --data_plane feed for a pipeline"
+            )
+        arguments = {name: value for name, value in options.items() if name != "pipeline"}
+        return RayReader(Order.parse(job.order), source, job, **arguments)
 
     def rank_side(self) -> RankSide:
         from tfhet.planes.feed.rank_side import FunctionRankSide
