@@ -27,10 +27,8 @@ class RecordLoading:
     features: dict[str, Feature]
     on_bad_record: str
     numbers: tuple[int, ...]
+    _listed: dict[str, int]
     compression: Any
-
-    def split_sizes(self) -> tuple[int, ...] | None:
-        raise NotImplementedError
 
     def can_load(self) -> bool:
         """Whether these are local files without compression and with features that need no TensorFlow."""
@@ -38,9 +36,9 @@ class RecordLoading:
         return is_plain and examples.can_load(self.features)
 
     def sizes(self) -> np.ndarray:
-        """Returns the number of records of each file, int64 [files]: as listed in `tfhet.json`, or by walking files."""
-        listed = self.split_sizes()
-        return np.array([len(at) - 1 for at in self._starts] if listed is None else listed, np.int64)
+        """Returns the number of records of each file, int64 [files]. Raises DataError, with path and byte, for a file
+        that is broken, or has fewer records than `tfhet.json` lists: its examples would be missing silently."""
+        return np.array([len(starts) - 1 for starts in self._starts], np.int64)
 
     def load(self, ids: np.ndarray) -> dict[str, Any]:
         """Returns the features of these ids, int64 [n], without TensorFlow. Raises DataError with path and byte."""
@@ -62,4 +60,11 @@ class RecordLoading:
     def _starts(self) -> list[np.ndarray]:
         """The bytes at which the records of each file start, and its end, int64 [records + 1] of each file."""
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            return [starts for starts, _ in pool.map(kernels.record_offsets, self.files)]
+            found = list(pool.map(kernels.record_offsets, self.files))
+        for file, (starts, reason) in zip(self.files, found, strict=True):
+            count, end, listed = len(starts) - 1, int(starts[-1]), self._listed.get(file, 0)
+            if not reason and count < listed:
+                reason = f"the file ends after {count} records, and tfhet.json lists {listed}"
+            if reason:
+                raise DataError(f"{file} is broken at byte {end}: {reason}", file, end)
+        return [starts for starts, _ in found]
