@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import logging
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -18,6 +19,8 @@ from tfhet import kernels
 from tfhet.errors import UsageError, some
 from tfhet.source.array_spec import ArraySpec
 from tfhet.source.indexed import Indexed
+
+log = logging.getLogger("tfhet")
 
 SUFFIXES = (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".gif")
 
@@ -99,14 +102,18 @@ class ImageFolder(FileList):
         if others := [name for name in found if name not in self.classes]:
             raise UsageError(f"{self.folder} has classes that are not among `classes`: {some(others)}")
         numbers = {name: number for number, name in enumerate(self.classes)}
-        pairs: list[tuple[str, int]] = []
+        pairs, others = list[tuple[str, int]](), list[str]()
         for name in found:
-            files = sorted(_images(os.path.join(self.folder, name)))
+            files = sorted(_images(os.path.join(self.folder, name), others))
             if not files:
                 raise UsageError(
                     f"class {name} has no images in {self.folder}/{name}; images end in {', '.join(SUFFIXES)}"
                 )
             pairs.extend(zip(files, itertools.repeat(numbers[name])))
+        if others:
+            log.warning(
+                "%s: %d files are not called like images: %s", self.folder, len(others), some(sorted(others), 5)
+            )
         super().__init__(pairs)
 
     def as_json(self) -> dict[str, Any]:
@@ -128,8 +135,8 @@ def _classes(folder: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _images(folder: str) -> Iterator[str]:
-    """Yields the images below a folder, also in linked folders, each once."""
+def _images(folder: str, others: list[str]) -> Iterator[str]:
+    """Yields the images below a folder, also in linked folders, each once. Files with other names join `others`."""
     waiting, read = [folder], {os.path.realpath(folder)}
     while waiting:
         with os.scandir(waiting.pop()) as entries:
@@ -142,5 +149,7 @@ def _images(folder: str) -> Iterator[str]:
                     elif (target := os.path.realpath(entry.path)) not in read:
                         read.add(target)
                         waiting.append(entry.path)
-                elif entry.name.lower().endswith(SUFFIXES) and entry.is_file():
+                elif not entry.name.lower().endswith(SUFFIXES):
+                    others.append(entry.path)
+                elif entry.is_file():
                     yield entry.path

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import itertools
+import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
@@ -116,7 +117,7 @@ class PipelineReader:
         makers = min(MOST_MAKERS, threads)
         allocate = allocate or MemoryPool().allocate
         self._maker = BatchMaker(pipeline, threads=-(-threads // makers), allocate=allocate)
-        self._make_limit_s = make_limit_s
+        self._make_limit_s, self._process = make_limit_s, os.getpid()
         self._source, self._rank, self._size, self._is_equal = source, rank, size, is_equal
         self._most = makers + (pipeline.prefetch if ahead is None else ahead)
         self._threads = ThreadPoolExecutor(makers, "tfhet-pipeline")
@@ -132,6 +133,8 @@ class PipelineReader:
             NotReady: A batch takes more than `make_limit_s` seconds.
             UsageError: Another iteration has begun.
         """
+        if os.getpid() != self._process:  # it has no threads
+            raise UsageError("this process was forked after the loader had begun; make the loader in the child instead")
         self._iterations += 1
         this = self._iterations
         mine = self._places(epoch, position.offset)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 import threading
@@ -13,6 +14,7 @@ import pytest
 from own_key import KEY
 
 import tfhet
+from tfhet import kernels
 from tfhet.errors import DataError, NotReady, UsageError
 from tfhet.pipeline import BatchMaker, Pipeline, as_json, from_json, one_by_one, one_epoch
 from tfhet.source import Encoded, FileList, ImageFolder, Raw, Scalar, SyntheticSource, TFRecordSource, write_tfrecords
@@ -132,6 +134,47 @@ def test_ranks_share_the_steps_of_one_order(folder, size, drop_last):
 
     assert steps(size) == steps(1)
     assert len(sum(steps(size), [])) == (30 if drop_last else 41)
+
+
+@pytest.mark.parametrize("lost", [1, 3000])
+def test_cut_records_are_no_shorter_epoch(records, tmp_path, lost):
+    for file in records.files:
+        (tmp_path / Path(file).name).write_bytes(Path(file).read_bytes())
+    last = sorted(tmp_path.iterdir())[-1]
+    last.write_bytes(last.read_bytes()[:-lost])
+    source = TFRecordSource(str(tmp_path), records.features)
+    with pytest.raises(DataError, match=f"{last.name} is broken at byte") as caught:
+        BatchMaker(Pipeline(source, CHAIN))
+    assert caught.value.path == str(last)
+
+
+def test_record_fewer_than_listed_is_an_error(records, tmp_path):
+    last = records.files[-1]
+    end = int(kernels.record_offsets(last)[0][1])
+    (tmp_path / Path(last).name).write_bytes(Path(last).read_bytes()[:end])
+    file = str(tmp_path / Path(last).name)
+    with pytest.raises(DataError, match="ends after 1 records, and tfhet.json lists 9"):
+        BatchMaker(Pipeline(TFRecordSource([file], records.features, {file: 9}), CHAIN))
+
+
+def test_forked_process_is_refused(folder):
+    loader = tfhet.batches(Pipeline(ImageFolder(folder), CHAIN, batch_size=8), job=ALONE)
+    assert len(list(loader)) == 6
+    if not (pid := os.fork()):
+        try:
+            next(iter(loader))
+        except UsageError as error:
+            os._exit(17 if "forked" in str(error) else 1)
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 17
+
+
+def test_files_with_other_names_are_counted(tmp_path, caplog):
+    (tmp_path / "class0").mkdir()
+    for name in ("1.jpg", "2.tiff", "notes.txt", ".hidden"):
+        (tmp_path / "class0" / name).write_bytes(jpeg(1))
+    assert ImageFolder(tmp_path).example_count() == 1
+    assert len(caplog.messages) == 1 and "2 files are not called like images" in caplog.messages[0]
 
 
 def test_slow_source_ends_the_iteration(folder):
