@@ -94,4 +94,4 @@ if __name__ == "__main__":
         with tempfile.TemporaryDirectory(prefix="aarch64-") as scratch:
             (Path(scratch) / "files").mkdir()
             equal = check(Path(sys.argv[1]), Path(sys.argv[2]), Path(scratch) / "files")
-        print(f"aarch64: {equal} results equal those of this machine")
+        print(f"aarch64: {equal} results equal this machine's")

@@ -186,7 +186,7 @@ def figures_of(taken: Mapping[str, Sequence[Run]], way: str) -> dict[str, Figure
 
 
 def targets(record: Record) -> list[tuple[str, bool]]:
-    """Returns the targets of which both sides were measured: in words, and whether they are met."""
+    """Returns the targets whose two sides were measured: in words, and whether they are met."""
     values = {name.removeprefix("loader."): figure.value for name, figure in record.figures.items()}
     checks = [(f"tfhet-torch_vs_{peer}", TIMES_DATALOADER) for peer in DATALOADERS] + [("vs_best_peer", TIMES_BEST)]
     found = [

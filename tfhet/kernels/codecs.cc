@@ -168,7 +168,7 @@ class Jpeg {
     return true;
   }
 
-  // Whether its planes are those of YUV 4:2:0, or Y alone.
+  // Whether its planes are YUV 4:2:0, or Y alone.
   bool has_planes() const {
     const jpeg_component_info* parts = info.comp_info;
     if (info.jpeg_color_space == JCS_GRAYSCALE) return parts[0].v_samp_factor <= 2;

@@ -27,7 +27,7 @@ Pixels reduced(Pixels pixels, int64_t max_side) {
   return made;
 }
 
-// RGB to YUV 4:2:0, as libjpeg's encoder does it: a colour is the mean of 2 x 2 pixels, of which the last ones repeat.
+// RGB to YUV 4:2:0, as libjpeg's encoder does it: a colour is the mean of 2 x 2 pixels; the last pixels repeat.
 Planes planes_of(const Pixels& rgb) {
   const int64_t height = rgb.height, width = rgb.width, rows = (height + 1) / 2, columns = (width + 1) / 2;
   Planes made{Pixels{height, width, {}}, Pixels{rows, columns, {}}, Pixels{rows, columns, {}}};

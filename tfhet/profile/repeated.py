@@ -39,7 +39,7 @@ Run = Callable[[int], Sequence[PartTime]]
 def repeated(
     names: Sequence[str], run: Run, examples: int, effort: Effort, observer: Observer, clock: Clock
 ) -> list[Samples]:
-    """Returns the samples of the parts with these names, without those of the first round, which is for warm-up. The
+    """Returns the samples of the parts with these names. The first round is for warm-up, without samples. The
     observer gets the events `profile.started` (parts, examples) and `profile.round` (done, total). Raises UsageError if
     the effort is out of range."""
     if effort.repeats < 1 or effort.budget_s <= 0:

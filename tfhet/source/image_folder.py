@@ -90,7 +90,7 @@ class ImageFolder(FileList):
         Args:
             folder: Its sub-folders are the classes; their images may lie in folders of their own. Hidden files and
                 files that are not called like images (`SUFFIXES`) are no data.
-            classes: The classes in the order of their labels, such as those of the training data for validation data.
+            classes: The classes in the order of their labels, such as the training data's for validation data.
 
         Raises:
             UsageError: The folder does not exist, has no sub-folders, or one of them has no images or is not among

@@ -37,7 +37,7 @@ class Indexed:
         return ()
 
     def rows(self, ids: Sequence[int] | np.ndarray) -> np.ndarray:
-        """Returns the numbers of examples among those of all splits, int64 [n]. Raises UsageError for an id that does
+        """Returns the numbers of examples in all splits together, int64 [n]. Raises UsageError for an id that does
         not exist."""
         sizes = self.sizes()
         numbers = checked_ids(ids, len(sizes))

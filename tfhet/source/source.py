@@ -34,7 +34,7 @@ def position_of(ids: IdT) -> IdT:
 
 
 def ids_at(rows: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Returns the ids of examples by their numbers among those of all splits; all int64 [n]. sizes: of the splits."""
+    """Returns the ids of examples by their numbers in all splits together; all int64 [n]. sizes: of the splits."""
     ends = np.cumsum(sizes)
     splits = np.searchsorted(ends, rows, side="right")
     return example_id(splits, rows - (ends - sizes)[splits])

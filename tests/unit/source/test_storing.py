@@ -30,7 +30,7 @@ def picture(rows: int, columns: int) -> Image.Image:
 
 @pytest.fixture
 def folder(tmp_path) -> Path:
-    """Two classes of a PNG and of JPEGs of 4:2:0, of which one is turned by its Exif orientation."""
+    """Two classes of a PNG and of JPEGs of 4:2:0; Exif data turn one JPEG."""
     place = tmp_path / "images"
     for name in ("cat", "dog"):
         (place / name).mkdir(parents=True)

@@ -5,7 +5,7 @@
         train(received.batch)
     reader.close()
 
-Each server has some batches of a rank in progress or in transit (`Credit`). Others make those of a lost one.
+Each server has some batches of a rank in progress or in transit (`Credit`). Others make a lost server's batches.
 """
 
 from __future__ import annotations

@@ -176,7 +176,7 @@ def test_batches_of_a_dataset_wait_for_those_of_a_lost_server():
         arrive(number)
     assert this.ready.empty()
     this.remove_server(0)
-    # The living server has as many batches as it may have, and they wait for those of the lost one.
+    # The living server has as many batches as it may have, and they wait for the lost server's batches.
     assert [request.number for request in this.requests(1, credit)] == [0, 1]
     arrive(1)
     assert this.ready.empty()
