@@ -169,6 +169,12 @@ def test_forked_process_is_refused(folder):
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 17
 
 
+def test_epoch_without_a_batch_is_an_error(folder):
+    pipeline = Pipeline(ImageFolder(folder), CHAIN, batch_size=64, drop_last=True)
+    with pytest.raises(UsageError, match="fill no batch of 64 on each of 1 ranks"):
+        list(tfhet.batches(pipeline, job=ALONE))
+
+
 def test_files_with_other_names_are_counted(tmp_path, caplog):
     (tmp_path / "class0").mkdir()
     for name in ("1.jpg", "2.tiff", "notes.txt", ".hidden"):
