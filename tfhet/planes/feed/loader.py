@@ -123,8 +123,8 @@ class Loader(LikeDataLoader):
             now_s = SYSTEM.monotonic()
             if found is None and index == 0 and self.pipeline is not None and self.pipeline.drop_last:
                 raise UsageError(
-                    f"the examples of {self.pipeline.source.name} fill no batch of "
-                    f"{self.pipeline.batch_size} on each of {self._job.size} ranks: use smaller batches, or omit drop_last"
+                    f"the examples of {self.pipeline.source.name} fill no batch of {self.source.batch_size} on each of "
+                    f"{self._job.size} ranks: use smaller batches, or omit drop_last"
                 )
             if found is None:
                 break
