@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import own_key
 import pytest
+from forked import exit_code_of_fork
 from own_key import KEY
 
 from tfhet.errors import DataError, NotReady, UsageError
@@ -508,14 +509,13 @@ def test_forked_process_is_refused(serve, read):
     one = read(serve(1), FeedSource.of(numbered, {}))
     deliveries = one.epoch(0)
     next(deliveries)
-    pid = os.fork()
-    if not pid:
-        try:
+
+    def refused() -> int:
+        with pytest.raises(UsageError, match="forked"):
             next(deliveries)
-        except UsageError as error:
-            os._exit(17 if "forked" in str(error) else 1)
-        os._exit(2)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 17
+        return 17
+
+    assert exit_code_of_fork(refused) == 17
     assert len(list(deliveries)) == 9
 
 

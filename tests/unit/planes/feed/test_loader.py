@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from event_loop import in_event_loop, until
+from forked import exit_code_of_fork
 from own_key import KEY
 
 import tfhet
@@ -347,10 +348,7 @@ def test_long_arguments_are_refused():
 def test_forked_process_may_read_an_unread_loader(served):
     loader = tfhet.batches(fifty, batch_size=8, job=served())
     assert len(loader) == 7
-    pid = os.fork()
-    if not pid:
-        os._exit(len(list(loader)))
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+    assert exit_code_of_fork(lambda: len(list(loader))) == 7
     assert len(list(loader)) == 7
 
 

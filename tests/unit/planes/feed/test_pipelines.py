@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 import threading
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from forked import exit_code_of_fork
 from own_key import KEY
 
 import tfhet
@@ -160,13 +160,13 @@ def test_record_fewer_than_listed_is_an_error(records, tmp_path):
 def test_forked_process_is_refused(folder):
     loader = tfhet.batches(Pipeline(ImageFolder(folder), CHAIN, batch_size=8), job=ALONE)
     assert len(list(loader)) == 6
-    if not (pid := os.fork()):
-        try:
+
+    def refused() -> int:
+        with pytest.raises(UsageError, match="forked"):
             next(iter(loader))
-        except UsageError as error:
-            os._exit(17 if "forked" in str(error) else 1)
-        os._exit(2)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 17
+        return 17
+
+    assert exit_code_of_fork(refused) == 17
 
 
 def test_epoch_without_a_batch_is_an_error(folder):

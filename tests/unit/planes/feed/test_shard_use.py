@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import pickle
 import random
 
 import pytest
+from forked import exit_code_of_fork
 
 from tfhet.errors import UsageError
 from tfhet.planes.feed.delivered import BatchRequest
@@ -53,10 +53,7 @@ def copied_fields(shard):
 
 def forked(shard):
     """As a DataLoader with forked workers does."""
-    pid = os.fork()
-    if not pid:
-        os._exit(list(sliced(shard))[-1])
-    yield os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    yield exit_code_of_fork(lambda: list(sliced(shard))[-1])
 
 
 def shuffled(shard):

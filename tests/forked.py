@@ -1,0 +1,28 @@
+"""A test's forked child. `os.fork` stands here alone: a child that leaves the test would run the rest of the session.
+
+It would be a second pytest-xdist worker on the pipes of the first one, and the session would wait for both.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import traceback
+from collections.abc import Callable
+
+LIMIT_S = 60.0
+
+
+def exit_code_of_fork(body: Callable[[], int], limit_s: float = LIMIT_S) -> int:
+    """Runs `body` in a forked child and returns its result, or 1 after an exception or the limit (shown on stderr)."""
+    pid = os.fork()
+    if not pid:
+        code = 1
+        try:
+            faulthandler.dump_traceback_later(limit_s, exit=True)
+            code = body()
+        except BaseException:  # noqa: BLE001 - nothing may leave the child
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
