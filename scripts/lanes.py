@@ -15,10 +15,12 @@ TFHET_TEST_TURN=2/4 runs the second quarter of the tests marked slow or matrix.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -29,12 +31,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+import psutil
+
 ROOT = Path(__file__).resolve().parents[1]
 CPUS = os.cpu_count() or 1
 LIMIT_S = 3600.0
 """Deadline of one command, in seconds."""
-SKIPPED, NO_TESTS = 77, 5
-"""Exit codes: this machine cannot run the lane, and says why; pytest selected no test."""
+SKIPPED, NO_TESTS, OVER_LIMIT = 77, 5, 124
+"""Exit codes: this machine cannot run the lane, and says why; pytest selected no test; the lane took too long."""
 UNMARKED = "not slow and not matrix"
 TORCH = [
     *(f"tests/integration/test_{name}.py" for name in ("torch", "torch_recipes", "drift")),
@@ -93,6 +97,27 @@ class Unavailable(Exception):
     """This machine cannot run a lane; the text says why."""
 
 
+def exit_code(command: Sequence[str], env: Mapping[str, str]) -> int:
+    """Runs a command in the checkout and returns its exit code; after LIMIT_S, ends all its processes and says so.
+
+    SIGABRT lets pytest's processes print their stacks.
+    """
+    with subprocess.Popen(command, cwd=ROOT, env=env) as process:
+        try:
+            return process.wait(LIMIT_S)
+        except subprocess.TimeoutExpired:
+            print(f"test: {command[-1]} has not ended after {LIMIT_S:.0f} s; its processes:", file=sys.stderr)
+        below = [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]
+        for signal_number in (signal.SIGABRT, signal.SIGKILL):
+            for each in below:
+                with contextlib.suppress(psutil.Error):
+                    if signal_number == signal.SIGABRT:
+                        print(each.pid, each.status(), " ".join(each.cmdline())[:200], file=sys.stderr)
+                    each.send_signal(signal_number)
+            psutil.wait_procs(below, timeout=10)
+    return OVER_LIMIT
+
+
 class Lanes:
     """Runs lanes and keeps their results; every public method is a lane.
 
@@ -138,8 +163,7 @@ class Lanes:
     def sanitize(self) -> int:
         """runs the compiled core under the sanitizers of addresses, undefined behaviour and threads"""
         command = [sys.executable, str(ROOT / "tests" / "sanitized_core.py")]
-        env = {**self._env, "PYTHONPATH": str(ROOT)}
-        return subprocess.run(command, cwd=ROOT, env=env, check=False, timeout=LIMIT_S).returncode
+        return exit_code(command, {**self._env, "PYTHONPATH": str(ROOT)})
 
     def notebook(self) -> int:
         """executes the notebooks"""
@@ -170,9 +194,8 @@ class Lanes:
         version = (system / "usr/bin/python3").resolve().name.removeprefix("python")
         options = ("--python-platform", "aarch64-manylinux_2_40", "--python-version", version, "--target", packages)
         self._call("uv", "pip", "install", "-q", "--only-binary", ":all:", "-c", "requirements.lock", *options, wheel)
-        env = {**self._env, "PYTHONPATH": str(ROOT)}
         command = [sys.executable, str(ROOT / "tests/wheel_aarch64.py"), str(system), str(packages)]
-        return subprocess.run(command, cwd=ROOT, env=env, check=False, timeout=LIMIT_S).returncode
+        return exit_code(command, {**self._env, "PYTHONPATH": str(ROOT)})
 
     def torch(self) -> int:
         """the tests that need PyTorch, in an environment without TensorFlow"""
@@ -204,7 +227,7 @@ class Lanes:
         if python != sys.executable:
             path = f"{Path(python).parent}:{env['PATH']}"
             env = {**env, "TFHET_TEST_TURN": "", "PYTHONPATH": str(ROOT), "PATH": path}
-        return subprocess.run([*command, *words], cwd=ROOT, env=env, check=False, timeout=LIMIT_S).returncode
+        return exit_code([*command, *words], env)
 
     def _call(self, *words: object) -> None:
         subprocess.run([str(word) for word in words], cwd=ROOT, env=self._env, check=True, timeout=LIMIT_S)

@@ -10,6 +10,7 @@ temporary folder of its own, and a mark in the environment of all that it starts
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import gc
 import importlib.metadata
 import importlib.util
@@ -29,6 +30,10 @@ import pytest
 
 GRACE_S = 5.0
 """Seconds that processes and folders may take to disappear: signals and reaping are not instant on a loaded machine."""
+
+STUCK_S = 60.0
+"""Seconds after its limit that a test has to end, before its process does. pytest-timeout's signal reaches Python code
+only, so a thread that waits inside a library would otherwise hold the session for ever."""
 
 CHECKED_PER_TEST = ("integration", "faults")
 """Folders below this one whose tests start whole clusters: there, a check costs little in comparison."""
@@ -230,6 +235,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_TEMPORARY] = tempfile.mkdtemp(prefix="pytest-", dir=outer)
     config.stash[_OUTER_TMPDIR] = os.environ.get("TMPDIR")
     config.stash[_OF_THE_SESSION] = []
+    config.stash[_STDERR] = os.dup(2)  # which pytest captures
     os.environ["TMPDIR"] = tempfile.tempdir = config.stash[_TEMPORARY]
 
 
@@ -242,6 +248,28 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         os.environ["TMPDIR"] = outer
     os.environ[MARK] = _mark[: _mark[:-1].rfind("/") + 1]
     shutil.rmtree(config.stash[_TEMPORARY], ignore_errors=True)
+    os.close(config.stash[_STDERR])
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
+    """Ends the process with the stacks of its threads when a test is stuck inside a library; see STUCK_S."""
+    if limit_s := limit_of(item):
+        faulthandler.dump_traceback_later(limit_s + STUCK_S, exit=True, file=item.config.stash[_STDERR])
+    result = yield
+    faulthandler.cancel_dump_traceback_later()
+    return result
+
+
+def limit_of(item: pytest.Item) -> float:
+    """Limit of a test in seconds, as pytest-timeout finds it; 0 without pytest-timeout."""
+    if not hasattr(item.config.option, "timeout"):
+        return 0.0
+    mark = item.get_closest_marker("timeout")
+    if mark is not None:
+        return float(mark.args[0])
+    option = item.config.option.timeout
+    return float(item.config.getini("timeout") or 0.0) if option is None else float(option)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -251,6 +279,16 @@ def pytest_testnodedown(node: Any, error: object) -> None:
     if error:
         of_the_session.append(f"worker {node.gateway.id} crashed: {error}")
     of_the_session += getattr(node, "workeroutput", {}).get("left", [])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_handlecrashitem(crashitem: str, sched: Any) -> None:
+    """Takes a test that ended its worker out of its file, which pytest-xdist would otherwise repeat whole, for ever."""
+    for file, tests in list(getattr(sched, "workqueue", {}).items()):
+        if crashitem in tests:
+            tests[crashitem] = True
+            if all(tests.values()):
+                del sched.workqueue[file]
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -281,15 +319,14 @@ def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Iterator[None]:
 
 
 def longest_first(items: list[pytest.Item]) -> None:
-    """Sorts the files: those with slow tests first, then by how long their tests may take (300 s where none says).
+    """Sorts the files: those with slow tests first, then by how long their tests may take.
 
     Workers of pytest-xdist take files in this order, so none is left with long ones when the others have no more.
     """
     slow: set[Path] = set()
     limits_s: Counter[Path] = Counter()
     for item in items:
-        limit = item.get_closest_marker("timeout")
-        limits_s[item.path] += limit.args[0] if limit else 300.0
+        limits_s[item.path] += limit_of(item)
         if item.get_closest_marker("slow"):
             slow.add(item.path)
     items.sort(key=lambda item: (item.path not in slow, -limits_s[item.path]))
@@ -341,4 +378,5 @@ _mark = "of no session"
 _TEMPORARY = pytest.StashKey[str]()
 _OUTER_TMPDIR = pytest.StashKey["str | None"]()
 _OF_THE_SESSION = pytest.StashKey[list[str]]()
+_STDERR = pytest.StashKey[int]()
 """Things that no module is to blame for: left behind at the end, and workers that crashed."""

@@ -110,6 +110,19 @@ def test_another():
     pass
 """
 
+STUCK = """
+import ctypes
+
+@pytest.mark.timeout(1)
+def test_it():
+    mutex, library = ctypes.create_string_buffer(64), ctypes.CDLL(None)
+    while True:
+        library.pthread_mutex_lock(mutex)
+
+def test_after_it():
+    pass
+"""
+
 
 class Session:
     """A pytest session over made-up test modules, under a copy of our conftest.
@@ -118,16 +131,17 @@ class Session:
     """
 
     def __init__(self, folder: Path, modules: dict[str, str], repository: Path, *arguments: str, grace_s: float):
-        grace, text = f"GRACE_S = {grace_s}", (repository / "tests/conftest.py").read_text()
-        conftest, found = re.subn(r"(?m)^GRACE_S = .*", grace, text)
-        assert found == 1
+        conftest = (repository / "tests/conftest.py").read_text()
+        for name, value in {"GRACE_S": grace_s, "STUCK_S": 1.0}.items():
+            conftest, found = re.subn(rf"(?m)^{name} = .*", f"{name} = {value}", conftest)
+            assert found == 1
         (folder / "conftest.py").write_text(conftest)
         (folder / "pytest.ini").write_text("[pytest]\n")
         for name, body in modules.items():
             path = folder / f"{name}.py"
             path.parent.mkdir(exist_ok=True)
             path.write_text(HEADER.format(folder=folder) + body)
-        plugins = ["-p", "no:cacheprovider", *(["-p", "xdist"] if arguments else [])]
+        plugins = ["-p", "no:cacheprovider", "-p", "pytest_timeout", *(["-p", "xdist"] if arguments else [])]
         command = [sys.executable, "-m", "pytest", "-q", *plugins, *arguments, str(folder)]
         env = {**os.environ, "BEGUN": str(folder / "begun"), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
         result = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=240, check=False)
@@ -186,6 +200,15 @@ def test_a_worker_that_crashes_fails_the_session_and_what_it_started_is_removed(
     assert re.search(r"worker gw\d crashed: ", ended.output)
     assert "left behind by the session" in ended.output and "(of test_it.py::test_it (call))" in ended.output
     assert ended.living == []
+
+
+def test_a_test_that_is_stuck_in_a_library_is_named_and_ended(session):
+    pytest.importorskip("xdist")
+    ended = session({"test_it": STUCK, "test_tidy": TIDY}, "-n", "2", "--dist", "loadfile", grace_s=5.0)
+    assert ended.code == 1, ended.output
+    assert re.search(r"worker 'gw\d' crashed while running '\S*test_it.py::test_it'", ended.output), ended.output
+    assert 'test_it.py", line' in ended.output and "in test_it" in ended.output, ended.output
+    assert re.search(r"[12] failed, 5 passed", ended.output), ended.output
 
 
 @pytest.mark.parametrize("turn", ["", "0/2", "3/2", "1", "a/b"])
