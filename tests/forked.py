@@ -7,19 +7,23 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import signal
 import traceback
 from collections.abc import Callable
 
-LIMIT_S = 60.0
+LIMIT_S = 60
 
 
-def exit_code_of_fork(body: Callable[[], int], limit_s: float = LIMIT_S) -> int:
-    """Runs `body` in a forked child and returns its result, or 1 after an exception or the limit (shown on stderr)."""
+def exit_code_of_fork(body: Callable[[], int]) -> int:
+    """Runs `body` in a forked child. Returns its result, 1 after an exception, or the signal that ends a child after
+    LIMIT_S seconds, negative; the child shows why on stderr."""
     pid = os.fork()
     if not pid:
         code = 1
         try:
-            faulthandler.dump_traceback_later(limit_s, exit=True)
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            faulthandler.register(signal.SIGALRM, chain=True)
+            signal.alarm(LIMIT_S)
             code = body()
         except BaseException:  # noqa: BLE001 - nothing may leave the child
             traceback.print_exc()

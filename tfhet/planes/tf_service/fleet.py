@@ -15,6 +15,7 @@ from tfhet.messages import server as messages
 from tfhet.planes.cpus import confine, left_by, usable
 from tfhet.planes.process import with_malloc_tunables
 from tfhet.planes.supervised import Happening, Processes, RestartPolicy, Supervised
+from tfhet.planes.tf_service import journal
 from tfhet.planes.tf_service.settings import SERVER
 from tfhet.process import OnLine
 
@@ -73,17 +74,17 @@ class Fleet(Processes):
         await self.wait_ready(deadline_s)
 
     def renew_dispatcher(self) -> None:
-        """Replaces the dispatcher with one without memory, which ends every reader's data set with an error. The old
-        one would wait for ever for the tasks of a worker that is gone (TF 2.15.1)."""
+        """Replaces the dispatcher with one that knows no data set, which ends every reader's data set with an error.
+        The old one would wait for ever for the tasks of a worker that is gone (TF 2.15.1)."""
         self.workers_registered, self._knows_workers = 0, False
         if "dispatcher" in self.servers:
             self.servers["dispatcher"].renew(self._dispatcher_command())
 
     def _dispatcher_command(self) -> list[str]:
         self._generations += 1
-        journal = self._own_folder() / f"generation-{self._generations}"
-        journal.mkdir()
-        return self._command("dispatcher", "--port", str(self._dispatcher_port), "--work_dir", str(journal))
+        work_dir = self._own_folder() / f"generation-{self._generations}"
+        journal.begin(work_dir, self._generations)
+        return self._command("dispatcher", "--port", str(self._dispatcher_port), "--work_dir", str(work_dir))
 
     def _own_folder(self) -> Path:
         if self._scratch is None:

@@ -131,8 +131,7 @@ class ServiceReader(Reader):
         return f"{self._job.job_id}.generation-{self.generation}"
 
     def has_servers(self, is_given_up: Callable[[], bool]) -> bool:
-        """See `Reader`. Workers that the dispatcher knows have given up their work for an earlier one, which numbered
-        it alike (TF 2.15.1). A worker that just asks for a split still takes and drops it; the audit finds it."""
+        """See `Reader`."""
         if not self.is_served:
             return False
         end_s = self._clock.monotonic() + WORKERS_S

@@ -308,6 +308,8 @@ async def test_renewed_dispatcher_keeps_port_and_changes_journal(server):
             fleet.renew_dispatcher()
             assert fleet.workers_registered == 0
             await until(lambda times=times: len(observed.lines) == times)
+            work_dir = Path(observed.lines[-1].split("--work_dir ")[1].split()[0])
+            assert len(list(work_dir.rglob("journal_0"))) == 1  # with numbers of its own
         assert fleet.restarts == 0
     journals = [Path(line.split("--work_dir ")[1].split()[0]) for line in observed.lines]
     assert len(set(journals)) == 3 and len({journal.parent for journal in journals}) == 1
