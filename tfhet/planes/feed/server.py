@@ -136,7 +136,7 @@ class Server:
         self, listener: socket.socket, address: str, key: bytes, encrypted: bool, code: CodeFolders | None = None
     ):
         """listener: socket that listens; the server closes it. address: HOST:PORT by which readers dial it."""
-        self._key, self._encrypted, self._code = key, encrypted, code or CodeFolders()
+        self._code = code or CodeFolders()
         self._requests: queue.SimpleQueue[Requested] = queue.SimpleQueue()
         self._later: collections.deque[Requested] = collections.deque()
         self._monitor = WorkMonitor()
@@ -219,13 +219,7 @@ class Server:
             self._productions.pop(source).close()
 
     def _serve(self, end: socket.socket, records: Records, peer: str) -> None:
-        try:
-            connection = FeedConnection.secured(end, records, self._key, self._encrypted, is_server=True)
-        except (OSError, TfhetError) as error:
-            end.close()
-            print(f"the feed ends the connection from {peer}: {error}", flush=True)
-            return
-        client = _Client(connection, peer, self._requests, self._monitor)
+        client = _Client(FeedConnection(end, records), peer, self._requests, self._monitor)
         self._clients.add(client)
         client.receive()
         self._clients.discard(client)

@@ -116,7 +116,7 @@ def test_overheard_connection_cannot_be_replayed(serve, monkeypatch):
     with socket.create_connection(one.address.split(":")) as plain:
         end = Overheard(fileno=plain.detach())
     records = perform_handshake(end, as_client(KEY, Purpose.FEED, one.address))
-    connection = FeedConnection.secured(end, records, KEY, False, is_server=False)
+    connection = FeedConnection(end, records)
     connection.send([(request(0, SOURCE), ())])
     assert isinstance(connection.receive(FromServer)[0], (Alive, Batch))
     connection.close()
