@@ -16,7 +16,7 @@ from typing import Any
 from tfhet.planes.feed.frame import MOST_HEADER, Header, headers_of, joined
 from tfhet.secure import CHUNK, HANDSHAKE_S, TAG_BYTES, EncryptedRecords, Purpose, Records, as_client, perform_handshake
 
-PREFIX = 512
+PREFIX = 320
 """Minimum length of a record without its data."""
 _AT_ONCE = 64
 """Buffers in one system call; Linux allows 1024."""
