@@ -18,5 +18,5 @@ from tfhet.secure.handshake import (
     perform_handshake_async,
 )
 from tfhet.secure.listener import Listener, ListenerThread, listening
-from tfhet.secure.records import CHUNK, TAG_BYTES, EncryptedRecords, Forged, Records, derived_key
+from tfhet.secure.records import TAG_BYTES, EncryptedRecords, Forged, Records, derived_key
 from tfhet.secure.tls import certificates

@@ -13,9 +13,8 @@ Both sides have one key of the job, K: the secret's for the link, and a key deri
 
 The nonces are fresh, so nothing can be replayed. The purpose names the plane and whether it encrypts, so it cannot be
 downgraded. The name ensures that proofs cannot be relayed to another server. The client proves first, and a server
-answers nothing to a connection that does not start with MAGIC. Then records follow (records.py). Numbers are big-endian.
-`native/wire/secure.h` is the same protocol in C++, with TLS 1.3 for encryption; the tests of tf.data service connect it
-to this one.
+answers nothing to a connection that does not start with MAGIC. Then records follow (records.py). `native/wire/secure.h`
+is the same protocol in C++, with TLS 1.3 for encryption; the tests of tf.data service connect it to this one.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tfhet.planes.feed.frame import MOST_HEADER, Header, headers_of, joined
-from tfhet.secure import CHUNK, HANDSHAKE_S, TAG_BYTES, EncryptedRecords, Purpose, Records, as_client, perform_handshake
+from tfhet.secure import HANDSHAKE_S, TAG_BYTES, EncryptedRecords, Purpose, Records, as_client, perform_handshake
 
 PREFIX = 320
 """Minimum length of a record without its data."""
@@ -34,7 +34,6 @@ class FeedConnection:
         end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._end, self._records = end, records
         self._prefix = memoryview(bytearray(PREFIX))
-        self._chunk = memoryview(bytearray(CHUNK + TAG_BYTES if isinstance(records, EncryptedRecords) else 0))
 
     @classmethod
     def dial(cls, address: str, key: bytes, encrypted: bool, limit_s: float = HANDSHAKE_S) -> FeedConnection:
@@ -86,13 +85,10 @@ class FeedConnection:
     def receive_into(self, memories: Sequence[memoryview]) -> None:
         """Fills the memories of all messages of a frame. Raises OSError, and Forged if the data are encrypted."""
         for memory in memories:
-            if not isinstance(self._records, EncryptedRecords):
+            if isinstance(self._records, EncryptedRecords):
+                self._records.open_data(self._fill, memory)
+            else:
                 self._fill(memory)
-                continue
-            for begin in range(0, memory.nbytes, CHUNK):
-                chunk = self._chunk[: min(CHUNK, memory.nbytes - begin) + TAG_BYTES]
-                self._fill(chunk)
-                memory[begin : begin + CHUNK] = self._records.opened_data(chunk)
 
     def _fill(self, memory: memoryview) -> None:
         while memory.nbytes:

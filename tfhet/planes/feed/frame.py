@@ -103,7 +103,8 @@ def _packed(value: Any, where: str, buffers: list[memoryview]) -> Tree:
         return _packed(array.tolist(), where, buffers)
     if array.dtype.kind == "V":
         raise DataError(f"{where} is of the dtype {array.dtype}, which a feed cannot send: split its fields")
-    array = np.ascontiguousarray(array).reshape(array.shape)  # ascontiguousarray gives a scalar a dimension
+    if not array.flags.c_contiguous:
+        array = np.ascontiguousarray(array)
     if array.size:
         buffers.append(array.reshape(-1).view(np.uint8).data)
     return Array(array.dtype.str, array.shape)

@@ -205,8 +205,8 @@ class Production:
             made = self._dataset.make(places, request.shard.epoch)
             return ProducedBatch(made.value, made.ids, len(order))
         with Randomness(self._seed, request.shard.epoch, request.number, leaves_trace=self._is_alone):
-            made = [self.source.collated([self._dataset[int(one)] for one in places])]
-            return ProducedBatch(owned(made) if self.source.collate else made[0], places, len(order))
+            batch = [self.source.collated([self._dataset[int(one)] for one in places])]
+            return ProducedBatch(owned(batch) if self.source.collate else batch[0], places, len(order))
 
     def _check_position(self, request: BatchRequest) -> None:
         """Raises UsageError if another rank continues the epoch elsewhere: examples would come twice or never."""

@@ -105,23 +105,25 @@ class _Client:
                     found, waiting = [waiting or self._outbox.get(timeout=ALIVE_S)], None
                 except queue.Empty:
                     found = [(self._monitor.report(), ())]
+                size = _size_of(found[0])
                 with contextlib.suppress(queue.Empty):  # small batches share a frame
-                    while waiting is None and self._can_share_frame(found):
+                    while size < MOST_TOGETHER and len(found) < MOST_MESSAGES:
                         waiting = self._outbox.get_nowait()
-                        if self._can_share_frame([waiting]):
-                            found.append(waiting)
-                            waiting = None
+                        if (more := _size_of(waiting)) >= MOST_TOGETHER:
+                            break
+                        found.append(waiting)
+                        waiting, size = None, size + more
                 self.connection.send(found)
                 del found
         self.is_gone = True
         self.connection.close()
 
-    @staticmethod
-    def _can_share_frame(found: Sequence[_Outgoing]) -> bool:
-        """Whether another message may follow these in a frame: they are few and small, and have no trees."""
-        size = sum(buffer.nbytes for _, buffers in found for buffer in buffers)
-        small = len(found) < MOST_MESSAGES and size < MOST_TOGETHER
-        return small and all(isinstance(header, Batch) and header.tree is None for header, _ in found)
+
+def _size_of(message: _Outgoing) -> int:
+    """Returns the bytes of a message; MOST_TOGETHER if it is no batch without a tree: others have a frame of their own."""
+    header, buffers = message
+    shares = isinstance(header, Batch) and header.tree is None
+    return sum(buffer.nbytes for buffer in buffers) if shares else MOST_TOGETHER
 
 
 _Outgoing = tuple[Header, Sequence[memoryview]]

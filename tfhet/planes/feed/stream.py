@@ -98,7 +98,7 @@ _ALONE = _references([np.empty(0)], 0)
 
 
 def _is_constant(array: np.ndarray) -> bool:
-    return type(array) is np.ndarray and type(array.base) is bytes
+    return type(array) is np.ndarray and isinstance(array.base, bytes)
 
 
 def _has_own_memory(array: np.ndarray) -> bool:
