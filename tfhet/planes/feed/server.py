@@ -120,7 +120,7 @@ class _Client:
 
 
 def _size_of(message: _Outgoing) -> int:
-    """Returns the bytes of a message; MOST_TOGETHER if it is no batch without a tree: others have a frame of their own."""
+    """Returns the bytes of a message; MOST_TOGETHER if it needs a frame of its own: all but batches without trees."""
     header, buffers = message
     shares = isinstance(header, Batch) and header.tree is None
     return sum(buffer.nbytes for buffer in buffers) if shares else MOST_TOGETHER
