@@ -204,7 +204,13 @@ def encrypted(records: Records, session: bytes, *, is_server: bool) -> Generator
     private = X25519PrivateKey.generate()
     own = private.public_key().public_bytes_raw()
     yield records.sealed(own)
-    if (lengths := records.lengths((yield Records.HEAD), _PUBLIC_BYTES)) != (_PUBLIC_BYTES, 0):
+    try:
+        head = yield Records.HEAD
+    except ConnectionError as error:
+        raise MessageError(
+            "it hung up instead of sending a public key; is the package `cryptography` installed there?"
+        ) from error
+    if (lengths := records.lengths(head, _PUBLIC_BYTES)) != (_PUBLIC_BYTES, 0):
         raise MessageError(f"a message of {lengths[0]} bytes instead of a public key")
     other = bytes(records.opened((yield _PUBLIC_BYTES + TAG_BYTES)))
     try:

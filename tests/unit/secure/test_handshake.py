@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives import hashes, hmac
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from tfhet.errors import TfhetError
+from tfhet.extras import MissingPackage
 from tfhet.schema import MessageError
 from tfhet.secure import (
     Forged,
@@ -154,6 +155,19 @@ def test_public_key_that_a_relay_changed_is_refused(sender):
             return data if (who, which) != (sender, 2) else data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
 
         assert isinstance(met(*encrypted_sides(), relay=relay)[1 - sender], Forged)
+
+
+def test_missing_package_is_named_on_both_sides(monkeypatch):
+    """The client has the package, the server has not."""
+
+    def lacks(records, session, *, is_server):
+        if is_server:
+            raise MissingPackage("cryptography", "--data_plane_encryption")
+        return (yield from encrypted(records, session, is_server=is_server))
+
+    monkeypatch.setattr("tfhet.secure.handshake.encrypted", lacks)
+    client, server = met(*encrypted_sides())
+    assert isinstance(server, MissingPackage) and "`cryptography`" in str(client)
 
 
 @pytest.mark.parametrize("sender", [0, 1])

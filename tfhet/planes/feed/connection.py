@@ -91,14 +91,15 @@ class FeedConnection:
                 self._fill(memory)
 
     def _fill(self, memory: memoryview) -> None:
-        while memory.nbytes:
+        received, size = 0, len(memory)
+        while received < size:
             try:
-                got = self._end.recv_into(memory, 0, socket.MSG_WAITALL)
+                more = self._end.recv_into(memory[received:] if received else memory, 0, socket.MSG_WAITALL)
             except BlockingIOError:
                 raise TimeoutError("nothing was received for too long") from None
-            if not got:
+            if not more:
                 raise ConnectionError("the other side has closed the connection")
-            memory = memory[got:]
+            received += more
 
     def close(self) -> None:
         """Wakes the threads that wait for this connection, and closes it."""
