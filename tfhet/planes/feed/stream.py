@@ -64,6 +64,9 @@ class Stream:
                 close()
 
 
+_PLAIN = {type(None), bool, int, float, str, bytes}
+
+
 def owned(made: list[Any]) -> Any:
     """Returns the only entry of a list, a batch that the user's code cannot change any more, although it may use a
     buffer again. Arrays are copied unless their memory cannot change, or nothing but `made` refers to them."""
@@ -72,8 +75,10 @@ def owned(made: list[Any]) -> Any:
 
 def _owned(container: Any, key: Any, is_alone: bool) -> Any:
     """is_alone: whether nothing else refers to the container."""
-    is_alone = is_alone and _references(container, key) == _ALONE
     value = container[key]
+    if type(value) in _PLAIN:
+        return value
+    is_alone = is_alone and sys.getrefcount(value) == _ALONE
     if isinstance(value, Mapping):
         return {one: _owned(value, one, is_alone and type(value) is dict) for one in value}
     if isinstance(value, (list, tuple)):
@@ -88,7 +93,7 @@ def _owned(container: Any, key: Any, is_alone: bool) -> Any:
 
 
 def _references(container: Any, key: Any) -> int:
-    """Returns the number of references to a value of a container, with those of this call."""
+    """Returns the number of references to a value of a container, with those of this function."""
     value = container[key]
     return sys.getrefcount(value)
 
