@@ -8,8 +8,8 @@ import struct
 import threading
 from collections.abc import Callable, Iterator
 
-from tfhet.secure import Records
-from tfhet.secure.handshake import MAGIC, NONCE_BYTES, PROOF_BYTES, TAG_BYTES
+from tfhet.secure import TAG_BYTES, Records
+from tfhet.secure.handshake import MAGIC, NONCE_BYTES, PROOF_BYTES
 
 OPENING, ANSWER = len(MAGIC) + 2 + NONCE_BYTES, len(MAGIC) + NONCE_BYTES
 FORGED = struct.pack("!QQ", 9, 0) + bytes(TAG_BYTES) + b"[{}, {}, " + bytes(TAG_BYTES)

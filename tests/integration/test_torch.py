@@ -136,7 +136,7 @@ def test_tensors_share_the_received_memory():
         "step": np.float16(3),
     }
     tree, buffers = packed(batch)
-    received = b"".join(joined([(Alive(), buffers)])[1])
+    received = b"".join(joined([(Alive(), buffers)])[1][0])
     whole = torch.empty(len(received) + 8, dtype=torch.uint8)
     memory = whole.numpy()[: len(received)]
     memory[:] = np.frombuffer(received, np.uint8)

@@ -11,18 +11,10 @@ Both sides have one key of the job, K: the secret's for the link, and a key deri
     client's proof = HKDF-Expand(S, "client proof"), server's proof = HKDF-Expand(S, "server proof")
     keys of the tags = HKDF-Expand(S, "client tags") and HKDF-Expand(S, "server tags"), by the sender
 
-The nonces are fresh, so nothing can be replayed. The purpose names the plane and whether TLS follows, so it cannot be
+The nonces are fresh, so nothing can be replayed. The purpose names the plane and whether it encrypts, so it cannot be
 downgraded. The name ensures that proofs cannot be relayed to another server. The client proves first, and a server
-answers nothing to a connection that does not start with MAGIC. Then each direction is a sequence of records:
-
-    length of the message (8 bytes), length of the data (8), tag (16), message, tag (16), data
-
-    tag = HMAC-SHA256(key of the sender, number of the tag in its direction: 1, 2, ... (8 bytes) + bytes)[:16]
-
-Numbers are big-endian. The first tag is of both lengths, the second one of the message. So a relay that changes,
-adds, repeats, reorders or drops records, or cuts one, breaks the connection. Data have no tag: only TLS protects them.
-If the purpose says so, TLS 1.3 (tls.py) is between the handshake and the records. `native/wire/secure.h` is the same
-protocol in C++; the tests of tf.data service connect it to this one.
+answers nothing to a connection that does not start with MAGIC. Then records follow (records.py). `native/wire/secure.h`
+is the same protocol in C++, with TLS 1.3 for encryption; the tests of tf.data service connect it to this one.
 """
 
 from __future__ import annotations
@@ -31,23 +23,21 @@ import asyncio
 import hmac
 import secrets
 import socket
-import struct
 from collections.abc import Collection, Generator
 from enum import IntEnum
 
 from tfhet.clock import SYSTEM
 from tfhet.errors import TfhetError
 from tfhet.schema import MessageError
+from tfhet.secure.records import Records, derived_key, encrypted
 
-MAGIC = b"tfhet-c1"
+MAGIC = b"tfhet-c2"
 """Protocol and its version; changes with every incompatible change."""
 HANDSHAKE_S = 10.0
-"""Limit in seconds for a handshake, with TLS, on a data plane."""
-KEY_BYTES, NONCE_BYTES, PROOF_BYTES, TAG_BYTES = 32, 32, 32, 16
+"""Limit in seconds for a handshake on a data plane."""
+KEY_BYTES, NONCE_BYTES, PROOF_BYTES = 32, 32, 32
 LONGEST_NAME = 255
 _OPENING = len(MAGIC) + 2 + NONCE_BYTES
-_LENGTHS = struct.Struct("!QQ")
-_NUMBER = struct.Struct("!Q")
 
 Steps = Generator[bytes | int, bytes, "Records"]
 """One side of a handshake without its socket: yields bytes to send, or the number of bytes to receive."""
@@ -65,77 +55,19 @@ class Purpose(IntEnum):
     ENCRYPTED_FEED = 6
 
 
+_ENCRYPTS = (Purpose.ENCRYPTED_FEED,)
+"""The purposes whose records are encrypted."""
+
+
 class Unauthenticated(TfhetError):
     """The other side does not have the job's key, or wants a connection that this side does not offer."""
-
-
-class Forged(MessageError):
-    """A record without the right tag."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "a record was changed, added, repeated, reordered or dropped on the way: a machine between the hosts "
-            "interferes with the connection"
-        )
-
-
-class _Tags:
-    """The tags of one direction."""
-
-    def __init__(self, key: bytes):
-        self._keyed, self._count = hmac.new(key, digestmod="sha256"), 0
-
-    def next(self, data: bytes | memoryview) -> bytes:
-        self._count += 1
-        tag = self._keyed.copy()  # OpenSSL looks the algorithm up again for each `hmac.digest`: half of its time
-        tag.update(_NUMBER.pack(self._count) + data)
-        return tag.digest()[:TAG_BYTES]
-
-
-class Records:
-    """Seals and opens the records of one connection. One thread may seal while another one opens."""
-
-    HEAD = _LENGTHS.size + TAG_BYTES
-    """Number of bytes of the lengths and their tag."""
-
-    def __init__(self, sends: bytes, receives: bytes):
-        self._sends, self._receives = _Tags(sends), _Tags(receives)
-
-    def sealed(self, message: bytes, data: int = 0) -> bytes:
-        """Returns the record of a message, up to its data, of which there are `data` bytes."""
-        lengths = _LENGTHS.pack(len(message), data)
-        return b"".join((lengths, self._sends.next(lengths), message, self._sends.next(message)))
-
-    def lengths(self, head: bytes | memoryview, most: int) -> tuple[int, int]:
-        """Returns the lengths of the next message and its data. Raises Forged, and MessageError for a message of more
-        than `most` bytes."""
-        self._check(head[: _LENGTHS.size], head[_LENGTHS.size : self.HEAD])
-        size, data = _LENGTHS.unpack_from(head)
-        if size > most:
-            raise MessageError(f"a message of {size} bytes; at most {most} are allowed")
-        return size, data
-
-    def opened(self, body: bytes | memoryview) -> bytes | memoryview:
-        """Returns the message of a body, which is the message and its tag. Raises Forged."""
-        message = body[:-TAG_BYTES]
-        self._check(message, body[-TAG_BYTES:])
-        return message
-
-    def _check(self, data: bytes | memoryview, tag: bytes | memoryview) -> None:
-        if not hmac.compare_digest(self._receives.next(data), tag):
-            raise Forged
-
-
-def derived_key(key: bytes, purpose: str) -> bytes:
-    """Returns 32 bytes from which `key` cannot be found: HKDF-Expand."""
-    return hmac.digest(key, purpose.encode() + b"\x01", "sha256")
 
 
 class Schedule:
     """Proofs and keys of one handshake."""
 
     def __init__(self, key: bytes, transcript: bytes):
-        session = hmac.digest(transcript, key, "sha256")
+        self.session = session = hmac.digest(transcript, key, "sha256")
         self.client_proof, self.server_proof = (
             derived_key(session, "client proof"),
             derived_key(session, "server proof"),
@@ -166,7 +98,8 @@ def as_client(key: bytes, purpose: Purpose, name: str = "") -> Steps:
         ) from error
     if not hmac.compare_digest(proof, schedule.server_proof):
         raise Unauthenticated("the server there does not have the job's key")
-    return Records(schedule.client_tags, schedule.server_tags)
+    records = Records(schedule.client_tags, schedule.server_tags)
+    return (yield from encrypted(records, schedule.session, is_server=False)) if purpose in _ENCRYPTS else records
 
 
 def as_server(key: bytes, purposes: Collection[Purpose], name: str = "") -> Steps:
@@ -194,7 +127,8 @@ def as_server(key: bytes, purposes: Collection[Purpose], name: str = "") -> Step
         wanted, offered = _named(purpose), " or ".join(map(_named, purposes))
         raise Unauthenticated(f"the client wants {wanted}, and this server offers {offered}")
     yield schedule.server_proof
-    return Records(schedule.server_tags, schedule.client_tags)
+    records = Records(schedule.server_tags, schedule.client_tags)
+    return (yield from encrypted(records, schedule.session, is_server=True)) if purpose in _ENCRYPTS else records
 
 
 def _named(purpose: int) -> str:

@@ -1,74 +1,18 @@
-"""TLS with certificates of the job: for connections that have passed the handshake, and for Ray."""
+"""Certificates of the job, for the TLS of Ray."""
 
 from __future__ import annotations
 
 import datetime
-import functools
 import ipaddress
-import select
-import socket
-import ssl
-import tempfile
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from tfhet.extras import needed
-from tfhet.secure.handshake import HANDSHAKE_S, derived_key
+from tfhet.secure.records import derived_key
 
 AUTHORITY = "tfhet job"
 _ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 """Order of the curve P-256."""
-
-
-class TlsSocket:
-    """An encrypted socket with some methods of a socket. OpenSSL allows one thread at a time in it, so no call waits
-    for the network while it holds the lock."""
-
-    def __init__(self, end: socket.socket, key: bytes, is_server: bool, limit_s: float = HANDSHAKE_S):
-        """Does the handshake of TLS on a blocking socket. Raises OSError, and UsageError without `cryptography`."""
-        end.settimeout(limit_s)
-        wrapped = tls_context(key, is_server).wrap_socket(end, server_side=is_server)
-        wrapped.setblocking(False)
-        self._end, self._lock = wrapped, threading.Lock()
-        self._limit_s: float | None = None
-
-    def settimeout(self, limit_s: float | None) -> None:
-        self._limit_s = limit_s
-
-    def recv_into(self, memory: memoryview, size: int, flags: int) -> int:
-        return self._do(functools.partial(self._end.recv_into, memory))
-
-    def sendall(self, memory: memoryview) -> None:
-        memory = memory.cast("B") if memory.nbytes else memory
-        while memory.nbytes:
-            memory = memory[self._do(functools.partial(self._end.send, memory)) :]
-
-    def shutdown(self, how: int) -> None:
-        self._end.shutdown(how)
-
-    def close(self) -> None:
-        self._end.close()
-
-    def _do(self, call: Callable[[], int]) -> int:
-        while True:
-            try:
-                with self._lock:
-                    return call()
-            except ssl.SSLWantReadError:
-                event = select.POLLIN
-            except ssl.SSLWantWriteError:
-                event = select.POLLOUT
-            except ssl.SSLEOFError as error:
-                raise ConnectionError(str(error)) from None
-            poll = select.poll()
-            try:
-                poll.register(self._end, event)
-            except ValueError:
-                raise ConnectionError("this side has closed the connection") from None
-            if not poll.poll(None if self._limit_s is None else 1e3 * self._limit_s):
-                raise TimeoutError(f"nothing was received for {self._limit_s:g} s")
 
 
 @dataclass(frozen=True)
@@ -124,20 +68,3 @@ def certificates(key: bytes, addresses: Sequence[str] = ()) -> Certificates:
     )
     named = signed(AUTHORITY, authority.public_key(), True), signed("tfhet", own.public_key(), False)
     return Certificates(*named, private)
-
-
-@functools.lru_cache(maxsize=2)
-def tls_context(key: bytes, is_server: bool) -> ssl.SSLContext:
-    """Returns a context for TLS 1.3 in which both sides show, and trust only, certificates of the job's authority."""
-    made = certificates(key)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if is_server else ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.check_hostname = False  # the handshake before it has checked the address
-    context.verify_mode = ssl.CERT_REQUIRED
-    context.load_verify_locations(cadata=made.authority.decode())
-    with tempfile.TemporaryDirectory(prefix="tfhet-tls-") as folder:  # ssl reads private keys from files only
-        path = Path(folder) / "own.pem"
-        path.touch(mode=0o600)
-        path.write_bytes(made.private_key + made.own)
-        context.load_cert_chain(path)
-    return context

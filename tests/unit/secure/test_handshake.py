@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives import hashes, hmac
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from tfhet.errors import TfhetError
+from tfhet.extras import MissingPackage
 from tfhet.schema import MessageError
 from tfhet.secure import (
     Forged,
@@ -26,6 +27,7 @@ from tfhet.secure import (
     perform_handshake_async,
 )
 from tfhet.secure.handshake import MAGIC, Steps
+from tfhet.secure.records import encrypted
 
 KEY, OTHER = bytes(range(32)), bytes(range(1, 33))
 NAME = "algo-2:6001"
@@ -69,8 +71,13 @@ def sides(client=(KEY, Purpose.FEED, NAME), server=(KEY, {Purpose.FEED, Purpose.
     return as_client(*client), as_server(*server)
 
 
-def test_two_with_the_key_exchange_records():
-    client, server = met(*sides())
+def encrypted_sides():
+    return sides((KEY, Purpose.ENCRYPTED_FEED, NAME), (KEY, {Purpose.ENCRYPTED_FEED}, NAME))
+
+
+@pytest.mark.parametrize("both", [sides, encrypted_sides])
+def test_two_with_the_key_exchange_records(both):
+    client, server = met(*both())
     for sender, receiver in ((client, server), (server, client)) * 2:
         for message, data in ((b"one", 0), (b"", 7), (b"x" * 1000, 1 << 40)):
             record = sender.sealed(message, data)
@@ -138,6 +145,42 @@ def test_connection_that_ends_in_the_handshake_gives_no_records(sender, number):
     results = met(*sides(), relay=lambda *what: None if what[:2] == (sender, number) else what[2])
     assert isinstance(results[0], Exception)
     assert isinstance(results[1], Exception) or (sender, number) == (1, 1)
+
+
+@pytest.mark.parametrize("sender", [0, 1])
+def test_public_key_that_a_relay_changed_is_refused(sender):
+    for at in range(Records.HEAD + 48):
+
+        def relay(who, which, data, at=at):
+            return data if (who, which) != (sender, 2) else data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+        assert isinstance(met(*encrypted_sides(), relay=relay)[1 - sender], Forged)
+
+
+def test_missing_package_is_named_on_both_sides(monkeypatch):
+    """The client has the package, the server has not."""
+
+    def lacks(records, session, *, is_server):
+        if is_server:
+            raise MissingPackage("cryptography", "--data_plane_encryption")
+        return (yield from encrypted(records, session, is_server=is_server))
+
+    monkeypatch.setattr("tfhet.secure.handshake.encrypted", lacks)
+    client, server = met(*encrypted_sides())
+    assert isinstance(server, MissingPackage) and "`cryptography`" in str(client)
+
+
+@pytest.mark.parametrize("sender", [0, 1])
+@pytest.mark.parametrize("message", [bytes(32), bytes(31), bytes(33)], ids=["weak", "short", "long"])
+def test_unusable_public_key_is_refused(monkeypatch, sender, message):
+    def sends(records, session, *, is_server):
+        if is_server == bool(sender):
+            yield records.sealed(message)
+            yield 1 << 30
+        return (yield from encrypted(records, session, is_server=is_server))
+
+    monkeypatch.setattr("tfhet.secure.handshake.encrypted", sends)
+    assert isinstance(met(*encrypted_sides())[1 - sender], MessageError)
 
 
 def test_reflected_proof_is_not_accepted():
@@ -224,8 +267,9 @@ def test_slow_server_has_no_more_time_than_others():
     ],
     ids=["changed", "length", "dropped", "repeated", "spliced", "zeros"],
 )
-def test_no_other_record_is_opened(relay):
-    client, server = met(*sides())
+@pytest.mark.parametrize("both", [sides, encrypted_sides])
+def test_no_other_record_is_opened(both, relay):
+    client, server = met(*both())
     written = relay(client.sealed(b"first msg"), client.sealed(b"other msg"))
     with pytest.raises(Forged):
         for record in written:
@@ -233,8 +277,9 @@ def test_no_other_record_is_opened(relay):
             server.opened(record[Records.HEAD :])
 
 
-def test_records_of_another_direction_or_connection_are_not_opened():
-    first, second = met(*sides()), met(*sides())
+@pytest.mark.parametrize("both", [sides, encrypted_sides])
+def test_records_of_another_direction_or_connection_are_not_opened(both):
+    first, second = met(*both()), met(*both())
     record = first[0].sealed(b"text")
     for reader in (first[0], *second):
         with pytest.raises(Forged):

@@ -84,7 +84,7 @@ void ERR_clear_error(void);
 namespace tfhet {
 
 constexpr double kHandshakeSeconds = 10.0;
-constexpr char kMagic[] = {'t', 'f', 'h', 'e', 't', '-', 'c', '1'};
+constexpr char kMagic[] = {'t', 'f', 'h', 'e', 't', '-', 'c', '2'};
 constexpr size_t kProof = 32, kTag = 16, kRecordHead = 16 + kTag;  // bytes
 
 // The purposes of connections; `Purpose` in tfhet/secure/handshake.py has those of all planes.

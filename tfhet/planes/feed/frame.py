@@ -103,7 +103,8 @@ def _packed(value: Any, where: str, buffers: list[memoryview]) -> Tree:
         return _packed(array.tolist(), where, buffers)
     if array.dtype.kind == "V":
         raise DataError(f"{where} is of the dtype {array.dtype}, which a feed cannot send: split its fields")
-    array = np.ascontiguousarray(array).reshape(array.shape)  # ascontiguousarray gives a scalar a dimension
+    if not array.flags.c_contiguous:
+        array = np.ascontiguousarray(array)
     if array.size:
         buffers.append(array.reshape(-1).view(np.uint8).data)
     return Array(array.dtype.str, array.shape)
@@ -133,21 +134,26 @@ def _array(value: Any, where: str) -> np.ndarray:
     )
 
 
-def joined(messages: Sequence[tuple[Header, Sequence[memoryview]]]) -> tuple[bytes, list[memoryview], int]:
-    """Returns the headers of a frame, its buffers in the order of writing, and the length of all buffers in bytes."""
+def joined(
+    messages: Sequence[tuple[Header, Sequence[memoryview]]], least: int = 0
+) -> tuple[bytes, list[list[memoryview]], int]:
+    """Returns the headers of a frame, in at least `least` bytes, the buffers of each message in the order of writing,
+    and the length of all buffers in bytes."""
     headers: list[Header] = []
-    pieces: list[memoryview] = []
+    pieces: list[list[memoryview]] = []
     total = 0
     for header, buffers in messages:
-        begin = total
+        size, padded = 0, list[memoryview]()
         for buffer in buffers:
-            pieces.append(buffer)
-            total += buffer.nbytes
+            padded.append(buffer)
+            size += buffer.nbytes
             if gap := -buffer.nbytes % ALIGNMENT:
-                pieces.append(memoryview(_PADDING)[:gap])
-                total += gap
-        headers.append(msgspec.structs.replace(header, size=total - begin) if buffers else header)
-    return encode(headers, MOST_HEADER), pieces, total
+                padded.append(memoryview(_PADDING)[:gap])
+                size += gap
+        headers.append(msgspec.structs.replace(header, size=size) if buffers else header)
+        pieces.append(padded)
+        total += size
+    return encode(headers, MOST_HEADER).ljust(least), pieces, total
 
 
 def headers_of(text: bytes | memoryview, size: int, kinds: Any) -> list[Any]:

@@ -18,7 +18,7 @@ from tfhet.planes.feed.dataset import DatasetFacts, facts_of, make, make_dataset
 from tfhet.planes.feed.delivered import BatchRequest
 from tfhet.planes.feed.shard_use import ShardUse
 from tfhet.planes.feed.source import FeedSource, Randomness, Shard
-from tfhet.planes.feed.stream import Stream, copied, is_data_loader, makes_fresh_batches
+from tfhet.planes.feed.stream import Stream, is_data_loader, makes_fresh_batches, owned
 
 _NO_SHARDS = (
     "reads neither shard.index nor shard.count, so it makes the same batches in each of the {} processes, and one of "
@@ -133,8 +133,8 @@ class Production:
                 return None
             with stream.random:
                 try:
-                    batch = next(stream.iterator)
-                    batch = batch if stream.is_fresh else copied(batch)
+                    made = [next(stream.iterator)]
+                    batch = made[0] if stream.is_fresh else owned(made)
                 except StopIteration:
                     stream.end = stream.made
                     stream.close()
@@ -205,8 +205,8 @@ class Production:
             made = self._dataset.make(places, request.shard.epoch)
             return ProducedBatch(made.value, made.ids, len(order))
         with Randomness(self._seed, request.shard.epoch, request.number, leaves_trace=self._is_alone):
-            batch = self.source.collated([self._dataset[int(one)] for one in places])
-            return ProducedBatch(copied(batch) if self.source.collate else batch, places, len(order))
+            batch = [self.source.collated([self._dataset[int(one)] for one in places])]
+            return ProducedBatch(owned(batch) if self.source.collate else batch[0], places, len(order))
 
     def _check_position(self, request: BatchRequest) -> None:
         """Raises UsageError if another rank continues the epoch elsewhere: examples would come twice or never."""

@@ -271,25 +271,25 @@ class FeedReader:
             del batch
 
     def _on_answer(self, server: ServerLink, answer: Answer, batch: Any) -> None:
-        epoch, index = answer.request.shard.epoch, server.index
-        got = Received.of(batch, answer.examples, answer.key[:2], index) if isinstance(answer, Batch) else None
+        epoch, key = answer.request.shard.epoch, answer.key
+        got = Received.of(batch, answer.examples, key[:2], server.index) if isinstance(answer, Batch) else None
         with self._lock:
             this = self._passes.get(epoch)
-            if isinstance(answer, Described):
-                self._agreement.add(str(server), answer.facts)
-            elif isinstance(answer, Failed) and (this is not None or answer.request.number == NO_BATCH):
-                where = f"{server.address}, at {described(answer.key, epoch)}"
-                self._failure = SourceError(f"{self._source} raised on {where}:\n{answer.text}")
-            elif this is None:  # of an epoch that was given up
-                return
-            elif got is not None and isinstance(answer, Batch):
-                if this.share.accept(answer.key):
+            if isinstance(answer, Batch) and got is not None:
+                if this is not None and this.share.accept(key):
                     server.credit.on_batch(answer.size, now_s := SYSTEM.monotonic())
                     self.again += answer.again
                     this.add(got, now_s)
                 return
+            if isinstance(answer, Described):
+                self._agreement.add(str(server), answer.facts)
+            elif isinstance(answer, Failed) and (this is not None or answer.request.number == NO_BATCH):
+                where = f"{server.address}, at {described(key, epoch)}"
+                self._failure = SourceError(f"{self._source} raised on {where}:\n{answer.text}")
+            elif this is None:  # of an epoch that was given up
+                return
             elif isinstance(answer, NoBatch):
-                this.end_shard(index, answer.key, answer.batches)
+                this.end_shard(server.index, key, answer.batches)
             self._wake()
         self._request()
 

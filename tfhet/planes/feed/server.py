@@ -105,23 +105,25 @@ class _Client:
                     found, waiting = [waiting or self._outbox.get(timeout=ALIVE_S)], None
                 except queue.Empty:
                     found = [(self._monitor.report(), ())]
+                size = _size_of(found[0])
                 with contextlib.suppress(queue.Empty):  # small batches share a frame
-                    while waiting is None and self._can_share_frame(found):
+                    while size < MOST_TOGETHER and len(found) < MOST_MESSAGES:
                         waiting = self._outbox.get_nowait()
-                        if self._can_share_frame([waiting]):
-                            found.append(waiting)
-                            waiting = None
+                        if (more := _size_of(waiting)) >= MOST_TOGETHER:
+                            break
+                        found.append(waiting)
+                        waiting, size = None, size + more
                 self.connection.send(found)
                 del found
         self.is_gone = True
         self.connection.close()
 
-    @staticmethod
-    def _can_share_frame(found: Sequence[_Outgoing]) -> bool:
-        """Whether another message may follow these in a frame: they are few and small, and have no trees."""
-        size = sum(buffer.nbytes for _, buffers in found for buffer in buffers)
-        small = len(found) < MOST_MESSAGES and size < MOST_TOGETHER
-        return small and all(isinstance(header, Batch) and header.tree is None for header, _ in found)
+
+def _size_of(message: _Outgoing) -> int:
+    """Returns the bytes of a message; MOST_TOGETHER if it needs a frame of its own: all but batches without trees."""
+    header, buffers = message
+    shares = isinstance(header, Batch) and header.tree is None
+    return sum(buffer.nbytes for buffer in buffers) if shares else MOST_TOGETHER
 
 
 _Outgoing = tuple[Header, Sequence[memoryview]]
@@ -136,7 +138,7 @@ class Server:
         self, listener: socket.socket, address: str, key: bytes, encrypted: bool, code: CodeFolders | None = None
     ):
         """listener: socket that listens; the server closes it. address: HOST:PORT by which readers dial it."""
-        self._key, self._encrypted, self._code = key, encrypted, code or CodeFolders()
+        self._code = code or CodeFolders()
         self._requests: queue.SimpleQueue[Requested] = queue.SimpleQueue()
         self._later: collections.deque[Requested] = collections.deque()
         self._monitor = WorkMonitor()
@@ -219,13 +221,7 @@ class Server:
             self._productions.pop(source).close()
 
     def _serve(self, end: socket.socket, records: Records, peer: str) -> None:
-        try:
-            connection = FeedConnection.secured(end, records, self._key, self._encrypted, is_server=True)
-        except (OSError, TfhetError) as error:
-            end.close()
-            print(f"the feed ends the connection from {peer}: {error}", flush=True)
-            return
-        client = _Client(connection, peer, self._requests, self._monitor)
+        client = _Client(FeedConnection(end, records), peer, self._requests, self._monitor)
         self._clients.add(client)
         client.receive()
         self._clients.discard(client)

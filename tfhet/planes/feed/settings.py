@@ -24,7 +24,7 @@ class FeedSettings:
     """The same on each dnn host, where they use the CPUs that the training leaves idle; -1: one for each CPU; 0: none.
     Without any process the ranks make their batches themselves."""
     data_plane_encryption: bool = False
-    """Whether batches are encrypted in transit (TLS 1.3). Connections are authenticated in any case."""
+    """Whether batches are encrypted in transit (AES-256-GCM). Connections are authenticated in any case."""
     feed_port: int = 6000
     """Port of a host's first process; the next ones take the next ports."""
 

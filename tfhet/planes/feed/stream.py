@@ -64,17 +64,53 @@ class Stream:
                 close()
 
 
-def copied(batch: Any) -> Any:
-    """Returns a batch that the user's code, which may use a buffer again, cannot change any more."""
-    if isinstance(batch, Mapping):
-        return {key: copied(value) for key, value in batch.items()}
-    if isinstance(batch, (list, tuple)):
-        return (list if isinstance(batch, list) else tuple)(map(copied, batch))
-    if isinstance(batch, np.ndarray):
-        return batch.copy()
-    if isinstance(batch, (bytearray, memoryview)):
-        return bytes(batch)
-    return batch.detach().clone() if hasattr(batch, "detach") else batch  # a tensor of PyTorch
+_PLAIN = {type(None), bool, int, float, str, bytes}
+
+
+def owned(made: list[Any]) -> Any:
+    """Returns the only entry of a list, a batch that the user's code cannot change any more, although it may use a
+    buffer again. Arrays are copied unless their memory cannot change, or nothing but `made` refers to them."""
+    return _owned(made, 0, is_alone=True)
+
+
+def _owned(container: Any, key: Any, is_alone: bool) -> Any:
+    """is_alone: whether nothing else refers to the container."""
+    value = container[key]
+    if type(value) in _PLAIN:
+        return value
+    is_alone = is_alone and sys.getrefcount(value) == _ALONE
+    if isinstance(value, Mapping):
+        return {one: _owned(value, one, is_alone and type(value) is dict) for one in value}
+    if isinstance(value, (list, tuple)):
+        is_alone = is_alone and type(value) in (list, tuple)
+        parts = [_owned(value, at, is_alone) for at in range(len(value))]
+        return parts if isinstance(value, list) else tuple(parts)
+    if isinstance(value, np.ndarray):
+        return value if _is_constant(value) or (is_alone and _has_own_memory(value)) else value.copy()
+    if isinstance(value, (bytearray, memoryview)):
+        return bytes(value)
+    return value.detach().clone() if hasattr(value, "detach") else value  # a tensor of PyTorch
+
+
+def _references(container: Any, key: Any) -> int:
+    """Returns the number of references to a value of a container, with those of this function."""
+    value = container[key]
+    return sys.getrefcount(value)
+
+
+_ALONE = _references([np.empty(0)], 0)
+"""Number of references to a value if nothing else refers to it; it depends on the version of Python."""
+
+
+def _is_constant(array: np.ndarray) -> bool:
+    return type(array) is np.ndarray and isinstance(array.base, bytes)
+
+
+def _has_own_memory(array: np.ndarray) -> bool:
+    """Whether an array to which nothing else refers has memory that only NumPy knows, as a view too."""
+    owner = [array if array.base is None else array.base]
+    is_alone = array.base is None or _references(owner, 0) == _ALONE + 1  # the reference of the view
+    return is_alone and type(array) is type(owner[0]) is np.ndarray and owner[0].flags.owndata
 
 
 def is_data_loader(made: Any) -> bool:

@@ -61,7 +61,7 @@ def hundred(shard):
 def admitted(end: socket.socket, address: str) -> FeedConnection:
     """A server's connection after the handshake."""
     records = perform_handshake(end, as_server(KEY, {Purpose.FEED}, address))
-    return FeedConnection.secured(end, records, KEY, False, is_server=True)
+    return FeedConnection(end, records)
 
 
 def upside_down(shard):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 
@@ -38,7 +39,7 @@ def sent(value):
     head, pieces, size = joined([(batch, buffers)])
     (header,) = headers_of(head, size, Batch)
     assert header.size == size
-    memory = np.frombuffer(bytearray(b"".join(pieces)), np.uint8)
+    memory = np.frombuffer(bytearray(b"".join(pieces[0])), np.uint8)
     assert memory.size == size
     return BatchLayout(header.tree).batch(memory)
 
@@ -161,7 +162,7 @@ def test_wrong_headers_are_refused(text):
 def test_messages_of_a_frame_keep_their_buffers():
     messages = [(Alive(for_s=at), [memoryview(bytes([at]) * size) for size in sizes]) for at, sizes in enumerate(SIZES)]
     head, pieces, size = joined(messages)
-    headers, written, begin = headers_of(head, size, Alive), b"".join(pieces), 0
+    headers, written, begin = headers_of(head, size, Alive), b"".join(itertools.chain(*pieces)), 0
     assert [header.for_s for header in headers] == list(range(len(SIZES))) and len(written) == size
     for at, header in enumerate(headers):
         part, begin = written[begin : begin + header.size], begin + header.size

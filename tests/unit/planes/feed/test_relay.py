@@ -116,7 +116,7 @@ def test_overheard_connection_cannot_be_replayed(serve, monkeypatch):
     with socket.create_connection(one.address.split(":")) as plain:
         end = Overheard(fileno=plain.detach())
     records = perform_handshake(end, as_client(KEY, Purpose.FEED, one.address))
-    connection = FeedConnection.secured(end, records, KEY, False, is_server=False)
+    connection = FeedConnection(end, records)
     connection.send([(request(0, SOURCE), ())])
     assert isinstance(connection.receive(FromServer)[0], (Alive, Batch))
     connection.close()
@@ -148,3 +148,63 @@ def test_downgrade_is_refused_by_both_sides(behind):
         FeedConnection.dial(address, KEY, encrypted=True)
     thread.join(10)
     listener.close()
+
+
+class Flip:
+    """Passes on what a server sends to a reader, with one bit of the first connection changed."""
+
+    def __init__(self, port: int, at: int):
+        self.seen, self._at, self._port = bytearray(), at, port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                reader, server = self._listener.accept()[0], socket.create_connection(("127.0.0.1", self._port))
+                for ends in ((reader, server, False), (server, reader, True)):
+                    threading.Thread(target=self._pass, args=ends, daemon=True).start()
+
+    def _pass(self, source: socket.socket, target: socket.socket, counts: bool) -> None:
+        with contextlib.suppress(OSError):
+            while piece := bytearray(source.recv(1 << 16)):
+                begin = len(self.seen)
+                if counts and begin <= self._at < begin + len(piece):
+                    piece[self._at - begin] ^= 1
+                self.seen += piece if counts else b""
+                target.sendall(piece)
+        for end in (source, target):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+
+def patterned(shard):
+    for number in range(6):
+        yield {"image": np.full((300, 1000), 65 + number, np.uint8), "label": np.arange(5) + number}
+
+
+@pytest.mark.parametrize("at", [40, 72, 160, 200, 500, 100_000, 300_900, 1_000_000])
+def test_encrypted_batches_are_whole_and_secret(read, at):
+    """A bit of the handshake, of the public key, of lengths, of messages or of batches is changed."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    relay = Flip(port, at)
+    server, stop = Server(listener, relay.address, KEY, True), threading.Event()
+    thread = threading.Thread(target=server.run, args=(stop,))
+    thread.start()
+    try:
+        found = list(read([relay.address], FeedSource.of(patterned, {}), encrypted=True).epoch(0))
+    finally:
+        stop.set()
+        server.close()
+        relay.close()
+        thread.join(10)
+    assert len(relay.seen) > at
+    assert [(one.batch["image"].min(), one.batch["image"].max()) for one in found] == [(65 + n,) * 2 for n in range(6)]
+    assert [list(one.batch["label"]) for one in found] == [[*range(n, n + 5)] for n in range(6)]
+    assert not any(bytes([65 + number]) * 16 in relay.seen for number in range(6)) and b"image" not in relay.seen

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import gc
+import os
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +21,6 @@ from tfhet.errors import DataError
 from tfhet.messages import ProcessChannel, rank
 from tfhet.pipeline import Pipeline
 from tfhet.planes import Delivery
-from tfhet.planes.tf_service import journal
 from tfhet.planes.tf_service.engine import whole_engine
 from tfhet.planes.tf_service.reader import WORKERS_S, ServiceReader
 from tfhet.planes.tf_service.transport import Transport
@@ -103,31 +105,52 @@ def test_reader_without_a_launcher_has_servers():
 # A renewed dispatcher
 
 
+DISPATCHERS = """
+import pathlib, sys
+from own_wire import WIRE
+from tfhet.planes.tf_service import journal
+from tfhet.planes.tf_service.engine import whole_engine
+
+engine, dispatcher, port, folder = whole_engine(), None, int(sys.argv[1]), pathlib.Path(sys.argv[2])
+generation = 0
+for line in sys.stdin:
+    if line == "renew\\n":
+        if dispatcher is not None:
+            dispatcher.stop()
+        dispatcher, generation = None, generation + 1  # frees its port
+        journal.begin(folder / str(generation), generation)
+        dispatcher = engine.dispatcher(WIRE, port, str(folder / str(generation)))
+    print(dispatcher.num_workers(), flush=True)
+"""
+"""Dispatchers, each in the place of the one before, as a fleet renews them. They have a process of their own: after an
+error of a worker, the wire answers the reader's process with this error, whatever it calls."""
+
+
 class Renewed:
-    """A dispatcher and two workers in this process; `renew` puts another dispatcher in its place, as a fleet does."""
+    """A dispatcher in another process and two workers in this one; `renew` puts another dispatcher in its place."""
 
     def __init__(self, folder: Path) -> None:
         self.ports = free_ports(3)
-        self.generation, self.folder = 0, folder
-        self.dispatcher = self._next()
+        command = [sys.executable, "-c", DISPATCHERS, str(self.ports[0]), str(folder)]
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        self.process = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._ask("renew")
         self.address = f"127.0.0.1:{self.ports[0]}"
         self.workers = [ENGINE.worker(WIRE, port, "127.0.0.1", self.address) for port in self.ports[1:]]
 
+    def _ask(self, command: str) -> int:
+        """Returns the number of workers that the dispatcher knows."""
+        assert self.process.stdin and self.process.stdout
+        print(command, file=self.process.stdin, flush=True)
+        return int(self.process.stdout.readline())
+
     def renew(self) -> None:
         """Returns when the workers have registered again and dropped their work for the old dispatcher."""
-        self.dispatcher.stop()
-        self.dispatcher = None  # frees its port
-        self.dispatcher = self._next()
+        self._ask("renew")
         deadline = SYSTEM.monotonic() + 30
-        while self.dispatcher.num_workers() < 2 or any(worker.num_tasks() for worker in self.workers):
+        while self._ask("count") < 2 or any(worker.num_tasks() for worker in self.workers):
             assert SYSTEM.monotonic() < deadline
             SYSTEM.sleep(0.02)
-
-    def _next(self) -> Any:
-        self.generation += 1
-        work_dir = self.folder / f"generation-{self.generation}"
-        journal.begin(work_dir, self.generation)
-        return ENGINE.dispatcher(WIRE, self.ports[0], str(work_dir))
 
     def reader(self, *declared: Any) -> ServiceReader:
         order = {"dispatcher": self.address, "workers": 2}
@@ -137,7 +160,7 @@ class Renewed:
         gc.collect()
         for worker in self.workers:
             worker.stop()
-        self.dispatcher.stop()
+        self.process.communicate(timeout=60)
 
 
 @pytest.fixture
