@@ -9,6 +9,7 @@ import hashlib
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -61,14 +62,19 @@ def compile_into(result: Path, command: Sequence[str]) -> None:
     prefix = f".build-{result.stem.partition('-')[0]}-"
     with tempfile.TemporaryDirectory(prefix=prefix, dir=result.parent) as scratch:
         made = Path(scratch) / result.name
-        try:
-            done = subprocess.run(
-                [*command, "-o", made], capture_output=True, text=True, timeout=BUILD_LIMIT_S, stdin=subprocess.DEVNULL
-            )
-        except subprocess.TimeoutExpired:
-            raise BuildError(f"the compiler took more than {BUILD_LIMIT_S:g} s") from None
-        if done.returncode:
-            said = done.stderr.strip() or f"exit code {done.returncode}"
+        pipe, none = subprocess.PIPE, subprocess.DEVNULL
+        with subprocess.Popen(
+            [*command, "-o", made], stdin=none, stdout=none, stderr=pipe, text=True, process_group=0
+        ) as process:
+            try:
+                _, errors = process.communicate(timeout=BUILD_LIMIT_S)
+            except subprocess.TimeoutExpired:
+                raise BuildError(f"the compiler took more than {BUILD_LIMIT_S:g} s") from None
+            finally:
+                if process.returncode is None:
+                    os.killpg(process.pid, signal.SIGKILL)  # the compiler proper is a child of the driver
+        if process.returncode:
+            said = errors.strip() or f"exit code {process.returncode}"
             raise BuildError(f"{command[0]} failed: {' | '.join(said.splitlines()[:4])}")
         with open(made, "rb") as file:
             os.fsync(file.fileno())  # after a power failure no half-written file may have its name
