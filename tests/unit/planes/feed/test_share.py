@@ -105,6 +105,14 @@ def test_lost_server_batches_move_to_another():
     assert share.requests(0, 1) == []
 
 
+def test_end_that_was_not_requested_is_ignored():
+    """It answers an earlier iteration of this epoch: the rounds before it would never be requested."""
+    share = Share(0, 0, 0, 1, 1, True)
+    assert [request.number for request in share.requests(0, 2)] == [0, 1]
+    assert not share.end_shard((0, 9, False), 9) and not share.end_shard((7, 0, False), 9)
+    assert [request.number for request in share.requests(0, 2)] == [2, 3]
+
+
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_delivered_set_stays_small(size):
     rank = size - 1
