@@ -129,8 +129,8 @@ class Share:
         return self._requested.pop(key, None) is not None
 
     def end_shard(self, key: RequestKey, batches: int) -> bool:
-        """Notes that a shard has no complete round with this batch. Returns whether the batch was requested: answers to an
-        earlier iteration may arrive before all rounds are requested."""
+        """Notes that a shard has no complete round with this batch. Returns whether the batch was requested: an answer
+        to an earlier iteration may arrive too soon."""
         if not self.accept(key):
             return False
         part = self._parts[key[0]]
