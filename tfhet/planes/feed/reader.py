@@ -3,7 +3,6 @@
     reader = FeedReader(servers, key, source, rank=0, size=2)
     for received in reader.epoch(0):
         train(received.batch)
-    reader.close()
 
 Each server has some batches of a rank in progress or in transit (`Credit`). Others make a lost server's batches.
 """
@@ -287,7 +286,8 @@ class FeedReader:
                     server.credit.on_batch(answer.size, now_s := SYSTEM.monotonic())
                     self.again += answer.again
                     this.add(got, now_s)
-                return
+                if not (this.share.is_map and this.free(index, server.credit)):  # others may delay its batches
+                    return
             elif isinstance(answer, NoBatch):
                 this.end_shard(index, answer.key, answer.batches)
             self._wake()

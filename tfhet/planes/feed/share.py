@@ -207,7 +207,8 @@ class EpochPass:
         """Batches of a map-style dataset that arrived before one with a lower number."""
 
     def free(self, server: int, credit: Credit) -> int:
-        return credit.free(self.in_transit[server] + self.waiting[server])
+        early = sum(each.server == server for each in self._early.values())
+        return credit.free(self.in_transit[server] + self.waiting[server], early)
 
     def requests(self, server: int, credit: Credit) -> list[BatchRequest]:
         # Batches of lost servers come first, whatever the server has: those that it has made may wait for them.

@@ -170,6 +170,22 @@ def test_half_of_the_credit_is_requested_together(fixed, free):
     assert [Credit(1, fixed).free(has) for has in range(fixed + 1)] == free
 
 
+def test_early_batches_do_not_count_against_time():
+    """The batches of a map-style dataset arrive in order: a fast server would wait for a slow one."""
+    share, credit, slow = Share(0, 0, 0, 1, 2, True), Credit(2), Credit(2)
+    this = EpochPass.of(share)
+    assert [request.number for request in this.requests(1, slow)] == [0, 1]
+    requested, made = this.requests(0, credit), 0
+    while requested:
+        number = requested.pop(0).number
+        assert share.accept((0, number, False))
+        made += 1
+        credit.on_batch(1000, float(made))
+        this.add(Received(None, None, None, (0, number), 0), float(made))
+        requested += this.requests(0, credit)
+    assert credit.most == LEAST and made == MOST and this.ready.empty()
+
+
 def test_batches_of_a_dataset_wait_for_those_of_a_lost_server():
     share, credit = Share(0, 0, 0, 1, 2, True), Credit(2, fixed=2)
     this = EpochPass.of(share)
