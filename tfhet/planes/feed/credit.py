@@ -53,7 +53,7 @@ class Credit:
         self.most = max(LEAST, min(self._limit, in_time, in_bytes))
 
     def free(self, has: int, early: int = 0) -> int:
-        """Returns how many batches to request from a server that has `has`: 0, or at least half of all that it may have.
-        early: those of them that wait for earlier batches of other servers, which may be slower."""
+        """Returns how many batches to request from a server that has `has`: 0, or at least half of all. early: those of
+        them that wait for earlier batches of other servers, which may be slower."""
         free = min(self.most - has + early, self.most_early - has)
         return min(MOST_REQUESTED, free) if 2 * free >= self.most else 0
