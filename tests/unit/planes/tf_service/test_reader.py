@@ -29,12 +29,12 @@ from tfhet.trainer.loop import Loop
 
 ENGINE = whole_engine()
 MOST_BUFFERED = 32
-"""Batches that a worker's task makes at most while nobody reads them: at first up to 16 in its parallel map (AUTOTUNE in
-TF 2.21), and few in its other buffers."""
+"""Batches that a worker's task makes at most while nobody reads them: at first up to 16 in its parallel map (AUTOTUNE
+of TF 2.21), and few in its other buffers."""
 
 
-def pipeline(stages: str = "rescale()", examples: int = 10, splits: int = 2) -> Pipeline:
-    return Pipeline(SyntheticSource(examples, splits, (4, 4, 1)), stages, batch_size=4)
+def pipeline(stages: str = "rescale()", examples: int = 10, splits: int = 2, batch_size: int = 4) -> Pipeline:
+    return Pipeline(SyntheticSource(examples, splits, (4, 4, 1)), stages, batch_size)
 
 
 def test_corrupt_record_is_named(corrupted, served):
@@ -142,8 +142,7 @@ def renewed() -> Iterator[Renewed]:
 
 
 def test_renewed_dispatchers_lose_and_repeat_nothing(renewed):
-    examples = 4000
-    reader, cut_off, given = renewed.reader("rescale()", examples, examples // 10), [], []
+    reader, cut_off, given = renewed.reader("rescale()", 400, 40, 1), [], []
     whole = reader.epoch
 
     def epoch(*part: Any) -> Iterator[Delivery]:
@@ -159,15 +158,15 @@ def test_renewed_dispatchers_lose_and_repeat_nothing(renewed):
     loop = Loop(reader, EmulatedAccelerator(0.0, SoloCollective()), SoloCollective())
     loop.agree()
     result = loop.epoch(0)
-    assert (result["once"], result["missing"], result["repeated"]) == (examples, 0, 0)
-    assert sum(given) == examples and result["rereads"] == len(given) - 1
+    assert (result["once"], result["missing"], result["repeated"]) == (400, 0, 0)
+    assert sum(given) == 400 and result["rereads"] == len(given) - 1
     # A worker that was asking the dispatcher for a split continues to ask, and takes splits from the fresh one for work
     # that it has given up (TF 2.15.1 and 2.21), until the worker has cancelled that work or its buffers are full. They
     # arrive in a last part. Two renewals have two workers each give up one task.
     assert cut_off in ([True, True, False], [True, True, False, False]), reader.failure
-    assert sum(given[3:]) <= 2 * 2 * (MOST_BUFFERED * reader.pipeline.batch_size + 10)
+    assert sum(given[3:]) <= 2 * 2 * (MOST_BUFFERED + 10)
     result = loop.epoch(1)
-    assert (result["once"], result["missing"], result["repeated"], result["rereads"]) == (examples, 0, 0, 0)
+    assert (result["once"], result["missing"], result["repeated"], result["rereads"]) == (400, 0, 0, 0)
 
 
 def test_dispatcher_without_the_mark_is_not_read(renewed):
