@@ -165,7 +165,7 @@ def test_unmeasured_cases_are_named(play: Played, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(cluster, "require", require)
     record = play("--case", "aws-post,growth,aws-pytorch", "--repeats", "1")
     assert set(record.details["missing"]) == {"aws-post"} and set(record.details["failed"]) == {"growth"}
-    notes = "\n".join(cluster.SUITE.notes(record))
+    notes = "\n".join(cluster.SUITE.lines(record))
     assert "a host was lost" in notes and not cluster.SUITE.is_kept(record)
     with pytest.raises(JobFailed, match="a host was lost"):
         play("--case", "growth", "--repeats", "1")

@@ -128,8 +128,7 @@ def _notes(record: Record) -> list[str]:
     lines = []
     if record.details["hosts"] == "process":
         lines.append("hosts are processes: they have no CPU quota, and no toolkit or MPI started the launchers")
-    lines += [f"runs: {record.details['runs']}"] if record.details["runs"] else []
-    return [*lines, *breaches(record)]
+    return [*lines, f"runs: {record.details['runs']}"] if record.details["runs"] else lines
 
 
 def _described(flow: str, run: FlowRun) -> str:
@@ -143,5 +142,5 @@ SUITE = Suite(
     options=_options,
     run=_run,
     notes=_notes,
-    is_kept=lambda record: not breaches(record),
+    breaches=breaches,
 )

@@ -231,8 +231,12 @@ def _notes(record: Record) -> list[str]:
     notes += [
         f"* another image: {name}: {why}; it is never the best peer" for name, why in details["other_image"].items()
     ]
-    notes += [f"missing: {name}: {why}" for name, why in details["missing"].items()]
-    return notes + [f"{'met' if is_met else 'missed'}: {words}" for words, is_met in targets(record)]
+    return notes + [f"met: {words}" for words, is_met in targets(record) if is_met]
+
+
+def _breaches(record: Record) -> list[str]:
+    found = [f"missed: {words}" for words, is_met in targets(record) if not is_met]
+    return found if "tfhet" in record.details["runs"] else [*found, "missed: tfhet itself was not measured"]
 
 
 SUITE = Suite(
@@ -241,5 +245,5 @@ SUITE = Suite(
     options=_options,
     run=_run,
     notes=_notes,
-    is_kept=lambda record: "tfhet" in record.details["runs"] and all(is_met for _, is_met in targets(record)),
+    breaches=_breaches,
 )

@@ -79,7 +79,7 @@ def test_table_names_other_images_and_missing_loaders() -> None:
     rows = suite.rows(record(found))
     assert [row["loader"] for row in rows] == ["tfhet, NumPy arrays", "TurboLoader *"]
     assert rows[1]["tfhet / it"] == pytest.approx(1.125)
-    lines = suite.SUITE.notes(record(found))
+    lines = suite.SUITE.lines(record(found))
     assert "* another image: turboloader: why; it is never the best peer" in lines
     assert "missing: dali: no package" in lines
 

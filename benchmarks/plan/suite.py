@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -53,7 +54,7 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
     kernel.require("namespace")
     kernel.require("limit")
     outcomes: list[PlanOutcome] = []
-    failed: list[str] = []
+    failed: dict[str, str] = {}
     with run_folder("plan") as place, idle_loops():
         channels = {load: place / f"{load.key}-data" for load in LOADS}
         known = {}
@@ -68,13 +69,13 @@ def _run(options: argparse.Namespace, observer: Observer, command: Sequence[str]
             except Stopped:
                 raise
             except TfhetError as failure:
-                failed.append(f"case {number}: {failure}")
+                failed[f"case {number}"] = str(failure)
                 harness.report(observer, case.load.key, number + 1, options.cases, [f"failed: {failure}"])
             else:
                 outcomes.append(outcome)
                 harness.report(observer, case.load.key, number + 1, options.cases, [_described(outcome)])
     if not outcomes:
-        raise JobFailed("; ".join(failed))
+        raise JobFailed("; ".join(f"{name}: {why}" for name, why in failed.items()))
     details: Mapping[str, Any] = {
         "seed": options.seed,
         "seconds": options.seconds,
@@ -110,17 +111,20 @@ def _described(outcome: PlanOutcome) -> str:
 
 
 def _notes(record: Record) -> list[str]:
-    lines = text(table(record.details["rows"]), encoding=None).splitlines()
-    return [*lines, *(f"failed: {why}" for why in record.details["failed"])]
+    return text(table(record.details["rows"]), encoding=None).splitlines()
 
 
-def _is_kept(record: Record) -> bool:
-    figures = record.figures
-    if record.details["failed"] or any(name not in figures for name in (*MOST, *LEAST)):
-        return False
-    return all(figures[name].value <= most for name, most in MOST.items()) and all(
-        figures[name].value >= least for name, least in LEAST.items()
-    )
+def breaches(record: Record) -> list[str]:
+    """Returns a line for each figure that is beyond its bound or missing."""
+    bounds = [(name, 0.0, most) for name, most in MOST.items()] + [
+        (name, least, math.inf) for name, least in LEAST.items()
+    ]
+    values = {name: figure.value for name, figure in record.figures.items()}
+    return [
+        f"{name} is {values.get(name)}, expected between {low:g} and {high:g}"
+        for name, low, high in bounds
+        if not low <= values.get(name, math.nan) <= high
+    ]
 
 
 SUITE = Suite(
@@ -129,5 +133,5 @@ SUITE = Suite(
     options=_options,
     run=_run,
     notes=_notes,
-    is_kept=_is_kept,
+    breaches=breaches,
 )

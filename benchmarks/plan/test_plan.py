@@ -188,7 +188,7 @@ def test_costs_right_before_the_run_count(monkeypatch: pytest.MonkeyPatch) -> No
     assert quotas == [*[plan.COSTS_CPUS] * len(LOADS), *(case.busiest_cpus for case in drawn)]
     assert record.figures["plan.cases"].value == 2 and record.figures["plan.error_most_pct"].value < 0.01
     assert len(record.details["failed"]) == 1 and not plan.SUITE.is_kept(record)
-    assert any("a host died" in line for line in plan.SUITE.notes(record))
+    assert any("a host died" in line for line in plan.SUITE.lines(record))
     PlayedJob.error = Stopped
     with pytest.raises(Stopped):
         plan.SUITE.run(options, lambda event: None, [])
@@ -203,11 +203,11 @@ GOOD = dict.fromkeys(plan.MOST, 1.0) | dict.fromkeys(plan.LEAST, 95.0)
     ("name", "value"), [*((name, 16.0) for name in plan.MOST), *((name, 80.0) for name in plan.LEAST)]
 )
 def test_each_bound_fails_the_suite(name: str, value: float) -> None:
-    def record(values: dict[str, float], failed: Sequence[str] = ()) -> Record:
+    def record(values: dict[str, float], failed: dict[str, str] | None = None) -> Record:
         figures = {key: Figure.single(each, unit="%") for key, each in values.items()}
-        return Record("plan", figures, details={"failed": failed})
+        return Record("plan", figures, details={"failed": failed or {}})
 
     assert plan.SUITE.is_kept(record(GOOD))
-    assert not plan.SUITE.is_kept(record(GOOD, ["case 1: a host died"]))
+    assert not plan.SUITE.is_kept(record(GOOD, {"case 1": "a host died"}))
     assert not plan.SUITE.is_kept(record({**GOOD, name: value}))
     assert not plan.SUITE.is_kept(record({key: each for key, each in GOOD.items() if key != name}))

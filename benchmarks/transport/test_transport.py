@@ -52,7 +52,7 @@ def test_way_that_cannot_open_is_left_out(monkeypatch: pytest.MonkeyPatch) -> No
     record = SUITE.run(options(*words), lambda event: None, ("command",))
     assert list(record.details["missing"]) == ["broken.1MB"]
     assert {name for name in record.figures if "client" in name} == {"transport.raw_socket.1MB.client_cpu_s_per_gb"}
-    assert any("broken.1MB" in note for note in SUITE.notes(record))
+    assert any("broken.1MB" in line for line in SUITE.lines(record))
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import json
 import re
 
 import pytest
+from PIL import Image
 
 pytestmark = [pytest.mark.timeout(240)]
 EXAMPLES = 400
@@ -46,6 +47,28 @@ def test_frozen_host_is_given_up_by_every_rank(simulated, script):
     assert sum(2 if both else 1 for (both,) in given_up) == 4, "two processes, by each of two ranks"
     for epoch in run.summary.epochs[:8]:
         assert (epoch["once"], epoch["missing"], epoch["repeated"]) == (EXAMPLES, 0, 0)
+
+
+@pytest.mark.slow
+def test_epoch_continues_after_losses_on_other_ranks(simulated, script, tmp_path):
+    Image.new("RGB", (8, 8)).save(tmp_path / "image.png")
+    examples, state, seen = 3600, None, list[int]()
+    faults = ("kill:host@data-1:from=steps:after=1", "sigterm:launcher@dnn-1:from=steps:after=10")
+    for data, ranks, batch_size, injected in ((2, 3, 4, faults), (1, 2, 16, ())):
+        folder = tmp_path / f"{ranks} ranks"
+        words = {"image": tmp_path / "image.png", "examples": examples, "batch_size": batch_size, "folder": folder}
+        arguments = [part for name, value in words.items() for part in (f"--{name}", value)]
+        arguments += [] if state is None else ["--state", json.dumps(state)]
+        feed = (*FEED, "--strategy", "torch", "--train_script", script("feed_elastic"))
+        run = simulated(*feed, *arguments, data=data, ranks=ranks, channels={}, faults=injected)
+        assert list(run.summary.lost_hosts) == (["algo-1"] if injected else [])
+        steps = [[json.loads(line) for line in path.read_text().splitlines()] for path in folder.iterdir()]
+        common = list(zip(*steps, strict=False))  # steps of all ranks: the last saved state
+        assert len(steps) == ranks and all(step["state"] == each[0]["state"] for each in common for step in each)
+        state = common[-1][0]["state"]
+        assert state["epoch"] == (0 if injected else 1), run.summary.cause
+        seen += [label for each in common for step in each for label in step["labels"]]
+    assert sorted(seen) == list(range(examples))
 
 
 @pytest.mark.slow

@@ -36,9 +36,22 @@ class Suite:
     run: Callable[[argparse.Namespace, Observer, Sequence[str]], Record]
     """Measures: (options, observer, command line) -> record. Raises UsageError for options that do not fit."""
     notes: Callable[[Record], Sequence[str]] = lambda record: ()
-    """Lines below the printed table, such as what could not be measured."""
-    is_kept: Callable[[Record], bool] = lambda record: True
-    """Whether the promise that the suite tests is kept; the command fails otherwise."""
+    """Lines below the printed table."""
+    breaches: Callable[[Record], Sequence[str]] = lambda record: ()
+    """Lines about each promise of the suite that the record breaks; the command fails if there are any."""
+
+    def lines(self, record: Record) -> list[str]:
+        """Returns the lines below the table: the notes, the cases that are `missing` or have `failed`, the breaches."""
+        found = [
+            f"{word}: {name}: {why}"
+            for word in ("missing", "failed")
+            for name, why in (record.details.get(word) or {}).items()
+        ]
+        return [*self.notes(record), *found, *self.breaches(record)]
+
+    def is_kept(self, record: Record) -> bool:
+        """Returns whether the record breaks no promise, and no case failed."""
+        return not self.breaches(record) and not record.details.get("failed")
 
 
 def suite_named(name: str) -> Suite:

@@ -45,8 +45,8 @@ def _run(suite: Suite, argv: list[str], program: str) -> int:
         record = suite.run(options, show_progress, (*program.split(), *argv))
         record = replace(record, code=code(), conditions=begun.until(Conditions.now()))
         show(figure_table(record.figures, title=record.name), wide=options.wide)
-        for note in suite.notes(record):
-            print(note)
+        for line in suite.lines(record):
+            print(line)
         if options.json:
             record.write(options.json)
     return 0 if suite.is_kept(record) else 1

@@ -88,7 +88,7 @@ def test_listed_suites_have_their_names() -> None:
 
 @pytest.mark.parametrize(("kept", "code"), [(True, 0), (False, 1)])
 def test_suite_that_is_not_kept_fails(kept: bool, code: int) -> None:
-    assert run_suite(dataclasses.replace(TOY, is_kept=lambda record: kept), [], "toy") == code
+    assert run_suite(dataclasses.replace(TOY, breaches=lambda record: [] if kept else ["too slow"]), [], "toy") == code
 
 
 def test_each_run_gets_one_whole_line(capsys: pytest.CaptureFixture[str]) -> None:

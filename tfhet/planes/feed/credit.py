@@ -8,7 +8,7 @@ from tfhet.units import MIB
 LEAST, MOST = 2, 32
 """Batches of a rank that a server has in progress, in transit, or waiting: at first and at most."""
 MOST_OF_EACH = 8
-"""Batches that each of several servers may have even if its part of MOST is smaller. The reader's memory is limited."""
+"""Batches that each of several servers may have even if its part of MOST is smaller."""
 MOST_BYTES = 32 * MIB
 """Limit for the bytes of the batches of all servers together; beyond it each server has LEAST batches."""
 FOR_S = 0.05
@@ -30,6 +30,8 @@ class Credit:
             raise UsageError(f"ahead must be at least 1, not {fixed}")
         self.most = LEAST if fixed is None else fixed
         """Number of batches that the server may have."""
+        self.most_early = self.most
+        """The same, with batches that arrived and wait for earlier ones of another server: memory alone limits them."""
         self._servers, self._is_fixed = servers, fixed is not None
         self._limit = max(MOST_OF_EACH, MOST // servers)
         self._last_s: float | None = None
@@ -47,8 +49,11 @@ class Credit:
             between_s = _WEIGHT * between_s + (1.0 - _WEIGHT) * self._between_s
         self._between_s = between_s
         in_time, in_bytes = int(FOR_S / max(between_s, 1e-6)), MOST_BYTES // (self._servers * max(size, 1))
+        self.most_early = max(LEAST, min(MOST, in_bytes))
         self.most = max(LEAST, min(self._limit, in_time, in_bytes))
 
-    def free(self, has: int) -> int:
-        """Returns how many batches to request from a server that has `has`: 0, or at least half of all."""
-        return min(MOST_REQUESTED, self.most - has) if 2 * (self.most - has) >= self.most else 0
+    def free(self, has: int, early: int = 0) -> int:
+        """Returns how many batches to request from a server that has `has`: 0, or at least half of all. early: those of
+        them that wait for earlier batches of other servers, which may be slower."""
+        free = min(self.most - has + early, self.most_early - has)
+        return min(MOST_REQUESTED, free) if 2 * free >= self.most else 0

@@ -43,6 +43,8 @@ class BatchRequest(msgspec.Struct, frozen=True):
     """Number of batches that this reader may have from one server at a time."""
     offset: Count = 0
     """Number of examples of a map-style dataset that were delivered before; the batches divide the others."""
+    iteration: Count = 0
+    """Twice the number of iterations that this reader has begun, plus 1 for batches of the next one."""
 
     @property
     def most_held(self) -> int:

@@ -89,8 +89,8 @@ class Production:
         self.source, self._seed, self._is_alone = source, seed, is_alone
         self._streams: dict[tuple[int, int], Stream] = {}
         self._orders: dict[int, EpochOrder] = {}
-        self._positions: dict[int, tuple[int, int]] = {}
-        """Epoch that each rank reads, and the number of its examples that were delivered before."""
+        self._positions: dict[int, tuple[int, int, int]] = {}
+        """Iteration and epoch that each rank reads, and the number of its examples that were delivered before."""
         self._reads_shards = False
 
     def batch(self, request: BatchRequest) -> ProducedBatch | EndOfShard | None:
@@ -209,10 +209,11 @@ class Production:
             return ProducedBatch(owned(batch) if self.source.collate else batch[0], places, len(order))
 
     def _check_position(self, request: BatchRequest) -> None:
-        """Raises UsageError if another rank continues the epoch elsewhere: examples would come twice or never."""
-        epoch, offset = self._positions[request.rank] = request.shard.epoch, request.offset
-        for rank, (other_epoch, other_offset) in self._positions.items():
-            if other_epoch == epoch and other_offset != offset:
+        """Raises UsageError if another rank begins this iteration elsewhere: examples would come twice or never."""
+        epoch, offset = request.shard.epoch, request.offset
+        self._positions[request.rank] = request.iteration, epoch, offset
+        for rank, (*other, other_offset) in self._positions.items():
+            if other == [request.iteration, epoch] and other_offset != offset:
                 raise UsageError(
                     f"rank {request.rank} continues epoch {epoch} of {self.source} after {offset} examples, and rank "
                     f"{rank} after {other_offset}: give all ranks the state of one step"

@@ -3,7 +3,6 @@
     reader = FeedReader(servers, key, source, rank=0, size=2)
     for received in reader.epoch(0):
         train(received.batch)
-    reader.close()
 
 Each server has some batches of a rank in progress or in transit (`Credit`). Others make a lost server's batches.
 """
@@ -35,8 +34,7 @@ from tfhet.secure import Unauthenticated
 
 LOST_S = 60.0
 """Seconds without any server after which a reader gives up; launchers mostly know the cause before."""
-DIAL_S = 0.2  # between two attempts to connect to a lost server
-_CHECK_S = 1.0
+DIAL_S, _CHECK_S = 0.2, 1.0  # between two attempts to connect to a lost server, and two checks of the state
 
 
 class FeedReader:
@@ -65,19 +63,18 @@ class FeedReader:
             make_limit_s: Limit in seconds for one batch of the user's code.
             allocate: Returns memory for a batch, uint8 [n]; None: ordinary memory, which is used again.
         """
-        every = zip(servers, hosts or [None] * len(servers), strict=True)
-        self._servers = [ServerLink(at, *one, Credit(len(servers), ahead)) for at, one in enumerate(every)]
+        named = enumerate(zip(servers, hosts or [None] * len(servers), strict=True))
+        self._servers = [ServerLink(at, *one, Credit(len(servers), ahead)) for at, one in named]
         self._key, self._encrypted, self._source, self._seed = key, encrypted, source, seed
         self._rank, self._size, self._is_equal, self._make_limit_s = rank, size, is_equal, make_limit_s
         self._allocate, self._say = allocate or MemoryPool().allocate, say
         self.again, self.left, self.is_short, self.shards = 0, 0, False, len(self._servers)  # see `BatchReader`
-        self._passes: dict[int, EpochPass] = {}
-        self._agreement, self._needs_facts = Agreement(source), False
-        self._woken, self._unmade = threading.Event(), Loss("the dataset")
+        self._passes, self._iterations = dict[int, EpochPass](), 0
+        self._agreement, self._needs_facts, self._unmade = Agreement(source), False, Loss("the dataset")
         self._alone_s: float | None = None  # when the last server was lost
         self._failure: Exception | None = None
         self._is_closed, self._process = False, os.getpid()
-        self._lock = threading.Lock()
+        self._woken, self._lock = threading.Event(), threading.Lock()
         for index in range(len(self._servers)):
             threading.Thread(target=self._live, args=(index,), name="tfhet-feed", daemon=True).start()
 
@@ -97,6 +94,7 @@ class FeedReader:
         with self._lock:
             this = self._passes.get(epoch)
             self._passes = {epoch: this} if this and not this.share.delivered and position == START else {}
+            self._iterations += 1
         this = self._begin(epoch, position)
         self._request()
         while (found := self._next(this)) is not None:
@@ -145,15 +143,15 @@ class FeedReader:
     # In the thread of the script
 
     def _begin(self, epoch: int, position: Position) -> EpochPass:
-        count, is_map = len(self._servers), bool(self._source.batch_size)
+        place = self._rank, self._size, len(self._servers), bool(self._source.batch_size), self._is_equal
         with self._lock:
-            if epoch not in self._passes:
-                share = Share(epoch, self._seed, self._rank, self._size, count, is_map, self._is_equal, position)
-                self._passes[epoch] = EpochPass.of(share)
+            if (this := self._passes.get(epoch)) is None:
+                this = self._passes[epoch] = EpochPass.of(Share(epoch, self._seed, *place, position))
                 for index, server in enumerate(self._servers):
                     if server.lost is not None:
-                        share.remove_server(index)
-            return self._passes[epoch]
+                        this.share.remove_server(index)
+            this.share.iteration = 2 * self._iterations + (len(self._passes) > 1)
+            return this
 
     def _next(self, this: EpochPass) -> Received | None:
         while True:
@@ -274,19 +272,23 @@ class FeedReader:
         epoch, key = answer.request.shard.epoch, answer.key
         got = Received.of(batch, answer.examples, key[:2], server.index) if isinstance(answer, Batch) else None
         with self._lock:
-            this = self._passes.get(epoch)
+            if (this := self._passes.get(epoch)) and this.share.position.offset != answer.request.offset:
+                this = None  # the answer is for an earlier iteration
             if isinstance(answer, Batch) and got is not None:
-                if this is not None and this.share.accept(key):
+                if this is None:  # of an epoch that was given up
+                    return
+                if this.share.accept(key):
                     server.credit.on_batch(answer.size, now_s := SYSTEM.monotonic())
                     self.again += answer.again
                     this.add(got, now_s)
-                return
-            if isinstance(answer, Described):
+                if not (this.share.is_map and this.free(server.index, server.credit)):  # others may delay its batches
+                    return
+            elif isinstance(answer, Described):
                 self._agreement.add(str(server), answer.facts)
             elif isinstance(answer, Failed) and (this is not None or answer.request.number == NO_BATCH):
                 where = f"{server.address}, at {described(key, epoch)}"
                 self._failure = SourceError(f"{self._source} raised on {where}:\n{answer.text}")
-            elif this is None:  # of an epoch that was given up
+            elif this is None:
                 return
             elif isinstance(answer, NoBatch):
                 this.end_shard(server.index, key, answer.batches)

@@ -45,6 +45,8 @@ class Share:
     """Whether all ranks get the same number of batches; otherwise no batch is left over, and a rank may be short of
     one."""
     position: Position = START
+    iteration: int = 0
+    """See `BatchRequest`."""
 
     def __post_init__(self) -> None:
         self.delivered = DeliveredSet(self.rank, self.size, self.position.delivered)
@@ -70,8 +72,9 @@ class Share:
         for index, number, _ in (*self._requested, *self._again):
             first[index] = min(number, first.get(index, number))
         shard = {index: Shard(index, len(self._parts), self.epoch, self.seed) for index, *_ in keys}
+        place = self.position.offset, self.iteration
         return [
-            BatchRequest(shard[index], number, first[index], self.size, is_rest, ahead, self.position.offset)
+            BatchRequest(shard[index], number, first[index], self.size, is_rest, ahead, *place)
             for index, number, is_rest in keys
         ]
 
@@ -126,13 +129,14 @@ class Share:
         return self._requested.pop(key, None) is not None
 
     def end_shard(self, key: RequestKey, batches: int) -> bool:
-        """Notes that a shard has no complete round with this batch. Returns whether the batch was requested."""
-        if not 0 <= key[0] < len(self._parts):
+        """Notes that a shard has no complete round with this batch. Returns whether the batch was requested: an answer
+        to an earlier iteration may arrive too soon."""
+        if not self.accept(key):
             return False
         part = self._parts[key[0]]
         part.batches = batches if part.batches is None else part.batches
         self.is_ending = True
-        return self.accept(key)
+        return True
 
     def remove_server(self, server: int) -> RequestKey | None:
         """Assigns the work of a lost server to the others; keeps it if there are none. Returns the batch that the
@@ -203,7 +207,8 @@ class EpochPass:
         """Batches of a map-style dataset that arrived before one with a lower number."""
 
     def free(self, server: int, credit: Credit) -> int:
-        return credit.free(self.in_transit[server] + self.waiting[server])
+        early = sum(each.server == server for each in self._early.values())
+        return credit.free(self.in_transit[server] + self.waiting[server], early)
 
     def requests(self, server: int, credit: Credit) -> list[BatchRequest]:
         # Batches of lost servers come first, whatever the server has: those that it has made may wait for them.

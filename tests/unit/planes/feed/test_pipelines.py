@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import re
 import threading
 from pathlib import Path
@@ -223,36 +222,6 @@ def test_state_names_what_differs(folder):
         other = Pipeline(**{**vars(pipeline), **changed})
         with pytest.raises(UsageError, match=f"other pipeline: {named}"):
             tfhet.batches(other, job=ALONE).load_state_dict(state)
-
-
-def test_elastic_histories_read_every_id_once_in_an_epoch():
-    """1,000 histories: each part of an epoch is read by another number of ranks, with batches of another size."""
-    draw = random.Random(7)
-    for _ in range(1000):
-        examples, position, state = draw.randint(12, 300), 0, None
-        source, seen = SyntheticSource(examples, 1, (1, 1, 1)), list[int]()
-        while state is None or state["epoch"] == 0:
-            size, batch_size = draw.randint(1, 5), draw.randint(2, 9)
-            pipeline = Pipeline(source, (), batch_size=batch_size, shuffle=True, seed=3)
-            if 0 < examples - position < 2 * size:
-                size = 1
-            jobs = [JobContext("job", "homogeneous", rank, size, rank, size) for rank in range(size)]
-            loaders = [tfhet.batches(pipeline, job=job) for job in jobs]
-            steps, states = draw.randint(1, 6), []
-            for loader in loaders:
-                if state is not None:
-                    loader.load_state_dict(state)
-                delivered = iter(loader)
-                for _ in range(steps):
-                    if next(delivered, None) is None:
-                        break
-                states.append(loader.state_dict())
-            assert all(each == states[0] for each in states)
-            state = states[0]
-            end = examples if state["epoch"] else state["examples"]
-            seen += BatchMaker(pipeline).order(0)[position:end].tolist()
-            position = end
-        assert sorted(seen) == list(range(examples))
 
 
 def test_damaged_file_is_named(tmp_path, caplog):

@@ -105,6 +105,14 @@ def test_lost_server_batches_move_to_another():
     assert share.requests(0, 1) == []
 
 
+def test_end_that_was_not_requested_is_ignored():
+    """It answers an earlier iteration of this epoch: the rounds before it would never be requested."""
+    share = Share(0, 0, 0, 1, 1, True)
+    assert [request.number for request in share.requests(0, 2)] == [0, 1]
+    assert not share.end_shard((0, 9, False), 9) and not share.end_shard((7, 0, False), 9)
+    assert [request.number for request in share.requests(0, 2)] == [2, 3]
+
+
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_delivered_set_stays_small(size):
     rank = size - 1
@@ -160,6 +168,22 @@ def test_slow_server_loses_credit():
 @pytest.mark.parametrize(("fixed", "free"), [(1, [1, 0]), (2, [2, 1, 0]), (5, [5, 4, 3, 0, 0, 0])])
 def test_half_of_the_credit_is_requested_together(fixed, free):
     assert [Credit(1, fixed).free(has) for has in range(fixed + 1)] == free
+
+
+def test_early_batches_do_not_count_against_time():
+    """The batches of a map-style dataset arrive in order: a fast server would wait for a slow one."""
+    share, credit, slow = Share(0, 0, 0, 1, 2, True), Credit(2), Credit(2)
+    this = EpochPass.of(share)
+    assert [request.number for request in this.requests(1, slow)] == [0, 1]
+    requested, made = this.requests(0, credit), 0
+    while requested:
+        number = requested.pop(0).number
+        assert share.accept((0, number, False))
+        made += 1
+        credit.on_batch(1000, float(made))
+        this.add(Received(None, None, None, (0, number), 0), float(made))
+        requested += this.requests(0, credit)
+    assert credit.most == LEAST and made == MOST and this.ready.empty()
 
 
 def test_batches_of_a_dataset_wait_for_those_of_a_lost_server():

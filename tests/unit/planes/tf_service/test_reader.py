@@ -142,7 +142,8 @@ class Renewed:
         """Returns the number of workers that the dispatcher knows."""
         assert self.process.stdin and self.process.stdout
         print(command, file=self.process.stdin, flush=True)
-        return int(self.process.stdout.readline())
+        lines = iter(self.process.stdout.readline, "")
+        return next(int(line) for line in lines if line.strip().isdigit())  # others are about the engine's start
 
     def renew(self) -> None:
         """Returns when the workers have registered again and dropped their work for the old dispatcher."""
