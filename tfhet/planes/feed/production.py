@@ -89,8 +89,8 @@ class Production:
         self.source, self._seed, self._is_alone = source, seed, is_alone
         self._streams: dict[tuple[int, int], Stream] = {}
         self._orders: dict[int, EpochOrder] = {}
-        self._positions: dict[int, tuple[int, int, int]] = {}
-        """Iteration and epoch that each rank reads, and the number of its examples that were delivered before."""
+        self._positions: dict[int, dict[tuple[int, int], int]] = {}
+        """Number of examples that were delivered before each rank's latest iterations, by iteration and epoch."""
         self._reads_shards = False
 
     def batch(self, request: BatchRequest) -> ProducedBatch | EndOfShard | None:
@@ -210,13 +210,15 @@ class Production:
 
     def _check_position(self, request: BatchRequest) -> None:
         """Raises UsageError if another rank begins this iteration elsewhere: examples would come twice or never."""
-        epoch, offset = request.shard.epoch, request.offset
-        self._positions[request.rank] = request.iteration, epoch, offset
-        for rank, (*other, other_offset) in self._positions.items():
-            if other == [request.iteration, epoch] and other_offset != offset:
+        this, epoch, offset = request.iteration, request.shard.epoch, request.offset
+        mine = self._positions.get(request.rank, {})
+        latest = {key: value for key, value in mine.items() if key[0] >= this - 3}  # a rank may request the next epoch
+        self._positions[request.rank] = {**latest, (this, epoch): offset}
+        for rank, others in self._positions.items():
+            if others.get((this, epoch), offset) != offset:
                 raise UsageError(
                     f"rank {request.rank} continues epoch {epoch} of {self.source} after {offset} examples, and rank "
-                    f"{rank} after {other_offset}: give all ranks the state of one step"
+                    f"{rank} after {others[this, epoch]}: give all ranks the state of one step"
                 )
 
     def _order_of(self, shard: Shard) -> EpochOrder:
