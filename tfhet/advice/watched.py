@@ -23,14 +23,14 @@ MATTERS_PCT = 3.0
 def without_steps(run: RunSummary) -> str:
     """Returns the reason why a watched run has no step, and what to do, as a clause."""
     others = int(run.watched.get("other_batches") or 0)
+    ended = f"the command ended with exit code {run.exit_code}, and " if run.exit_code else ""
     if others:
         return (
-            f"whether this run waited for its input is not known: {counted(others, 'batch').replace('batchs', 'batches')}"
-            " were read, but none for training (no optimizer stepped after one); mark the training data with"
-            " tfhet.watch(iterable)"
+            f"{ended}whether it waited for its input is not known: {others} batches were read, but none for training (no"
+            " optimizer stepped after one); mark the training data with tfhet.watch(iterable)"
         )
     return (
-        "whether this run waited for its input is not known: no reader was seen; docs/watch.md lists those that are"
+        f"{ended}whether it waited for its input is not known: no reader was seen; docs/watch.md lists those that are"
         " seen, tfhet.watch(iterable) marks any other one, and `python -I`, `-E` or `-S` keeps the hooks out"
     )
 
@@ -52,9 +52,7 @@ def _since(steps: Sequence[StepTime]) -> Iterator[Finding]:
         step = blocks[first][0]
         before, after = _share(steps[: first * size]), _share(steps[first * size :])
         where = f"step {step.step}" if step.step else f"measured step {first * size + 1}"
-        yield Finding(
-            "waits_since", f"it waits since about {where}: {before:.1f} % before, {after:.1f} % from there on"
-        )
+        yield Finding("waits_since", f"it waits from about {where} on: {before:.1f} % before, then {after:.1f} %")
 
 
 def _share(steps: Sequence[StepTime]) -> float:
@@ -122,9 +120,7 @@ def _settings(run: RunSummary, waits: Waiting) -> Iterator[Finding]:
         yield Finding("opencv_threads", f"call cv2.setNumThreads(0) in each worker: {opencv} threads in each compete")
     threads = int(settings.get("torch_threads") or 0)
     if hosts > 1 and threads * hosts > int(settings.get("cpus") or 1):
-        yield Finding(
-            "torch_threads", f"set OMP_NUM_THREADS={cpus}: each of {hosts} ranks computes with {threads} threads"
-        )
+        yield Finding("torch_threads", f"set OMP_NUM_THREADS={cpus}: {hosts} ranks use {threads} threads each")
 
 
 def _needed(waits: Waiting) -> int:

@@ -56,7 +56,7 @@ def install(folder: str) -> None:
     """Records the readers of this process into `folder`, also those that are imported already."""
     Recorder.folder = folder
     if not any(type(each).__name__ == "_Finder" and type(each).__module__ == __name__ for each in sys.meta_path):
-        sys.meta_path.insert(0, _Finder())  # type: ignore[arg-type]  # it has the method that Python calls
+        sys.meta_path.insert(0, _Finder())
     for name in HOOKS:
         module = sys.modules.get(name)
         if module is not None:

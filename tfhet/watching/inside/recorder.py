@@ -45,13 +45,13 @@ class Recorder:
     """Folder of the files; "" if nothing is recorded."""
     is_worker = False
     """Whether this process prepares data for another one."""
+    training_state: Callable[[], tuple[bool, int]] | None = None
+    """Returns whether gradients are enabled, and the number of optimizer steps."""
+    device_marks: Any = None
+    """Makes marks in the queue of the accelerator (`torch_device.Marks`); None without one."""
 
     def __init__(self) -> None:
         self.optimizer_steps = 0
-        self.training_state: Callable[[], tuple[bool, int]] | None = None
-        """Returns whether gradients are enabled, and the number of optimizer steps."""
-        self.device_marks: Any = None
-        """Makes marks in the queue of the accelerator (`torch_device.Marks`); None without one."""
         self.before_write: list[Callable[[], None]] = []
         """Called in the thread before each write."""
         self.pending: dict[int, float] = {}

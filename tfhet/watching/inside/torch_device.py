@@ -7,7 +7,6 @@ it was idle: it is the wait that a faster input would save.
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 from tfhet.watching.inside.recorder import Recorder, failed, now
@@ -21,7 +20,8 @@ class Mark:
 
     def __init__(self, event: Any):
         self._event = event
-        self._requested, self._delivered = event(enable_timing=True), None
+        self._requested = event(enable_timing=True)
+        self._delivered: Any = None
         self._requested.record()
         self._at_s = now()
 
@@ -56,7 +56,5 @@ class Marks:
 
 
 def on_cuda(module: Any) -> None:
-    """Uses the events of `torch.cuda`, if it has a device."""
-    recorder = Recorder.here()
-    if recorder is not None and sys.modules.get("torch") is not None:
-        recorder.device_marks = Marks(module)
+    """Uses the events of `torch.cuda` once the script uses a device."""
+    Recorder.device_marks = Marks(module)

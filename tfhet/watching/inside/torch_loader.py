@@ -48,7 +48,6 @@ def _pass(recorder: Recorder, iterator: Any) -> Pass:
     iterator._tfhet_pass = begun = Pass(recorder, recorder.reader("DataLoader", facts), "")
     if not facts.get("num_workers"):
         stacks.sample_requests(recorder)
-    recorder.training_state = recorder.training_state or _training_state
     return begun
 
 
@@ -89,6 +88,7 @@ def on_optimizer(module: Any) -> None:
             recorder.optimizer_steps += 1
 
     module.register_optimizer_step_post_hook(count)
+    Recorder.training_state = staticmethod(_training_state)
 
 
 def on_worker(module: Any) -> None:
