@@ -26,8 +26,8 @@ def without_steps(run: RunSummary) -> str:
     ended = f"the command ended with exit code {run.exit_code}, and " if run.exit_code else ""
     if others:
         return (
-            f"{ended}whether it waited for its input is not known: {others} batches were read, but none for training (no"
-            " optimizer stepped after one); mark the training data with tfhet.watch(iterable)"
+            f"{ended}whether it waited for its input is not known: {others} batches were read, but none for training"
+            " (no optimizer stepped after one); mark the training data with tfhet.watch(iterable)"
         )
     return (
         f"{ended}whether it waited for its input is not known: no reader was seen; docs/watch.md lists those that are"

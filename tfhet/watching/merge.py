@@ -31,6 +31,8 @@ class WatchedRank:
     """Seconds from its first request for training data to the first batch."""
     other_batches: int
     """Number of batches that were not for training."""
+    reader: tuple[str, Mapping[str, Any]]
+    """Name and facts of the reader that it trained with."""
 
     @classmethod
     def of(cls, notes: ProcessNotes) -> WatchedRank:
@@ -42,16 +44,9 @@ class WatchedRank:
             elif first_s is None and moment.examples is not None:
                 first_s = moment.wait_s
         phases.close(notes.ended_s)
-        return cls(notes, phases.recorded, first_s, others)
-
-    @property
-    def reader(self) -> tuple[str, Mapping[str, Any]]:
-        """Name and facts of the reader that the process trained with."""
-        training = self.notes.training_passes()
-        counts = Counter(row.begun for row in self.notes.rows if row.begun in training)
-        for number, _ in counts.most_common(1):
-            return self.notes.readers.get(self.notes.passes[number][0], ("", {}))
-        return "", {}
+        recorded = phases.recorded_key
+        reader = notes.readers.get(recorded, ("", {})) if isinstance(recorded, int) else ("", {})
+        return cls(notes, phases.recorded, first_s, others, reader)
 
 
 def ranks_in(folder: Path) -> list[WatchedRank]:

@@ -63,6 +63,7 @@ class ProcessNotes:
                     found._add(json.loads(line))
                 except (ValueError, TypeError, KeyError, RecursionError):
                     continue
+        found.rows.sort(key=lambda row: row.delivered_s)
         return found
 
     def _add(self, line: Any) -> None:

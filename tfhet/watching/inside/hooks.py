@@ -20,8 +20,10 @@ HOOKS = {
     "ray.data.iterator": "readers.on_ray",
     "nvidia.dali.plugin.base_iterator": "readers.on_dali",
     "tensorflow.python.data.ops.dataset_ops": "tf_data.on_datasets",
-    "keras.src.trainers.trainer": "tf_data.on_keras",
+    "keras.src.backend.tensorflow.trainer": "tf_data.on_keras",
+    "keras.src.engine.training": "tf_data.on_keras",
     "keras.src.optimizers.base_optimizer": "tf_data.on_optimizer",
+    "keras.src.optimizers.optimizer": "tf_data.on_optimizer",
 }
 """By the name of a module: the function that gets the module after its import."""
 
