@@ -45,8 +45,8 @@ class WatchedRank:
                 first_s = moment.wait_s
         phases.close(notes.ended_s)
         recorded = phases.recorded_key
-        reader = notes.readers.get(recorded, ("", {})) if isinstance(recorded, int) else ("", {})
-        return cls(notes, phases.recorded, first_s, others, reader)
+        facts = notes.readers.get(recorded, ("", {})) if isinstance(recorded, int) else ("", {})
+        return cls(notes, phases.recorded, first_s, others, facts)
 
 
 def ranks_in(folder: Path) -> list[WatchedRank]:

@@ -12,7 +12,7 @@ import weakref
 from collections import deque
 from typing import Any
 
-from tfhet.watching.inside.recorder import END, Pass, Recorder, failed
+from tfhet.watching.inside.recorder import END, Pass, Recorder, failed, noted, now
 
 TRAINING, VALIDATION = "training", "validation"
 
@@ -27,6 +27,10 @@ class _WatchedPass:
 
     def __init__(self, recorder: Recorder, reader: int):
         self.begun = Pass(recorder, reader, _context.kind)
+        self.is_in_python = False
+        """Whether Python requests the batches: then it notes them, with its own part of the time."""
+        self.since_s = 0.0
+        """Seconds in which its iterator was made."""
         self.is_known = bool(_context.kind) or not _optimizers
         self._steps, self._recorder = _steps(), recorder
 
@@ -57,7 +61,7 @@ class _WatchedSet:
         for note in self.noted.take():
             if note.index == 0 and self.begun:
                 self.current = self.begun.popleft()
-            if self.current is not None:
+            if self.current is not None and not self.current.is_in_python:
                 examples = END if note.examples is None else note.examples
                 recorder.add(self.current.begun, note.asked_s, note.delivered_s, examples)
 
@@ -80,12 +84,14 @@ def on_datasets(module: Any) -> None:
         if recorder is None or getattr(dataset, "_tfhet_noted", None) is not None:
             return iterate(dataset)
         try:
-            noted, begun = _begin(recorder, dataset)
+            began_s = now()
+            watched, begun = _begin(recorder, dataset)
         except Exception as error:
             failed("tf.data (is tfhet installed in the environment of the script?)", error)
             return iterate(dataset)
-        iterator = iter(noted) if noted is not None else iterate(dataset)
+        iterator = iter(watched) if watched is not None else iterate(dataset)
         if begun is not None:
+            begun.since_s = now() - began_s
             iterator._tfhet_pass = begun
         return iterator
 
@@ -94,12 +100,15 @@ def on_datasets(module: Any) -> None:
 
     @functools.wraps(request)
     def __next__(self: Any) -> Any:
-        try:
+        begun: _WatchedPass | None = self.__dict__.get("_tfhet_pass")
+        if begun is None:
             return request(self)
+        begun.is_in_python = True
+        since_s, begun.since_s = begun.since_s, 0.0
+        try:
+            return noted(lambda: request(self), lambda _: begun.begun, since_s)
         except StopIteration:
-            begun = self.__dict__.get("_tfhet_pass")
-            if begun is not None:
-                begun.decide(is_over=True)
+            begun.decide(is_over=True)
             raise
 
     iterator_ops.OwnedIterator.__next__ = __next__
