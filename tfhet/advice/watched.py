@@ -23,6 +23,8 @@ MATTERS_PCT = 3.0
 def without_steps(run: RunSummary) -> str:
     """Returns the reason why a watched run has no step, and what to do, as a clause."""
     others = int(run.watched.get("other_batches") or 0)
+    if run.exit_code and not others:
+        return f"the command ended with exit code {run.exit_code} before a reader was seen"
     ended = f"the command ended with exit code {run.exit_code}, and " if run.exit_code else ""
     if others:
         return (

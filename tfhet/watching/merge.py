@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tfhet.record import RunFolder, RunSummary, Timeline, UsageSample, machine, versions
-from tfhet.steps.phases import Phase, Phases
+from tfhet.steps import Phase, Phases
 from tfhet.strategies import JobContext
 from tfhet.watching.notes import ProcessNotes
 

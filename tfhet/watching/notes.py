@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tfhet.steps.finder import TRAINING, VALIDATION, Moment
+from tfhet.steps import TRAINING, VALIDATION, Moment
 
 END = -1
 """Number of examples of a row that ends a pass (`inside.recorder`)."""

@@ -6,8 +6,8 @@ import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from tfhet.watching.inside import stacks
 from tfhet.watching.inside.recorder import Pass, Recorder, noted, now
+from tfhet.watching.inside.stacks import sample_requests
 from tfhet.watching.inside.torch_loader import settings
 
 
@@ -34,7 +34,7 @@ class NotedIterator:
         if self._pass is None:
             self._pass = Pass(recorder, recorder.reader(self._name, self._facts), self._kind)
             if not self._facts.get("num_workers"):
-                stacks.sample_requests(recorder)
+                sample_requests(recorder)
         return self._pass
 
 

@@ -27,6 +27,8 @@ LAST_S = 2.0
 END, NO_BATCH = -1, -2
 """Number of examples of a row that is the end of a pass; and of a request that failed, which has no row."""
 now = time.monotonic
+_NOTHING = object()
+"""In the place of a batch at the end of a pass."""
 
 
 class Pass:
@@ -201,14 +203,21 @@ def noted(call: Callable[[], Any], pass_of: Callable[[Recorder], Pass], since_s:
         _depth.value = 0
         recorder.pending.pop(threading.get_ident(), None)
         if examples == END:
-            recorder.add(begun, asked_s, delivered_s, END)
+            _keep(recorder, begun, asked_s, delivered_s)
+    _keep(recorder, begun, asked_s, delivered_s, batch, mark)
+    return batch
+
+
+def _keep(
+    recorder: Recorder, begun: Pass, asked_s: float, delivered_s: float, batch: Any = _NOTHING, mark: Any = None
+) -> None:
+    """Adds a delivery, or without a batch the end of a pass."""
     try:
-        if mark is not None:
+        if mark is not None and batch is not _NOTHING:
             mark.delivered()
-        recorder.add(begun, asked_s, delivered_s, examples_in(batch), mark)
+        recorder.add(begun, asked_s, delivered_s, END if batch is _NOTHING else examples_in(batch), mark)
     except Exception as error:
         failed("a delivery", error)
-    return batch
 
 
 def examples_in(batch: Any, depth: int = 3) -> int:

@@ -49,7 +49,7 @@ class _WatchedSet:
     """A data set of the script. noted: its `NotedDataset`, or None before its first pass."""
 
     def __init__(self, dataset: Any, ops: Any):
-        from tfhet.steps.noted import NotedDataset
+        from tfhet.steps import NotedDataset
 
         self.noted = NotedDataset(dataset, ops)
         self.facts = {"element_spec": str(dataset.element_spec)[:200], "cardinality": int(dataset.cardinality())}

@@ -7,8 +7,8 @@ import os
 import sys
 from typing import Any
 
-from tfhet.watching.inside import stacks
 from tfhet.watching.inside.recorder import Pass, Recorder, failed, noted, now
+from tfhet.watching.inside.stacks import sample_requests, start_in_worker
 
 SETTINGS = ("num_workers", "prefetch_factor", "pin_memory", "persistent_workers", "batch_size", "timeout")
 
@@ -47,7 +47,7 @@ def _pass(recorder: Recorder, iterator: Any) -> Pass:
     facts = settings(loader) if loader is not None else {}
     iterator._tfhet_pass = begun = Pass(recorder, recorder.reader("DataLoader", facts), "")
     if not facts.get("num_workers"):
-        stacks.sample_requests(recorder)
+        sample_requests(recorder)
     return begun
 
 
@@ -98,7 +98,7 @@ def on_worker(module: Any) -> None:
     @functools.wraps(loop)
     def _worker_loop(*args: Any, **kwargs: Any) -> Any:
         Recorder.is_worker = True
-        sampler = stacks.start_in_worker()
+        sampler = start_in_worker()
         try:
             return loop(*args, **kwargs)
         finally:

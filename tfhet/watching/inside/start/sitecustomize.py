@@ -43,7 +43,7 @@ def _continue() -> None:
 
 
 _this = sys.modules[__name__]
-if os.environ.get("TFHET_WATCH"):
+if __name__ == "sitecustomize" and os.environ.get("TFHET_WATCH"):
     try:
         _install()
     except Exception as error:  # the script must run in any case
@@ -52,4 +52,5 @@ if os.environ.get("TFHET_WATCH"):
                 file.write(f"process {os.getpid()}: hooks were not installed: {type(error).__name__}: {error}\n")
         except OSError:
             pass
-_continue()
+if __name__ == "sitecustomize":
+    _continue()
