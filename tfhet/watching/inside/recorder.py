@@ -181,13 +181,14 @@ def failed(where: str, error: BaseException) -> None:
 def noted(call: Callable[[], Any], pass_of: Callable[[Recorder], Pass], since_s: float = 0.0) -> Any:
     """Calls `call`, which returns the next batch, and notes the delivery. A call within another one is no delivery to
     the script. since_s: seconds that the script waited for this batch before the call."""
+    asked_s = now() - since_s
     recorder = Recorder.here()
     if recorder is None or _depth.value:
         return call()
     try:
         begun = pass_of(recorder)
         mark = recorder.device_marks.request() if recorder.device_marks is not None else None
-        recorder.pending[threading.get_ident()] = asked_s = now() - since_s
+        recorder.pending[threading.get_ident()] = asked_s
     except Exception as error:
         failed("a request", error)
         return call()
