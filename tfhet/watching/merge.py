@@ -101,7 +101,7 @@ def summarize(folder: Path, ranks: Sequence[WatchedRank], **more: Any) -> RunSum
     hosts = list(dict.fromkeys(each.notes.host for each in trained))
     job = JobContext("watch", "local" if size == 1 else "homogeneous", size=size)
     watched |= {"reader": name, "settings": dict(facts), "where": where, "where_role": role}
-    return meters[0].summary(
+    found = meters[0].summary(
         job,
         **{"name": "", "batch_size": first.phase.batch_size, "epochs": first.phase.epochs, **more},
         machine=machine(),
@@ -114,6 +114,7 @@ def summarize(folder: Path, ranks: Sequence[WatchedRank], **more: Any) -> RunSum
         has_read=True,
         watched=watched,
     )
+    return replace(found, job_id="")
 
 
 def timeline(ranks: Sequence[WatchedRank], usage: Sequence[UsageSample]) -> Timeline:

@@ -69,12 +69,11 @@ class TreeUsage:
         self._at_s, self._cpu_s, self._count = now_s, cpu_s, self._count + 1
 
     def facts(self) -> dict[str, Any]:
-        """Peaks of memory, and mean CPUs by rank and of the workers of all ranks."""
-        total_s = sum(each.dur_s for each in self.samples)
-        names = dict.fromkeys(name for each in self.samples for name in each.processes)
-        means = {
-            name: sum(each.processes.get(name, 0.0) * each.dur_s for each in self.samples) / total_s for name in names
-        }
+        """Peaks of memory, and the mean CPUs of each rank and of its workers since the first rank read data."""
+        samples = [each for each in self.samples if any(name.startswith("rank-") for name in each.processes)]
+        total_s = sum(each.dur_s for each in samples)
+        names = dict.fromkeys(name for each in samples for name in each.processes if name != "command")
+        means = {name: sum(each.processes.get(name, 0.0) * each.dur_s for each in samples) / total_s for name in names}
         peaks = {name: value for name, value in self._peaks.items() if value}
         return {**peaks, "cpus_used": {name: round(value, 2) for name, value in means.items()}}
 

@@ -29,8 +29,8 @@ class _WatchedPass:
         self.begun = Pass(recorder, reader, _context.kind)
         self.is_in_python = False
         """Whether Python requests the batches: then it notes them, with its own part of the time."""
-        self.since_s = 0.0
-        """Seconds in which its iterator was made."""
+        self.began_s, self.since_s = now(), 0.0
+        """When its iterator was made, and the seconds for it."""
         self.is_known = bool(_context.kind) or not _optimizers
         self._steps, self._recorder = _steps(), recorder
 
@@ -59,8 +59,8 @@ class _WatchedSet:
 
     def take(self, recorder: Recorder) -> None:
         for note in self.noted.take():
-            if note.index == 0 and self.begun:
-                self.current = self.begun.popleft()
+            while note.index == 0 and self.begun and self.begun[0].began_s <= note.asked_s:
+                self.current = self.begun.popleft()  # the latest: Keras makes iterators that it does not read
             if self.current is not None and not self.current.is_in_python:
                 examples = END if note.examples is None else note.examples
                 recorder.add(self.current.begun, note.asked_s, note.delivered_s, examples)
