@@ -26,6 +26,11 @@ def without_steps(run: RunSummary) -> str:
     if run.exit_code and not others:
         return f"the command ended with exit code {run.exit_code} before a reader was seen"
     ended = f"the command ended with exit code {run.exit_code}, and " if run.exit_code else ""
+    if run.watched.get("hidden_passes"):
+        return (
+            f"{ended}whether it waited for its input is not known: another thread than the training reads the loader,"
+            " and its waits are hidden from the training; mark what the training loop reads with tfhet.watch(iterable)"
+        )
     if others:
         return (
             f"{ended}whether it waited for its input is not known: {others} batches were read, but none for training"

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from tfhet.cli.parser import add_examples, add_output, write_output
+from tfhet.cli.parser import STDOUT, add_examples, output_file, write_output
 from tfhet.errors import UsageError
 from tfhet.record import RunFolder
 
@@ -20,15 +20,22 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     watch.add_argument("--out", type=Path, metavar="DIR", help="folder of the run record (default: runs/NAME-TIME)")
     watch.add_argument("--name", metavar="N", help="name of the run (default: of the script)")
-    add_output(watch, "the summary", has_tables=False)
+    words = "also write the summary to this file; standard output belongs to the command"
+    watch.add_argument("--json", type=_file, metavar="FILE", help=words)
     watch.set_defaults(run=run)
+
+
+def _file(text: str) -> Path:
+    if Path(text) == STDOUT:
+        raise argparse.ArgumentTypeError("standard output belongs to the command: name a file")
+    return output_file(text)
 
 
 def run(args: argparse.Namespace) -> int:
     """Runs the command after `--`; returns its exit code. Raises UsageError for a command that cannot be run."""
     from tfhet.cluster import environment
     from tfhet.report import harmless, write_html
-    from tfhet.watching import new_folder, verdict, watch_command
+    from tfhet.watching import WatchedCommand, new_folder, verdict
 
     if not args.command:
         raise UsageError("what should run? put the command after --, like: tfhet watch -- python train.py")
@@ -36,8 +43,14 @@ def run(args: argparse.Namespace) -> int:
     if "/" in name or name in (".", ".."):
         raise UsageError(f"--name {name}: a name has no / and is neither . nor ..")
     folder = new_folder(args.out, name)
-    summary, code = watch_command(args.command, folder, name, environment())
-    print(f"\n{harmless(verdict(RunFolder(folder)))}", file=sys.stderr)
-    print(f"page: {write_html(folder)}", file=sys.stderr, flush=True)
-    write_output(args, summary.to_json())
+    watched = WatchedCommand(args.command, folder, name)
+    code = watched.run(environment())
+    try:
+        summary = watched.write()
+        print(f"\n{harmless(verdict(RunFolder(folder)))}", file=sys.stderr)
+        print(f"page: {write_html(folder)}", file=sys.stderr, flush=True)
+        write_output(args, summary.to_json())
+    except Exception as error:  # noqa: BLE001  the exit code is the command's in any case
+        reason = f"{type(error).__name__}: {error}"
+        print(f"tfhet watch: the record in {folder} is incomplete: {harmless(reason)}", file=sys.stderr, flush=True)
     return code

@@ -50,48 +50,70 @@ def environment_of(env: Mapping[str, str], notes: Path) -> dict[str, str]:
     return {**env, FOLDER_VARIABLE: str(notes.resolve()), "PYTHONPATH": os.pathsep.join(path)}
 
 
-def watch_command(
-    command: Sequence[str], folder: Path, name: str, env: Mapping[str, str], clock: Clock = SYSTEM
-) -> tuple[RunSummary, int]:
-    """Runs a command to its end and writes its record.
+class WatchedCommand:
+    """A command that runs with the hooks, and its record."""
 
-    Args:
-        command: Program and arguments.
-        folder: New folder of the run record.
-        name: Name of the run.
-        env: Environment of the command, which is extended.
+    def __init__(self, command: Sequence[str], folder: Path, name: str, clock: Clock = SYSTEM):
+        """Makes the folder of the record.
 
-    Returns:
-        The summary, and the exit code of the command: 128 plus its number for a signal, as in a shell.
+        Args:
+            command: Program and arguments.
+            folder: New or empty folder of the run record.
+            name: Name of the run.
 
-    Raises:
-        UsageError: The folder cannot be written.
-    """
-    try:
-        run = RunFolder(folder).create()
-        notes = Path(tempfile.mkdtemp(prefix="notes-", dir=folder))
-    except OSError as error:
-        raise UsageError(f"--out {folder} cannot be written ({error.strerror}): name another folder") from None
-    began_s, usage = clock.wall(), TreeUsage(notes, clock)
-    run.write_event(Event("watch.started", began_s, {"command": list(command)}))
-    code = _run(command, environment_of(env, notes), usage)
-    shown = describe_exit(code) if code else None
-    summary = merge.write(
-        run,
-        notes,
-        usage.samples,
-        name=name,
-        started=began_s,
-        duration_s=clock.wall() - began_s,
-        exit_code=code if code >= 0 else 128 - code,
-        cause=f"the command ended with {shown}" if shown else None,
-        watched=usage.facts(),
-    )
-    errors = notes / merge.ERRORS
-    if errors.is_file():
-        shutil.copy(errors, run.log_path("watch"))
-    shutil.rmtree(notes, ignore_errors=True)
-    return summary, code if code >= 0 else 128 - code
+        Raises:
+            UsageError: The folder cannot be written.
+        """
+        self._command, self._name, self._clock = command, name, clock
+        try:
+            self._run = RunFolder(folder).create()
+            self._notes = Path(tempfile.mkdtemp(prefix="notes-", dir=folder))
+        except OSError as error:
+            raise UsageError(f"--out {folder} cannot be written ({error.strerror}): name another folder") from None
+        self._usage = TreeUsage(self._notes, clock)
+        self._began_s, self._code = clock.wall(), 0
+
+    def run(self, env: Mapping[str, str]) -> int:
+        """Runs the command to its end.
+
+        Args:
+            env: Environment of the command, which is extended.
+
+        Returns:
+            Its exit code: 128 plus its number for a signal, as in a shell.
+
+        Raises:
+            UsageError: The command cannot be executed. Its folder is removed.
+        """
+        try:
+            self._code = _run(self._command, environment_of(env, self._notes), self._usage)
+        except UsageError:
+            with contextlib.suppress(OSError):
+                for path in (self._notes, self._run.logs_path, self._run.path):
+                    path.rmdir()
+            raise
+        return self._code if self._code >= 0 else 128 - self._code
+
+    def write(self) -> RunSummary:
+        """Writes the record, and removes the notes. Raises OSError."""
+        shown = describe_exit(self._code) if self._code else None
+        self._run.write_event(Event("watch.started", self._began_s, {"command": list(self._command)}))
+        summary = merge.write(
+            self._run,
+            self._notes,
+            self._usage.samples,
+            name=self._name,
+            started=self._began_s,
+            duration_s=self._clock.wall() - self._began_s,
+            exit_code=self._code if self._code >= 0 else 128 - self._code,
+            cause=f"the command ended with {shown}" if shown else None,
+            watched=self._usage.facts(),
+        )
+        errors = self._notes / merge.ERRORS
+        if errors.is_file():
+            shutil.copy(errors, self._run.log_path("watch"))
+        shutil.rmtree(self._notes, ignore_errors=True)
+        return summary
 
 
 def _run(command: Sequence[str], env: Mapping[str, str], usage: TreeUsage) -> int:

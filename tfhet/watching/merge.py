@@ -83,7 +83,12 @@ def where_time_goes(folder: Path, pids: Sequence[int]) -> tuple[list[dict[str, A
 
 def summarize(folder: Path, ranks: Sequence[WatchedRank], **more: Any) -> RunSummary:
     """Returns the summary of the run of these ranks. more: other fields of the summary."""
-    watched = {"other_batches": sum(each.other_batches for each in ranks), **more.pop("watched", {})}
+    hidden = sum(len(each.notes.hidden_passes()) for each in ranks)
+    watched = {
+        "other_batches": sum(each.other_batches for each in ranks),
+        "hidden_passes": hidden,
+        **more.pop("watched", {}),
+    }
     if not any(each.phase.steps for each in ranks):
         has_read = any(each.other_batches for each in ranks)
         return RunSummary(machine=machine(), versions=versions(), has_read=has_read, steps=0, watched=watched, **more)

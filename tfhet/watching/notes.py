@@ -48,6 +48,10 @@ class ProcessNotes:
     """Seconds to add to its monotonic clock to get seconds since 1970."""
     readers: dict[int, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)
     """Name and facts by number."""
+    training_thread: int | None = None
+    """Thread in which optimizers step; the main thread without one."""
+    threads: dict[int, int] = field(default_factory=dict)
+    """Thread that requested the first batch, by pass."""
     passes: dict[int, tuple[int, str]] = field(default_factory=dict)
     """Reader, and what the script or its framework says of the pass, by number."""
     rows: list[Row] = field(default_factory=list)
@@ -70,12 +74,13 @@ class ProcessNotes:
         if isinstance(line, list):
             self.rows.append(Row(*line))
         elif line["kind"] == "process":
-            for name in ("pid", "rank", "size", "host", "source", "ahead_s"):
-                setattr(self, name, line[name])
+            for name in ("pid", "rank", "size", "host", "source", "ahead_s", "training_thread"):
+                setattr(self, name, line.get(name, getattr(self, name)))
         elif line["kind"] == "reader":
             self.readers[line["reader"]] = line["name"], line["facts"]
         elif line["kind"] == "pass":
             self.passes[line["pass"]] = line["reader"], line["of"]
+            self.threads[line["pass"]] = line.get("thread", self.training_thread)
         elif line["kind"] == "kind":  # of a pass, which was not known when it began
             self.passes[line["pass"]] = self.passes[line["pass"]][0], line["of"]
 
@@ -89,7 +94,15 @@ class ProcessNotes:
         found = {number for number, of in said.items() if of == TRAINING}
         has_optimizer = any(row.optimizer_steps for row in self.rows)
         stepped = self._stepped() if has_optimizer else self._with_gradients()
-        return found | {number for number in stepped if number not in said}
+        return found | ({number for number in stepped if number not in said} - self.hidden_passes())
+
+    def hidden_passes(self) -> set[int]:
+        """The passes of a thread that prefetches for the training: what it waits, the training may not wait."""
+        is_worker_of_ray = self.source == "ray.train" and not any(row.optimizer_steps for row in self.rows)
+        if self.training_thread is None or is_worker_of_ray:  # Ray trains in a thread of its own
+            return set()
+        others = {number for number, thread in self.threads.items() if thread != self.training_thread}
+        return {number for number in others if not self.passes[number][1]}
 
     def _stepped(self) -> Iterator[int]:
         """Yields the passes of the batches that were delivered before each step of an optimizer, since the last one."""
@@ -117,8 +130,10 @@ class ProcessNotes:
 
     def moments(self) -> Iterator[tuple[Moment, int | None]]:
         """Yields the events of the process in order, each with the number of its reader; None for validation."""
-        training, begun = self.training_passes(), set[int]()
+        training, hidden, begun = self.training_passes(), self.hidden_passes(), set[int]()
         for row in sorted(self.rows, key=lambda each: each.requested_s):
+            if row.begun in hidden:
+                continue
             is_training = row.begun in training
             examples = None if row.examples == END else row.examples
             begins = row.begun not in begun and examples is not None

@@ -53,6 +53,30 @@ def test_exit_code_is_of_the_command(watch, tmp_path, code, expected):
     assert RunFolder(tmp_path / "out").read_summary().exit_code == expected
 
 
+def test_a_script_watches_itself(tmp_path):
+    code = TRAIN.replace("def batches", "watch = tfhet.watch(out='out', name='own')\ndef batches")
+    code += "print(watch.verdict())\nwatch.close()\nprint(watch.verdict() != '')\n"
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    words = [sys.executable, "-c", code]
+    found = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=LIMIT_S)
+    assert found.returncode == 0 and "input-bound" in found.stdout.lower(), found.stderr
+    summary = RunFolder(tmp_path / "out").read_summary()
+    assert summary.steps == 30 and summary.name == "own"
+
+
+def test_the_exit_code_survives_a_lost_record(watch, tmp_path):
+    found = watch(sys.executable, "-c", "import shutil; shutil.rmtree('out'); open('out', 'w'); raise SystemExit(5)")
+    assert found.returncode == 5 and "incomplete" in found.stderr
+
+
+def test_standard_output_is_of_the_command(tmp_path, capsys):
+    from tfhet.__main__ import main
+
+    assert main(["watch", "--json", "-", "--", "true"]) == 2
+    assert main(["watch", "--out", str(tmp_path / "out")]) == 2
+    assert "--" in capsys.readouterr().err
+
+
 def test_unknown_command_is_an_error(watch):
     found = watch("no-such-command-here")
     assert found.returncode == 2 and "no-such-command-here" in found.stderr

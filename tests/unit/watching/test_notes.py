@@ -1,6 +1,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from tfhet.advice import InputState, of_run
 from tfhet.record import RunFolder
 from tfhet.watching import merge
@@ -83,6 +85,74 @@ def test_without_an_optimizer_gradients_decide(tmp_path):
         script.batch(training, 0.01, 0.01, steps=False)
         script.batch(inference, 0.01, 0.01, steps=False, grad=False)
     assert script.write().training_passes() == {training}
+
+
+def test_a_thread_that_prefetches_hides_its_waits(tmp_path):
+    script = Script(tmp_path / "notes-h-7.jsonl")
+    script.lines[0]["training_thread"] = 1
+    hidden = script.begin(1)
+    script.lines[-1]["thread"] = 2
+    for _ in range(30):
+        script.batch(hidden, 0.04, 0.01)
+    assert script.write().training_passes() == set()
+    found = of_run(merge.summarize(tmp_path, merge.ranks_in(tmp_path)))
+    assert found.state is InputState.UNKNOWN
+    marked = script.begin(2, "training")
+    script.lines[-1]["thread"] = 1
+    for _ in range(30):
+        script.batch(marked, 0.01, 0.01)
+        script.batch(hidden, 0.005, 0.0)
+    assert script.write().training_passes() == {marked}
+    assert merge.summarize(tmp_path, merge.ranks_in(tmp_path)).steps == 30
+
+
+def test_the_beginning_of_the_waiting_is_named(tmp_path):
+    script = Script(tmp_path / "notes-h-7.jsonl")
+    begun = script.begin(1)
+    for index in range(103):
+        script.batch(begun, 0.0 if index < 53 else 0.03, 0.03)
+    script.end(begun)
+    script.write()
+    found = of_run(merge.summarize(tmp_path, merge.ranks_in(tmp_path)))
+    assert [each.kind for each in found.evidence] == ["waits_since"]
+
+
+@pytest.mark.parametrize("steps", [1, 22, 23])
+def test_few_steps_have_no_verdict(tmp_path, steps):
+    script = Script(tmp_path / "notes-h-7.jsonl")
+    begun = script.begin(1)
+    for _ in range(steps):
+        script.batch(begun, 0.03, 0.03)
+    script.end(begun)
+    script.write()
+    found = of_run(merge.summarize(tmp_path, merge.ranks_in(tmp_path)))
+    assert found.state is (InputState.UNKNOWN if steps < 23 else InputState.BOUND)
+    assert bool(found.levers) == (steps >= 23)
+
+
+SETTINGS = {"num_workers": 2, "cpus": 2, "pin_memory": True, "has_gpu": True, "torch_threads": 1}
+
+
+@pytest.mark.parametrize(
+    ("settings", "kind"),
+    [
+        ({}, "cheaper_stages"),
+        ({"num_workers": 0}, "no_workers"),
+        ({"cpus": 8}, "few_workers"),
+        ({"num_workers": 8}, "many_workers"),
+        ({"pin_memory": False}, "not_pinned"),
+        ({"opencv_threads": 4}, "opencv_threads"),
+    ],
+)
+def test_advice_follows_the_settings(tmp_path, settings, kind):
+    script = Script(tmp_path / "notes-h-7.jsonl")
+    script.lines[1]["facts"] = {**SETTINGS, **settings}
+    begun = script.begin(1)
+    for _ in range(40):
+        script.batch(begun, 0.03, 0.03)
+    script.end(begun)
+    script.write()
+    assert of_run(merge.summarize(tmp_path, merge.ranks_in(tmp_path))).levers[0].kind == kind
 
 
 def test_the_script_decides_if_it_says(tmp_path):

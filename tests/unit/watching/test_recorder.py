@@ -2,6 +2,7 @@ import json
 import os
 import threading
 import time
+import types
 
 import pytest
 
@@ -91,6 +92,40 @@ def test_the_rank_follows_the_launcher(monkeypatch):
 )
 def test_examples_of_a_batch(batch, count):
     assert examples_in(batch) == count
+
+
+def test_iterators_of_dali(notes):
+    class Base:
+        pass
+
+    module = types.SimpleNamespace(_DaliBaseIterator=Base)
+    readers.on_dali(module)
+
+    class Generic(Base):
+        batch_size = 3
+
+        def __init__(self) -> None:
+            self.left = 2
+
+        def __iter__(self) -> "Generic":
+            return self
+
+        def __next__(self) -> list[list[int]]:
+            if not self.left:
+                raise StopIteration
+            self.left -= 1
+            return [[1, 2, 3]]
+
+    class Classification(Generic):
+        def __next__(self) -> list[list[int]]:
+            return super().__next__()
+
+    iterator = Classification()
+    assert len(list(iterator)) == 2
+    iterator.left = 1
+    assert len(list(iterator)) == 1
+    found = notes()
+    assert [row.examples for row in found.rows] == [3, 3, END, 3, END] and len(found.passes) == 2
 
 
 class Device:

@@ -36,7 +36,8 @@ class Pass:
 
     def __init__(self, recorder: Recorder, reader: int, kind: str):
         self.number = recorder.number()
-        recorder.describe({"kind": "pass", "pass": self.number, "reader": reader, "of": kind})
+        thread = threading.get_ident()
+        recorder.describe({"kind": "pass", "pass": self.number, "reader": reader, "of": kind, "thread": thread})
 
 
 class Recorder:
@@ -54,6 +55,8 @@ class Recorder:
 
     def __init__(self) -> None:
         self.optimizer_steps = 0
+        self.optimizer_thread: int | None = None
+        """Thread of the last step of an optimizer."""
         self.before_write: list[Callable[[], None]] = []
         """Called in the thread before each write."""
         self.pending: dict[int, float] = {}
@@ -111,7 +114,7 @@ class Recorder:
             for each in self.before_write:
                 each()
             lines = []
-            rank = rank_of_process()
+            rank = {**rank_of_process(), "training_thread": self.optimizer_thread or threading.main_thread().ident}
             if rank != self._rank:
                 self._rank = rank
                 ahead_s = time.time() - now()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
+import threading
 from typing import Any
 
 from tfhet.watching.inside.recorder import Pass, Recorder, failed, noted, now
@@ -86,6 +87,7 @@ def on_optimizer(module: Any) -> None:
         recorder = Recorder.here()
         if recorder is not None:
             recorder.optimizer_steps += 1
+            recorder.optimizer_thread = threading.get_ident()
 
     module.register_optimizer_step_post_hook(count)
     Recorder.training_state = staticmethod(_training_state)
