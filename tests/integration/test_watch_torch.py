@@ -147,7 +147,7 @@ transformers.Trainer(Net(), arguments, train_dataset=Photos(96, 2.0, True), eval
 
 
 def watch(folder: Path, code: str, *program: str, setup: str = SETUP, **workers: object):
-    """Watches a script; returns its summary, and whether each rank's stopwatch was written."""
+    """Watches a script; returns its summary. The stopwatch of each rank is in `folder`."""
     body = "\n".join(f"    {line}" for line in f"{setup}{code}\nstopwatch.write()".splitlines())
     (folder / "train.py").write_text(f"{COMMON}\nif __name__ == '__main__':\n{body}\n")
     root = Path(__file__).parents[2]
@@ -168,7 +168,15 @@ def check(folder: Path, found, rank: int = 0) -> None:
     assert abs(found.by_rank[rank]["step_ms"] / median_ms - 1) < 0.03
 
 
-@pytest.mark.parametrize("code", [PLAIN, AMP, ACCUMULATION, NUMPY], ids=["plain", "amp", "accumulation", "numpy"])
+@pytest.mark.parametrize(
+    "code",
+    [
+        pytest.param(PLAIN, id="plain"),
+        pytest.param(AMP, id="amp", marks=pytest.mark.slow),
+        pytest.param(ACCUMULATION, id="accumulation"),
+        pytest.param(NUMPY, id="numpy", marks=pytest.mark.slow),
+    ],
+)
 def test_waiting_is_equal_to_a_stopwatch(tmp_path, code):
     found = watch(tmp_path, code)
     check(tmp_path, found)
@@ -179,11 +187,14 @@ def test_waiting_is_equal_to_a_stopwatch(tmp_path, code):
 @pytest.mark.parametrize(
     "workers",
     [
-        {"num_workers": 2},
-        {"num_workers": 1, "persistent_workers": True},
-        {"num_workers": 1, "multiprocessing_context": "spawn", "persistent_workers": True},
+        pytest.param({"num_workers": 2}, id="fork"),
+        pytest.param({"num_workers": 1, "persistent_workers": True}, id="persistent", marks=pytest.mark.slow),
+        pytest.param(
+            {"num_workers": 1, "multiprocessing_context": "spawn", "persistent_workers": True},
+            id="spawn",
+            marks=pytest.mark.slow,
+        ),
     ],
-    ids=["fork", "persistent", "spawn"],
 )
 def test_workers_are_no_ranks_and_name_their_functions(tmp_path, workers):
     found = watch(tmp_path, PLAIN, **workers)
@@ -199,6 +210,7 @@ def test_two_ranks_of_torchrun(tmp_path):
         check(tmp_path, found, rank)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find_spec("lightning") is None, reason="needs Lightning")
 def test_lightning(tmp_path):
     found = watch(tmp_path, LIGHTNING)
@@ -206,6 +218,7 @@ def test_lightning(tmp_path):
     assert 30 < found.wait_pct < 60
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find_spec("transformers") is None or find_spec("accelerate") is None, reason="needs Transformers")
 def test_hugging_face_trainer(tmp_path):
     found = watch(tmp_path, HUGGING_FACE)

@@ -146,4 +146,4 @@ def _code(run: RunSummary) -> Iterator[Finding]:
         yield Finding("cache", "store what each epoch reads and decodes again in the form in which the model takes it")
     else:
         yield Finding("cheaper_stages", "make the stages of the input cheaper, or store what each epoch decodes again")
-    yield Finding("more_cpus", "move to an instance with more CPUs per GPU, or add CPU hosts (`tfhet plan`)")
+    yield Finding("more_cpus", "move to an instance with more CPUs per GPU, or add CPU hosts (docs/plan.md)")
