@@ -44,7 +44,9 @@ def without_steps(run: RunSummary) -> str:
 
 def evidence(run: RunSummary, waits: Waiting) -> list[Finding]:
     """Returns since when the run waits, which ranks wait, and which function costs the time."""
-    return [*_since(waits.entries), *_ranks(run), *_where(run)]
+    cut = "a process read more batches than it records: its last steps are not in this verdict"
+    is_cut = bool(run.watched.get("is_cut"))
+    return [*[Finding("cut", cut)] * is_cut, *_since(waits.entries), *_ranks(run), *_where(run)]
 
 
 def _since(steps: Sequence[StepTime]) -> Iterator[Finding]:

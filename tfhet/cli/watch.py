@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"\n{harmless(verdict(RunFolder(folder)))}", file=sys.stderr)
         print(f"page: {write_html(folder)}", file=sys.stderr, flush=True)
         write_output(args, summary.to_json())
-    except Exception as error:  # noqa: BLE001  the exit code is the command's in any case
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  the exit code is the command's in any case
         reason = f"{type(error).__name__}: {error}"
         print(f"tfhet watch: the record in {folder} is incomplete: {harmless(reason)}", file=sys.stderr, flush=True)
     return code

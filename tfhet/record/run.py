@@ -101,7 +101,8 @@ class RunSummary:
     """The first records that were skipped because they cannot be read: file, offset (bytes), reason and so on."""
     watched: Mapping[str, Any] = field(default_factory=dict)
     """Of a run of `tfhet watch`: reader, its settings, where (share of the samples of stacks by function), where_role,
-    other_batches (not for training), hidden_passes (of a thread that prefetches), memory_pss_peak_bytes,
+    other_batches (not for training), hidden_passes (of a thread that prefetches), is_cut
+    (the end is not recorded), memory_pss_peak_bytes,
     memory_rss_peak_bytes, cpus_used (by process)."""
     status: str | None = None
     """Status of the training job on its platform: `Completed`, `Failed` or `Stopped`."""

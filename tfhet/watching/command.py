@@ -109,9 +109,6 @@ class WatchedCommand:
             cause=f"the command ended with {shown}" if shown else None,
             watched=self._usage.facts(),
         )
-        errors = self._notes / merge.ERRORS
-        if errors.is_file():
-            shutil.copy(errors, self._run.log_path("watch"))
         shutil.rmtree(self._notes, ignore_errors=True)
         return summary
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -87,6 +88,7 @@ def summarize(folder: Path, ranks: Sequence[WatchedRank], **more: Any) -> RunSum
     watched = {
         "other_batches": sum(each.other_batches for each in ranks),
         "hidden_passes": hidden,
+        "is_cut": any(each.notes.is_full for each in ranks),
         **more.pop("watched", {}),
     }
     if not any(each.phase.steps for each in ranks):
@@ -137,6 +139,8 @@ def write(run: RunFolder, notes: Path, usage: Sequence[UsageSample] = (), **more
     ranks = ranks_in(notes)
     summary = summarize(notes, ranks, **more)
     run.write_summary(summary)
+    if (notes / ERRORS).is_file():
+        shutil.copy(notes / ERRORS, run.log_path("watch"))
     found = timeline(ranks, usage)
     if not found.is_empty:
         found.write(run.timeline_path)

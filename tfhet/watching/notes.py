@@ -54,6 +54,8 @@ class ProcessNotes:
     """Thread that requested the first batch, by pass."""
     passes: dict[int, tuple[int, str]] = field(default_factory=dict)
     """Reader, and what the script or its framework says of the pass, by number."""
+    is_full: bool = False
+    """Whether the process read more batches than it recorded."""
     rows: list[Row] = field(default_factory=list)
     """In the order of their deliveries."""
 
@@ -81,6 +83,8 @@ class ProcessNotes:
         elif line["kind"] == "pass":
             self.passes[line["pass"]] = line["reader"], line["of"]
             self.threads[line["pass"]] = line.get("thread", self.training_thread)
+        elif line["kind"] == "full":
+            self.is_full = True
         elif line["kind"] == "kind":  # of a pass, which was not known when it began
             self.passes[line["pass"]] = self.passes[line["pass"]][0], line["of"]
 

@@ -21,6 +21,8 @@ def verdict(folder: RunFolder) -> str:
     if peak := run.watched.get("memory_pss_peak_bytes"):
         cpus = ", ".join(f"{name} {value:.1f}" for name, value in used.items())
         lines.append(f"  used: {peak / GIB:.1f} GiB of memory at most; CPUs: {cpus or 'not known'}")
+    if (log := folder.log_path("watch")).is_file():
+        lines.append(f"  Some hooks failed, so steps may be missing: {log}")
     lines += [f"  {sentence(each)}" for each in found.evidence]
     lines += [f"  - {sentence(each)}" for each in found.levers]
     return "\n".join(line.rstrip(", ") for line in lines)

@@ -63,6 +63,13 @@ def test_errors_of_the_hooks_do_not(notes, tmp_path, monkeypatch):
     assert len((tmp_path / "errors.log").read_text().splitlines()) <= 2
 
 
+def test_a_full_recorder_says_so(notes, monkeypatch):
+    monkeypatch.setattr(recorders, "MOST_ROWS", 3)
+    assert list(readers.marked(range(9), training=True)) == [*range(9)]
+    found = notes()
+    assert len(found.rows) == 3 and found.is_full
+
+
 def test_a_fork_does_not_continue_the_file(notes):
     list(readers.marked([1], training=True))
     notes()

@@ -20,7 +20,7 @@ from typing import Any
 
 FLUSH_S = 0.5
 """Seconds between two writes."""
-MOST_ROWS = 2_000_000
+MOST_ROWS = 1_000_000
 """Number of deliveries that a process records."""
 LAST_S = 2.0
 """Seconds that a process waits at its end for its disk."""
@@ -107,6 +107,8 @@ class Recorder:
         if self._count < MOST_ROWS:
             self._count += 1
             self._rows.append((begun.number, requested_s, delivered_s, examples, int(grad), steps, mark))
+            if self._count == MOST_ROWS:
+                self._rows.append({"kind": "full", "rows": MOST_ROWS})
 
     def write(self, is_last: bool = False) -> None:
         """Writes what is new. Rows whose mark the device has not reached wait, unless it is the last call."""
