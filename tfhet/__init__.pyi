@@ -21,3 +21,4 @@ from .splitting import split as split
 from .stages import ImageSpec as ImageSpec, Stage as Stage
 from .steps import MetricAverageCallback as MetricAverageCallback, StepCallback as StepCallback, step as step
 from .strategies import JobContext as JobContext
+from .watching import Watch as Watch, watch as watch

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from tfhet import __version__
-from tfhet.cli import catalogue, doctor, follow, launch, plan, profile, report, simulate, source, submit
+from tfhet.cli import catalogue, doctor, follow, launch, plan, profile, report, simulate, source, submit, watch
 from tfhet.cli.parser import Parser, add_examples, json_for_pipe
 from tfhet.cluster import environment
 from tfhet.errors import TfhetError
@@ -17,13 +17,19 @@ from tfhet.report import harmless
 from tfhet.standard_streams import open_standard_streams
 
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
-COMMANDS = (simulate, report, doctor, source, catalogue, profile, plan, submit, follow, launch)
+COMMANDS = (watch, simulate, report, doctor, source, catalogue, profile, plan, submit, follow, launch)
 """In the order of the help."""
 
 
 def _parser() -> Parser:
     parser = Parser(prog="tfhet", description="Keeps GPUs from waiting for their input.")
-    add_examples(parser, "tfhet init", "tfhet simulate demo -- --train_script train.py", "tfhet report --help")
+    add_examples(
+        parser,
+        "tfhet watch -- python train.py",
+        "tfhet init",
+        "tfhet simulate demo -- --train_script train.py",
+        "tfhet report --help",
+    )
     parser.add_argument("--version", action="version", version=f"tfhet {__version__}")
     commands = parser.add_subparsers(dest="name", required=True, metavar="COMMAND", title="commands")
     for module in COMMANDS:

@@ -61,7 +61,7 @@ _LIBC = ctypes.CDLL(None) if sys.platform.startswith("linux") else None
 _PARENT = os.getppid()
 
 
-def _die_with(parent: int, number: signal.Signals, then: Callable[[], None]) -> None:
+def die_with(parent: int, number: signal.Signals, then: Callable[[], None]) -> None:
     """Runs in the child between fork and exec: the kernel sends it the signal when its parent dies (Linux only)."""
     then()
     if _LIBC is not None:
@@ -159,7 +159,7 @@ class Child:
                 stderr=asyncio.subprocess.STDOUT,
                 start_new_session=True,
                 pass_fds=() if channel is None else (channel.descriptor,),
-                preexec_fn=functools.partial(_die_with, os.getpid(), when_orphaned, before_exec),
+                preexec_fn=functools.partial(die_with, os.getpid(), when_orphaned, before_exec),
             )
         except BaseException:
             if channel is not None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
+from tfhet.advice import watched
 from tfhet.advice.finding import Finding, counted, sentences
 from tfhet.record import Figure, RunFolder, RunSummary, Waiting, WaitPart
 
@@ -169,7 +170,7 @@ def of_run(
     state = state_by_wait(waits.steady_pct)
     if waits.steady_pct is None or state is InputState.UNKNOWN:
         no_steps = "whether this run waited for its input is not known: no step of it was measured"
-        return Diagnosis(state, Finding("no_steps", no_steps))
+        return Diagnosis(state, Finding("no_steps", watched.without_steps(summary) if summary.watched else no_steps))
     lever = SHORTEN_STEP if state is InputState.NOT else _cheaper(costs)
     if busiest_data_host and busiest_data_host[1] < IDLE_PCT:
         since = f"since the busiest data host, {busiest_data_host[0]}, used {busiest_data_host[1]:.1f} % of"
@@ -181,14 +182,18 @@ def of_run(
     plan = (Finding("plan_says", says),) if choice else ()
     few = f"{counted(len(waits.entries), 'step')} are too few to tell stalls and epoch starts from the steady state"
     is_few = state is not InputState.NOT and waits.entries and not waits.is_divided
-    levers = (*in_order(state, [lever], waits, events), *plan)
+    steady = watched.levers(summary, waits) if summary.watched and state is not InputState.NOT else [lever]
+    levers = (*in_order(state, steady, waits, events), *plan)
     taken = round(sum(step.times for step in waits.entries) * waits.stretch)
-    if 0 < taken < LEAST_STEPS:
+    least = watched.LEAST_STEPS if summary.watched else LEAST_STEPS
+    if 0 < taken < least:
         found = f"{waits.steady_pct:.1f} % of the time of {counted(taken, 'measured step')} is waiting for data"
-        verdict = Finding("few_steps", f"too few steps for a verdict, which needs {LEAST_STEPS}: {found}")
+        verdict = Finding("few_steps", f"too few steps for a verdict, which needs {least}: {found}")
+        if summary.watched:
+            return Diagnosis(InputState.UNKNOWN, verdict)
     else:
         verdict = waiting(waits.steady_pct, few if is_few else "", waits)
-    return Diagnosis(state, verdict, levers=levers)
+    return Diagnosis(state, verdict, tuple(watched.evidence(summary, waits)) if summary.watched else (), levers)
 
 
 def _cheaper(costs: Sequence[tuple[str, Figure]]) -> Finding:
@@ -209,6 +214,8 @@ def next_commands(found: Diagnosis, run: RunSummary, folder: RunFolder) -> list[
     A run that waits for its input or has data hosts is profiled, planned and submitted, another one submitted as it is;
     submitting needs a job file in the working directory. A failed run, or one without steps, is examined.
     """
+    if run.watched:
+        return []
     if found.state is InputState.UNKNOWN or run.exit_code:
         script = _script(folder)
         return [f"tfhet doctor --brief --script {shlex.quote(script[0])}"] if script else []

@@ -99,6 +99,11 @@ class RunSummary:
     """Reason by name of each data host that was lost after training had begun."""
     bad_records: Sequence[Mapping[str, Any]] = ()
     """The first records that were skipped because they cannot be read: file, offset (bytes), reason and so on."""
+    watched: Mapping[str, Any] = field(default_factory=dict)
+    """Of a run of `tfhet watch`: reader, its settings, where (share of the samples of stacks by function), where_role,
+    other_batches (not for training), hidden_passes (of a thread that prefetches), is_cut
+    (the end is not recorded), memory_pss_peak_bytes,
+    memory_rss_peak_bytes, cpus_used (by process)."""
     status: str | None = None
     """Status of the training job on its platform: `Completed`, `Failed` or `Stopped`."""
     failure_reason: str | None = None

@@ -11,7 +11,7 @@ from pathlib import Path
 import jinja2
 import markupsafe
 
-from tfhet.advice import of_run, paragraph
+from tfhet.advice import of_run, paragraph, sentence
 from tfhet.errors import DataError
 from tfhet.record import Record, RunFolder, RunSummary, read_json, write_text
 from tfhet.report import chart, numbers
@@ -37,7 +37,17 @@ def code(text: str) -> markupsafe.Markup:
 
 
 _SHOWN = (numbers.number, numbers.percent, numbers.duration, numbers.size, numbers.moment, numbers.exit_code)
-_OTHERS = (numbers.interval, numbers.usd, numbers.value, paragraph, parts_of_wait, chart.ends, chart.in_words, code)
+_OTHERS = (
+    numbers.interval,
+    numbers.usd,
+    numbers.value,
+    paragraph,
+    parts_of_wait,
+    sentence,
+    chart.ends,
+    chart.in_words,
+    code,
+)
 _TEMPLATES.filters |= {"place": "{:.2f}".format, **{each.__name__: each for each in (*_SHOWN, *_OTHERS)}}
 
 

@@ -105,6 +105,19 @@ def _unread(summary: RunSummary) -> str:
     )
 
 
+def _watched(summary: RunSummary) -> list[tuple[object, object]]:
+    """Reader, memory and CPUs of a run of `tfhet watch`."""
+    found, rows = summary.watched, list[tuple[object, object]]()
+    if found.get("reader"):
+        settings = ", ".join(f"{name}={value}" for name, value in found["settings"].items() if value is not None)
+        rows.append(("reader", f"{found['reader']} ({settings})"))
+    if peak := found.get("memory_pss_peak_bytes"):
+        rows.append(("memory, peak", numbers.size(peak)))
+    if used := found.get("cpus_used"):
+        rows.append(("CPUs used", ", ".join(f"{name} {numbers.number(value)}" for name, value in used.items())))
+    return rows
+
+
 def _serves(group: Mapping[str, Any]) -> bool:
     return group.get("role") == "data"
 
@@ -126,6 +139,7 @@ def run_table(summary: RunSummary, folder: Path | str | None = None) -> FittedTa
         steps, shares = ([each[name] for each in summary.by_rank] for name in ("step_ms", "wait_pct"))
         between = f"step {numbers.number(min(steps))} to {numbers.number(max(steps), unit='ms')}, waiting "
         rows.append(("of the ranks", f"{between}{numbers.percent(min(shares))} to {numbers.percent(max(shares))}"))
+    rows += _watched(summary)
     if unread := _unread(summary):
         rows.append(("not read by tfhet", unread))
     if summary.epochs:

@@ -137,6 +137,14 @@ class RunView:
         return bar_chart("Where the time of a step goes, median of rank 0", parts)
 
     @property
+    def functions(self) -> BarChart | None:
+        """Functions of the input code by their share of the samples of stacks, in a run of `tfhet watch`."""
+        where = self.run.watched.get("where") or ()
+        figures = {str(each["what"]): Figure.single(each["pct"], unit="%") for each in where}
+        of = "the workers of the loader" if self.run.watched.get("where_role") == "worker" else "the waiting process"
+        return bar_chart(f"Functions in which {of} spent the time, share of the samples", figures)
+
+    @property
     def processes(self) -> BarChart | None:
         found = process_summaries(self.timeline)
         figures = {f"{one.host}: {one.name}": Figure.single(one.cpus, unit="CPUs") for one in found}

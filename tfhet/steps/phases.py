@@ -120,6 +120,11 @@ class Phases:
                 self._recorded, best = key, phase
         return best or self._initial
 
+    @property
+    def recorded_key(self) -> Hashable:
+        """The key of the phase that the record describes; None before the first phase."""
+        return next((key for key, phase in self._phases.items() if phase is self.recorded), None)
+
     def add(self, event: Moment, key: Hashable = None, length: int = -1) -> None:
         """Takes an event of the phase `key`; of validation data, or the end of a step, without one."""
         self.says_ends |= event.says == ENDS

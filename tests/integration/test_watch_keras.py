@@ -1,0 +1,115 @@
+"""`tfhet watch` of Keras scripts: fit with validation data, a custom loop, images of a directory."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tfhet.record import RunFolder
+
+pytestmark = pytest.mark.timeout(300)
+
+COMMON = """
+import json, time
+import numpy as np, tensorflow as tf
+from tensorflow import keras
+
+def slowly(ms):
+    def wait(x, y):
+        time.sleep(ms / 1e3)
+        return x, y
+    return wait
+
+def batches(count, ms):
+    ds = tf.data.Dataset.from_tensor_slices((np.zeros([count, 8], np.float32), np.arange(count) % 2)).batch(4)
+    ds = ds.map(lambda x, y: tf.numpy_function(slowly(ms), [x, y], [tf.float32, tf.int64]))
+    return ds.map(lambda x, y: (tf.ensure_shape(x, [None, 8]), tf.ensure_shape(y, [None])))
+
+class Busy(keras.layers.Layer):
+    def call(self, x, training=False):
+        def wait(value):
+            time.sleep(0.01)
+            return value
+        out = tf.numpy_function(wait, [x], tf.float32)
+        out.set_shape(x.shape)
+        return out if training else x
+
+model = keras.Sequential([Busy(), keras.layers.Dense(2)])
+optimizer, loss = keras.optimizers.SGD(0.01), keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+"""
+FIT = """
+model.compile(optimizer, loss)
+model.fit(batches(160, 20.0), validation_data=batches(32, 20.0), epochs=3, verbose=0)
+"""
+LOOP = """
+@tf.function
+def train_step(x, y):
+    with tf.GradientTape() as tape:
+        value = loss(y, model(x, training=True))
+    gradients = tape.gradient(value, model.trainable_variables)
+    optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+    return value
+
+train, val, waits, steps = batches(160, 20.0), batches(32, 20.0), [], []
+for epoch in range(3):
+    began = time.monotonic()
+    for x, y in train:
+        waits.append(time.monotonic() - began)
+        train_step(x, y).numpy()
+        steps.append(time.monotonic() - began)
+        began = time.monotonic()
+    for x, y in val:
+        model(x)
+with open("stopwatch.json", "w") as file:
+    json.dump([waits, steps], file)
+"""
+DIRECTORY = """
+import os
+from PIL import Image
+for index in range(48):
+    os.makedirs(f"photos/{index % 2}", exist_ok=True)
+    Image.new("RGB", (64, 64), (index, 0, 0)).save(f"photos/{index % 2}/{index}.jpg")
+ds = keras.utils.image_dataset_from_directory("photos", image_size=(32, 32), batch_size=2, verbose=False)
+model = keras.Sequential([keras.layers.Rescaling(1 / 255), keras.layers.Flatten(), keras.layers.Dense(2)])
+model.compile(optimizer, loss)
+model.fit(ds, epochs=2, verbose=0)
+model.evaluate(ds, verbose=0)
+"""
+
+
+def watch(folder: Path, code: str):
+    """Watches a script; returns its summary."""
+    (folder / "train.py").write_text(COMMON + code)
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "TF_CPP_MIN_LOG_LEVEL": "3"}
+    words = [sys.executable, "-m", "tfhet", "watch", "--out", "out", "--", sys.executable, "train.py"]
+    found = subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, timeout=240)
+    assert found.returncode == 0, found.stderr[-2000:]
+    log = folder / "out" / "logs" / "watch.log"
+    assert not log.exists(), log.read_text()
+    return RunFolder(folder / "out").read_summary()
+
+
+def test_fit_with_validation_data(tmp_path):
+    found = watch(tmp_path, FIT)
+    assert found.steps == 120 and found.watched["other_batches"] == 24
+    assert found.watched["reader"] == "tf.data" and found.batch_size == 4
+    assert 20 < found.wait_pct < 75  # 20 ms for a batch, while 10 ms of training hide 10 ms
+
+
+def test_custom_loop_is_equal_to_a_stopwatch(tmp_path):
+    found = watch(tmp_path, LOOP)
+    waits, steps = (each[3:] for each in json.loads((tmp_path / "stopwatch.json").read_text()))
+    assert found.steps == 120 and found.watched["other_batches"] == 24
+    assert abs(found.wait_pct - 100 * sum(waits) / sum(steps)) < 3
+    assert abs(found.step_ms.median / (1e3 * sorted(steps)[len(steps) // 2]) - 1) < 0.03
+
+
+@pytest.mark.slow
+def test_images_of_a_directory(tmp_path):
+    found = watch(tmp_path, DIRECTORY)
+    assert found.steps == 48 and found.watched["other_batches"] == 24

@@ -1,0 +1,212 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from tfhet.advice import InputState, of_run
+from tfhet.record import RunFolder
+from tfhet.watching import merge
+from tfhet.watching.notes import ProcessNotes, Row
+
+
+class Script:
+    """Writes the notes of a script on a clock of its own."""
+
+    def __init__(self, path: Path, rank: int = 0, size: int = 1):
+        self.path, self.at_s, self.steps, self.passes = path, 100.0, 0, 0
+        place = {"kind": "process", "pid": 7 + rank, "rank": rank, "size": size, "host": "h", "source": "RANK"}
+        self.lines: list[object] = [{**place, "ahead_s": 1000.0}]
+        for number in (1, 2):
+            self.lines.append({"kind": "reader", "reader": number, "name": "DataLoader", "facts": {"num_workers": 0}})
+
+    def begin(self, reader: int, of: str = "") -> int:
+        self.passes += 1
+        self.lines.append({"kind": "pass", "pass": self.passes, "reader": reader, "of": of})
+        return self.passes
+
+    def batch(self, begun: int, wait_s: float, compute_s: float, *, steps: bool = True, grad: bool = True) -> None:
+        self.lines.append([begun, self.at_s, self.at_s + wait_s, 4, int(grad), self.steps, None])
+        self.at_s += wait_s + compute_s
+        self.steps += steps
+
+    def end(self, begun: int) -> None:
+        self.lines.append([begun, self.at_s, self.at_s, -1, 1, self.steps, None])
+
+    def write(self) -> ProcessNotes:
+        self.path.write_text("".join(json.dumps(line) + "\n" for line in self.lines))
+        return ProcessNotes.read(self.path)
+
+
+def test_validation_inside_of_an_epoch_is_not_training(tmp_path):
+    script = Script(tmp_path / "notes-h-7.jsonl")
+    training = script.begin(1)
+    for _ in range(3):
+        for _ in range(10):
+            script.batch(training, 0.01, 0.03)
+        validation = script.begin(2)
+        for _ in range(5):
+            script.batch(validation, 0.5, 0.1, steps=False, grad=False)
+        script.end(validation)
+    script.end(training)
+    notes = script.write()
+    assert notes.training_passes() == {training}
+    found = merge.summarize(tmp_path, merge.ranks_in(tmp_path))
+    assert found.steps == 30 and found.watched["other_batches"] == 15
+    assert abs(found.wait_pct - 25.0) < 0.1 and abs(found.step_ms.median - 40.0) < 0.1
+
+
+def test_validation_with_gradients_is_not_training(tmp_path):
+    script = Script(tmp_path / "notes-h-7.jsonl")
+    for _ in range(2):
+        training, validation = script.begin(1), script.begin(2)
+        for _ in range(10):
+            script.batch(training, 0.01, 0.03)
+        script.end(training)
+        for _ in range(5):
+            script.batch(validation, 0.5, 0.1, steps=False)
+        script.end(validation)
+    assert script.write().training_passes() == {1, 3}
+
+
+def test_two_loaders_of_one_step_both_train(tmp_path):
+    script = Script(tmp_path / "notes-h-7.jsonl")
+    labeled, unlabeled = script.begin(1), script.begin(2)
+    for _ in range(10):
+        script.batch(labeled, 0.01, 0.0, steps=False)
+        script.batch(unlabeled, 0.02, 0.03)
+    script.batch(labeled, 0.01, 0.0, steps=False)
+    assert script.write().training_passes() == {labeled, unlabeled}
+
+
+def test_without_an_optimizer_gradients_decide(tmp_path):
+    script = Script(tmp_path / "notes-h-7.jsonl")
+    training, inference = script.begin(1), script.begin(2)
+    for _ in range(5):
+        script.batch(training, 0.01, 0.01, steps=False)
+        script.batch(inference, 0.01, 0.01, steps=False, grad=False)
+    assert script.write().training_passes() == {training}
+
+
+def test_a_thread_that_prefetches_hides_its_waits(tmp_path):
+    script = Script(tmp_path / "notes-h-7.jsonl")
+    script.lines[0]["training_thread"] = 1
+    hidden = script.begin(1)
+    script.lines[-1]["thread"] = 2
+    for _ in range(30):
+        script.batch(hidden, 0.04, 0.01)
+    assert script.write().training_passes() == set()
+    found = of_run(merge.summarize(tmp_path, merge.ranks_in(tmp_path)))
+    assert found.state is InputState.UNKNOWN
+    marked = script.begin(2, "training")
+    script.lines[-1]["thread"] = 1
+    for _ in range(30):
+        script.batch(marked, 0.01, 0.01)
+        script.batch(hidden, 0.005, 0.0)
+    assert script.write().training_passes() == {marked}
+    assert merge.summarize(tmp_path, merge.ranks_in(tmp_path)).steps == 30
+
+
+def test_the_beginning_of_the_waiting_is_named(tmp_path):
+    script = Script(tmp_path / "notes-h-7.jsonl")
+    begun = script.begin(1)
+    for index in range(103):
+        script.batch(begun, 0.0 if index < 53 else 0.03, 0.03)
+    script.end(begun)
+    script.write()
+    found = of_run(merge.summarize(tmp_path, merge.ranks_in(tmp_path)))
+    assert [each.kind for each in found.evidence] == ["waits_since"]
+
+
+@pytest.mark.parametrize("steps", [1, 22, 23])
+def test_few_steps_have_no_verdict(tmp_path, steps):
+    script = Script(tmp_path / "notes-h-7.jsonl")
+    begun = script.begin(1)
+    for _ in range(steps):
+        script.batch(begun, 0.03, 0.03)
+    script.end(begun)
+    script.write()
+    found = of_run(merge.summarize(tmp_path, merge.ranks_in(tmp_path)))
+    assert found.state is (InputState.UNKNOWN if steps < 23 else InputState.BOUND)
+    assert bool(found.levers) == (steps >= 23)
+
+
+SETTINGS = {"num_workers": 2, "cpus": 2, "pin_memory": True, "has_gpu": True, "torch_threads": 1}
+
+
+@pytest.mark.parametrize(
+    ("settings", "kind"),
+    [
+        ({}, "cheaper_stages"),
+        ({"num_workers": 0}, "no_workers"),
+        ({"cpus": 8}, "few_workers"),
+        ({"num_workers": 8}, "many_workers"),
+        ({"pin_memory": False}, "not_pinned"),
+        ({"opencv_threads": 4}, "opencv_threads"),
+    ],
+)
+def test_advice_follows_the_settings(tmp_path, settings, kind):
+    script = Script(tmp_path / "notes-h-7.jsonl")
+    script.lines[1]["facts"] = {**SETTINGS, **settings}
+    begun = script.begin(1)
+    for _ in range(40):
+        script.batch(begun, 0.03, 0.03)
+    script.end(begun)
+    script.write()
+    assert of_run(merge.summarize(tmp_path, merge.ranks_in(tmp_path))).levers[0].kind == kind
+
+
+def test_the_script_decides_if_it_says(tmp_path):
+    script = Script(tmp_path / "notes-h-7.jsonl")
+    validation, training = script.begin(1, "validation"), script.begin(2, "training")
+    script.batch(validation, 0.01, 0.01)
+    script.batch(training, 0.01, 0.01, steps=False, grad=False)
+    assert script.write().training_passes() == {training}
+
+
+def test_a_busy_device_is_no_wait():
+    assert Row(1, 5.0, 5.5, 4, 1, 0, device_wait_s=0.0).wait_s == 0.0
+    assert Row(1, 5.0, 5.5, 4, 1, 0, device_wait_s=9.0).wait_s == 0.5
+    assert Row(1, 5.0, 5.5, 4, 1, 0).wait_s == 0.5
+
+
+def test_broken_lines_are_omitted(tmp_path):
+    path = tmp_path / "notes-h-7.jsonl"
+    path.write_text(
+        '{"kind": "process"}\n[1, 2]\nnonsense\n[[[\n3\n{"kind": "pass", "pass": 1, "reader": 1, "of": ""}\n'
+    )
+    assert ProcessNotes.read(path).passes == {1: (1, "")}
+    assert merge.ranks_in(tmp_path) == []
+
+
+def test_record_of_two_ranks(tmp_path):
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    for rank, wait_s in enumerate((0.002, 0.04)):
+        script = Script(notes / f"notes-h-{rank}.jsonl", rank, 2)
+        begun = script.begin(1)
+        for _ in range(40):
+            script.batch(begun, wait_s, 0.05 - wait_s)
+        script.end(begun)
+        script.write()
+    run = RunFolder(tmp_path).create()
+    summary = merge.write(run, notes, name="two")
+    assert run.read_summary() == summary
+    assert summary.ranks == 2 and [round(each["wait_pct"]) for each in summary.by_rank] == [4, 80]
+    assert {step.rank for step in run.timeline().steps} == {0, 1}
+    assert min(step.at_s for step in run.timeline().steps) == 1100.0
+    found = of_run(summary)
+    assert found.state is InputState.BOUND
+    assert [each.kind for each in found.evidence] == ["ranks_apart"]
+    assert found.levers[0].kind == "no_workers"
+
+
+def test_a_process_that_looks_at_the_data_is_no_rank(tmp_path):
+    for pid, steps in ((7, 3), (8, 40)):
+        script = Script(tmp_path / f"notes-h-{pid}.jsonl")
+        begun = script.begin(1)
+        for _ in range(steps):
+            script.batch(begun, 0.01, 0.01)
+        script.end(begun)
+        script.write()
+    (only,) = merge.ranks_in(tmp_path)
+    assert only.phase.steps == 40

@@ -1,0 +1,28 @@
+"""The verdict of a watched run, in lines for a terminal."""
+
+from __future__ import annotations
+
+from tfhet.advice import of_run, sentence
+from tfhet.record import RunFolder
+from tfhet.report import RunView
+from tfhet.units import GIB
+
+
+def verdict(folder: RunFolder) -> str:
+    """Returns whether the run waits for its input, the evidence, and changes in the order of effort, a line each.
+    Raises as `RunFolder.read_summary`."""
+    view = RunView.of(folder.read_summary(), folder)
+    found = of_run(view.run, waits=view.waits, events=view.happened)
+    run = view.run
+    steps = f"{run.steps} steps of {run.step_ms.median:.1f} ms (median)" if run.steps and run.step_ms else "no steps"
+    ranks = f", {run.ranks} ranks" if (run.ranks or 1) > 1 else ""
+    lines = [f"tfhet watch: {sentence(found.verdict)}", f"  measured: {steps}{ranks}, {run.watched.get('reader', '')}"]
+    used = run.watched.get("cpus_used") or {}
+    if peak := run.watched.get("memory_pss_peak_bytes"):
+        cpus = ", ".join(f"{name} {value:.1f}" for name, value in used.items())
+        lines.append(f"  used: {peak / GIB:.1f} GiB of memory at most; CPUs: {cpus or 'not known'}")
+    if (log := folder.log_path("watch")).is_file():
+        lines.append(f"  Some hooks failed, so steps may be missing: {log}")
+    lines += [f"  {sentence(each)}" for each in found.evidence]
+    lines += [f"  - {sentence(each)}" for each in found.levers]
+    return "\n".join(line.rstrip(", ") for line in lines)
