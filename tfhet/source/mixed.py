@@ -49,6 +49,10 @@ class Mixed(Indexed):
     def sizes(self) -> np.ndarray:
         return np.array([self._schedule.length], np.int64)
 
+    @property
+    def is_remote(self) -> bool:
+        return any(getattr(source, "is_remote", False) for source in self.sources)
+
     def can_load(self) -> bool:
         return all(source.can_load() for source in self.sources)
 

@@ -1,0 +1,142 @@
+"""Objects: requests and their ranges, and servers that are slow, cut their answers, or refuse."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from object_server import BUCKET, ENVIRONMENT, ObjectServer, serving
+
+from tfhet import extras
+from tfhet.errors import DataError, UsageError
+from tfhet.source import FileList, ImageFolder, TarSource, object_store
+
+pytest.importorskip("obstore")
+CONTENT = np.random.default_rng(0).bytes(300_000)
+
+
+@pytest.fixture
+def server(tmp_path, monkeypatch):
+    (tmp_path / "a.bin").write_bytes(CONTENT)
+    (tmp_path / "b c.bin").write_bytes(CONTENT[::-1])
+    monkeypatch.setattr(object_store, "REQUEST_S", 1)
+    monkeypatch.setattr(object_store, "RETRIES", 1)
+    object_store._store.cache_clear()
+    with serving(tmp_path) as made:
+        for name, value in {**ENVIRONMENT, "AWS_ENDPOINT_URL": made.url}.items():
+            monkeypatch.setenv(name, value)
+        yield made
+    object_store._store.cache_clear()
+
+
+def test_near_ranges_are_one_request(server):
+    url, near = f"{server.url}/a.bin", object_store.GAP_BYTES
+    begins, sizes = [90_000, 0, 100, 200_000, 95_000], [10, 50, near, 7, 0]
+    found = object_store.read([url] * 5, begins, sizes)
+    assert list(found) == [CONTENT[begin : begin + size] for begin, size in zip(begins, sizes, strict=True)]
+    assert sorted(server.requests) == [("a.bin", "bytes=0-94999"), ("a.bin", "bytes=200000-200006")]
+
+
+def test_large_ranges_are_parts_of_a_file(server, monkeypatch):
+    monkeypatch.setattr(object_store, "PART_BYTES", 100_000)
+    with object_store.opened(f"s3://{BUCKET}/b c.bin", 250_000) as file:
+        assert file.read(260_000) == CONTENT[::-1][:260_000]
+        file.seek(-4, os.SEEK_END)
+        assert file.read() == CONTENT[::-1][-4:]
+    assert ("b c.bin", "bytes=100000-199999") in server.requests
+
+
+@pytest.mark.parametrize("scheme", ["http", "s3"])
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("slow", "a.bin"),
+        ("short", "a.bin"),
+        ("busy", "a.bin.*503"),
+        ("forbidden", "a.bin.*credentials"),
+        ("whole", "a.bin"),
+    ],
+)
+def test_fault_of_a_server_names_the_url(server, fault, message, scheme):
+    server.faults["a.bin"] = fault
+    url, began_s = f"{server.url if scheme == 'http' else f's3://{BUCKET}'}/a.bin", time.monotonic()
+    with pytest.raises(DataError, match=message) as caught:
+        object_store.read([url], [5], [100_000])
+    assert caught.value.path == url
+    assert time.monotonic() - began_s < 20
+    if fault in ("slow", "short"):
+        with pytest.raises(DataError, match="a.bin"):
+            object_store.read([url])
+
+
+def test_busy_server_is_asked_again(server):
+    server.faults["a.bin"] = "busy once"
+    assert list(object_store.read([f"{server.url}/a.bin"])) == [CONTENT]
+    assert len(server.requests) == 2
+
+
+def test_missing_and_shorter_objects_are_named(server):
+    with pytest.raises(DataError, match=r"nothing\.bin.*check the URL"):
+        object_store.read([f"s3://{BUCKET}/a.bin", f"s3://{BUCKET}/nothing.bin"])
+    with pytest.raises(DataError, match="a.bin"):
+        object_store.read([f"{server.url}/a.bin"], [299_990], [100])
+    assert not object_store.exists(f"{server.url}/nothing.bin")
+
+
+def test_replaced_object_is_no_other_data(server, tmp_path):
+    url = f"s3://{BUCKET}/a.bin"
+    (found,) = object_store.facts([url])
+    assert found.size == len(CONTENT)
+    (tmp_path / "a.bin").write_bytes(bytes(len(CONTENT)))
+    with pytest.raises(DataError, match="replaced"):
+        object_store.read([url], [0], [10], [found.tag])
+
+
+def test_requests_that_do_not_end_have_a_deadline(server, monkeypatch):
+    server.faults["a.bin"] = "slow"
+    monkeypatch.setattr(object_store, "LIMIT_S", 0.2)
+    with pytest.raises(DataError, match="did not arrive within 0.2 s"):
+        object_store.read([f"{server.url}/a.bin"])
+
+
+def test_urls_that_cannot_be_read_are_refused(server, monkeypatch):
+    with pytest.raises(UsageError, match="query"):
+        FileList([(f"{server.url}/a.bin?key=1", 0)]).load(np.array([0]))
+    with pytest.raises(UsageError, match="list"):
+        ImageFolder(f"{server.url}/")
+    with pytest.raises(UsageError, match="list"):
+        TarSource(f"{server.url}/*.tar")
+    with pytest.raises(UsageError, match="no sub-folders"):
+        ImageFolder(f"s3://{BUCKET}/")
+    with pytest.raises(UsageError, match="object store"):
+        object_store.facts(["s3:///a.bin"])
+    monkeypatch.setattr(extras, "has", lambda _: False)
+    with pytest.raises(extras.MissingPackage, match=r"tfhet\[object_store\]"):
+        ImageFolder(f"s3://{BUCKET}/")
+
+
+def test_only_such_urls_import_the_client():
+    code = "import sys; from tfhet import FileList; FileList([('a', 0)]).is_remote; print('obstore' in sys.modules)"
+    command, root = [sys.executable, "-c", code], Path(object_store.__file__).parents[2]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=100, check=True)
+    assert done.stdout.split()[-1] == "False"
+
+
+def test_forked_process_is_refused(server: ObjectServer):
+    url = f"{server.url}/a.bin"
+    object_store.facts([url])
+    reading, writing = os.pipe()
+    if not (child := os.fork()):
+        try:
+            object_store.read([url])
+        except UsageError as error:
+            os.write(writing, str(error).encode())
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert b"forked" in os.read(reading, 1000)
