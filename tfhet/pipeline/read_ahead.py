@@ -76,7 +76,8 @@ class ReadAhead:
     def _fill(self) -> None:
         """Begins to load groups, as many as the memory may hold."""
         self._groups += collections.Counter()  # drops groups that were used up
-        size = int(min(MEMORY_BYTES / GROUPS // self._batch_bytes, _MOST)) if self._batch_bytes else 1
+        # Two more groups are in memory: the batches of one are decoded, and one is being received.
+        size = int(min(MEMORY_BYTES / (GROUPS + 2) // self._batch_bytes, _MOST)) if self._batch_bytes else 1
         while len(self._groups) < (GROUPS if size else 2):
             group = list(itertools.islice(self._batches, max(1, size)))
             if not group:

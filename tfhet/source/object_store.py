@@ -35,7 +35,7 @@ REQUEST_S, RETRY_S, RETRIES = 30, 60, 4
 """Deadline of an attempt in seconds; the time after which, and the number after which, a request is not tried again."""
 LIMIT_S = 150.0
 """Deadline of a request with its retries; a call fails if none of its requests ends within it."""
-GAP_BYTES, PART_BYTES = 64 << 10, 8 << 20
+GAP_BYTES, PART_BYTES = 16 << 10, 8 << 20
 """Ranges of an object with at most this gap become one request, up to this size."""
 _ADVICE = {
     "FileNotFoundError": "check the URL",
