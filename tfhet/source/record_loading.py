@@ -64,8 +64,8 @@ class RecordLoading:
         """
         if not self.can_load():
             raise UsageError(
-                f"TensorFlow cannot read {self.files[0]}: use on_bad_record='fail', and no Encoded(height, width), "
-                "texts or features of tf.io; or copy the files to the host"
+                f"TensorFlow cannot read {self.files[0]}: use on_bad_record='fail', and no texts or features of "
+                "tf.io; or copy the files to the host"
             )
         sizes = self.sizes()
         if not sizes.sum():
