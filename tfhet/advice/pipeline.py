@@ -124,8 +124,8 @@ def stored_images(profile: Profile) -> Iterator[Finding]:
     yield Finding(
         STORED,
         f"decode once for all epochs: after tfhet convert --store yuv420 an image takes {one.stored_us:.1f} us to"
-        f" decode and crop instead of {one.file_us:.1f}, and {one.stored_bytes:,} B on disk instead of {one.file_bytes:,} B,"
-        f" {one.stored_bytes / max(1, one.file_bytes):.1f} times as much (measured with {one.images} images)",
+        f" decode and crop instead of {one.file_us:.1f}, and {one.stored_bytes:,} B on disk instead of"
+        f" {one.file_bytes:,} B, {one.stored_bytes / max(1, one.file_bytes):.1f} times as much (measured with {one.images} images)",
         saves_us,
     )
 

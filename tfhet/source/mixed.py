@@ -31,7 +31,7 @@ log = logging.getLogger("tfhet")
 class Mixed(Indexed):
     """Several sources with weights, whose images have one form. An example's id is its place in the epoch.
 
-    The length of an epoch is `example_count()`, about the largest `examples / weight` of a source, times the sum of weights.
+    The length of an epoch is `example_count()`, about the largest `examples / weight` of a source times all weights.
     """
 
     name = "mixed"
