@@ -69,6 +69,10 @@ class BatchMaker:
         source are loaded ahead."""
         self._ahead.follow(map(self.ids, batches))
 
+    def expect(self, places: np.ndarray) -> None:
+        """Announces one more batch, after those that were announced before and not made."""
+        self._ahead.follow(iter([self.ids(places)]), continues=True)
+
     def __len__(self) -> int:
         """Returns the number of examples of an epoch."""
         return int(self._sizes.sum())

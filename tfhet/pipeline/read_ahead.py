@@ -37,21 +37,23 @@ class ReadAhead:
 
     def __init__(self, source: IndexedSource) -> None:
         self._source, self._lock = source, threading.Lock()
-        self._batches: Iterator[np.ndarray] = iter(())
+        self._batches = collections.deque[Iterator[np.ndarray]]()
         self._parts: dict[bytes, collections.deque[_Part]] = {}
         self._groups: collections.Counter[Future[dict[str, Any]]] = collections.Counter()
         """Number of the batches of each group that were not used yet."""
         self._batch_bytes = 0.0
         self._threads: ThreadPoolExecutor | None = None
 
-    def follow(self, batches: Iterator[np.ndarray]) -> None:
-        """Announces the next batches, int64 ids [n], in place of those that were announced before."""
+    def follow(self, batches: Iterator[np.ndarray], *, continues: bool = False) -> None:
+        """Announces the next batches, int64 ids [n], in place of those that were announced before, or after them."""
         if not getattr(self._source, "is_remote", False):
             return
         with self._lock:
-            self._parts.clear()
-            self._groups.clear()
-            self._batches = batches
+            if not continues:
+                self._parts.clear()
+                self._groups.clear()
+                self._batches.clear()
+            self._batches.append(batches)
             self._fill()
 
     def load(self, ids: np.ndarray) -> dict[str, Any]:
@@ -79,8 +81,7 @@ class ReadAhead:
         # Two more groups are in memory: the batches of one are decoded, and one is being received.
         size = int(min(MEMORY_BYTES / (GROUPS + 2) // self._batch_bytes, _MOST)) if self._batch_bytes else 1
         while len(self._groups) < (GROUPS if size else 2):
-            group = list(itertools.islice(self._batches, max(1, size)))
-            if not group:
+            if not (group := self._next(max(1, size))):
                 return
             self._threads = self._threads or ThreadPoolExecutor(GROUPS, "tfhet-read-ahead")
             loaded = self._threads.submit(self._loaded, group)
@@ -88,6 +89,16 @@ class ReadAhead:
             ends = list(itertools.accumulate(map(len, group)))
             for ids, end in zip(group, ends, strict=True):
                 self._parts.setdefault(ids.tobytes(), collections.deque()).append(_Part(loaded, end - len(ids), end))
+
+    def _next(self, size: int) -> list[np.ndarray]:
+        """Returns at most `size` announced batches."""
+        found: list[np.ndarray] = []
+        while self._batches and len(found) < size:
+            part = list(itertools.islice(self._batches[0], size - len(found)))
+            found += part
+            if not part:
+                self._batches.popleft()
+        return found
 
     def _loaded(self, group: list[np.ndarray]) -> dict[str, Any]:
         features = self._source.load(np.concatenate(group))
