@@ -49,6 +49,8 @@ def files_of(files: Files, pattern: str = PATTERN, kind: str = "TFRecord") -> tu
     else:
         place = os.fspath(files)
         wanted = f"{place} does not exist; check the path or the channel's name"
+        if place.startswith("http"):
+            wanted = f"{place} does not exist, or is a folder, which HTTP does not list: pass the URLs of its files"
         if object_store.is_url(place) and _is_pattern(place):
             paths = _matching(place)
         elif _is_directory(place):

@@ -14,7 +14,17 @@ from object_server import BUCKET, ENVIRONMENT, ObjectServer, serving
 
 from tfhet import extras
 from tfhet.errors import DataError, UsageError
-from tfhet.source import FileList, ImageFolder, TarSource, object_store
+from tfhet.source import (
+    Encoded,
+    FileList,
+    ImageFolder,
+    Scalar,
+    TarSource,
+    TFRecordSource,
+    example_id,
+    object_store,
+    write_tfrecords,
+)
 
 pytest.importorskip("obstore")
 CONTENT = np.random.default_rng(0).bytes(300_000)
@@ -118,6 +128,24 @@ def test_urls_that_cannot_be_read_are_refused(server, monkeypatch):
     monkeypatch.setattr(extras, "has", lambda _: False)
     with pytest.raises(extras.MissingPackage, match=r"tfhet\[object_store\]"):
         ImageFolder(f"s3://{BUCKET}/")
+
+
+def test_directory_has_its_description(server, tmp_path, monkeypatch):
+    monkeypatch.setattr("tfhet.source.index_file.cache_dir", lambda _: tmp_path / "cache")
+    examples = ({"image": bytes([at]) * 40_000, "label": at % 3} for at in range(20))
+    features = {"image": Encoded(), "label": Scalar()}
+    local = TFRecordSource.from_directory(write_tfrecords(tmp_path / "data", examples, 2, features, classes="abc"))
+    remote = TFRecordSource.from_directory(f"s3://{BUCKET}/data", classes="cab")
+    assert remote.split_sizes() == local.split_sizes()
+    remote.check()
+    ids = np.array([example_id(1, 3), example_id(0, 2), example_id(0, 3)])
+    server.requests.clear()
+    found, wanted = remote.load(ids), local.load(ids)
+    assert list(found["image"]) == list(wanted["image"])
+    assert found["label"].tolist() == ((wanted["label"] + 1) % 3).tolist()
+    assert len(server.requests) == 2  # neighbours are one request
+    with pytest.raises(UsageError, match="HTTP does not list"):
+        TFRecordSource(f"{server.url}/data", features)
 
 
 def test_only_such_urls_import_the_client():
