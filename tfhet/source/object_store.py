@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import io
 import os
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
@@ -250,7 +251,13 @@ def _submit(work: Callable[..., Any], *args: Any) -> Future[Any]:
     if (process := os.getpid()) not in (_FIRST_PROCESS or [process]):  # the client's threads were not forked
         raise UsageError("this process was forked after it had read from an object store: start it by spawn instead")
     _FIRST_PROCESS[:] = [process]
-    return _pool(process).submit(work, *args)
+    return _pool(process).submit(_request, work, *args)
+
+
+def _request(work: Callable[..., Any], *args: Any) -> Any:
+    if not threading.main_thread().is_alive():
+        raise UsageError("the program ends, so it makes no further requests")
+    return work(*args)
 
 
 def _finished(requests: Iterable[tuple[str, Future[Any]]]) -> list[Any]:

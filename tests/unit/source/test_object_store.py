@@ -155,6 +155,24 @@ def test_only_such_urls_import_the_client():
     assert done.stdout.split()[-1] == "False"
 
 
+def test_program_ends_without_its_requests(server):
+    server.faults["bin"] = "slow"
+    code = f"""
+import numpy as np, tfhet
+from tfhet.source import object_store
+object_store.REQUESTS, object_store.REQUEST_S, object_store.RETRIES = 4, 1, 0
+source = tfhet.FileList([("{server.url}/a.bin", 0)] * 1000)
+loader = tfhet.batches(tfhet.Pipeline(source, "decode(); resize(8, 8)", batch_size=50), make_limit_s=0.1)
+try:
+    next(iter(loader))
+except tfhet.errors.NotReady:
+    print("late")
+"""
+    root = Path(object_store.__file__).parents[2]
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout.split()) == (0, ["late"]), done.stderr
+
+
 def test_forked_process_is_refused(server: ObjectServer):
     url = f"{server.url}/a.bin"
     object_store.facts([url])
