@@ -126,7 +126,7 @@ def stored_images(profile: Profile) -> Iterator[Finding]:
         f"decode once for all epochs: after tfhet convert --store yuv420 an image takes {one.stored_us:.1f} us to"
         f" decode and crop instead of {one.file_us:.1f}, and {one.stored_bytes:,} B on disk instead of"
         f" {one.file_bytes:,} B, {one.stored_bytes / max(1, one.file_bytes):.1f} times as much (measured with"
-        f" {one.images} images)",
+        f" {one.images} images, without reading)",
         saves_us,
     )
 

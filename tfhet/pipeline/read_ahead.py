@@ -102,10 +102,7 @@ class ReadAhead:
 
     def _loaded(self, group: list[np.ndarray]) -> dict[str, Any]:
         features = self._source.load(np.concatenate(group))
-        found = (
-            values.lengths.sum() if isinstance(values, Contents) else _size(values) for values in features.values()
-        )
-        self._batch_bytes = max(1.0, float(sum(found)) / len(group))
+        self._batch_bytes = max(1.0, sum(map(_size, features.values())) / len(group))
         return features
 
 

@@ -30,7 +30,7 @@ from tfhet.source import examples
 from tfhet.source.array_spec import ArraySpec
 from tfhet.source.feature import Encoded, Feature, Native, from_json
 from tfhet.source.files import READERS, all_records, files_of, identities, record_at, records_from
-from tfhet.source.framing import compression, fault, offsets, reach
+from tfhet.source.framing import compression, fault, reach
 from tfhet.source.record_loading import RecordLoading
 from tfhet.source.source import BadRecord, checked_ids, example_id, position_of, split_of
 from tfhet.source.writing import Sidecar, class_numbers
@@ -175,7 +175,7 @@ class TFRecordSource(RecordLoading):
         numbers = checked_ids(ids, self.split_count())
         splits, positions = split_of(numbers), position_of(numbers)
         most = {split: int(positions[splits == split].max()) for split in np.unique(splits).tolist()}
-        starts = {split: offsets(self.files[split], last) for split, last in most.items()}
+        starts = {split: self._offsets(split, last) for split, last in most.items()}
         places = zip(splits.tolist(), positions.tolist(), strict=True)
         return [(self.files[split], starts[split][min(at, len(starts[split]) - 1)]) for split, at in places]
 

@@ -12,12 +12,14 @@ import numpy as np
 import pytest
 from object_server import BUCKET, ENVIRONMENT, ObjectServer, serving
 
+import tfhet
 from tfhet import extras
 from tfhet.errors import DataError, UsageError
 from tfhet.source import (
     Encoded,
     FileList,
     ImageFolder,
+    Raw,
     Scalar,
     TarSource,
     TFRecordSource,
@@ -146,6 +148,26 @@ def test_directory_has_its_description(server, tmp_path, monkeypatch):
     assert len(server.requests) == 2  # neighbours are one request
     with pytest.raises(UsageError, match="HTTP does not list"):
         TFRecordSource(f"{server.url}/data", features)
+
+
+@pytest.mark.parametrize("shuffle", [False, 64])
+def test_windows_of_shards_are_large_ranges(server, tmp_path, monkeypatch, shuffle):
+    monkeypatch.setattr("tfhet.source.index_file.cache_dir", lambda _: tmp_path / "cache")
+    images = np.random.default_rng(0).integers(0, 256, (256, 100, 100, 3), np.uint8)
+    features = {"image": Raw((100, 100, 3)), "label": Scalar()}
+    examples = ({"image": image, "label": at} for at, image in enumerate(images))
+    write_tfrecords(tmp_path / "data", examples, 2, features)
+    pipelines = [
+        tfhet.Pipeline(TFRecordSource.from_directory(place), "", batch_size=4, shuffle=shuffle)
+        for place in (tmp_path / "data", f"s3://{BUCKET}/data")
+    ]
+    local, remote = map(tfhet.batches, pipelines)
+    server.requests.clear()
+    for mine, wanted in zip(remote, local, strict=True):
+        np.testing.assert_array_equal(mine[0], wanted[0])
+        np.testing.assert_array_equal(mine[1], wanted[1])
+    remote.close()
+    assert len(server.requests) < 100  # 64 batches of 256 records; the first batches are loaded alone
 
 
 def test_only_such_urls_import_the_client():
