@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
 
-from tfhet import kernels
+from tfhet import extras, kernels
 from tfhet.errors import DataError, UsageError
 from tfhet.extras import tensorflow as tf
 from tfhet.source import object_store
@@ -72,12 +72,20 @@ def files_of(files: Files, pattern: str = PATTERN, kind: str = "TFRecord") -> tu
 def readable_files_of(files: Files, pattern: str, kind: str) -> tuple[str, ...]:
     """Does the same for files that are read without TensorFlow. Raises UsageError for others, too."""
     for place in [os.fspath(file) for file in ([files] if isinstance(files, str | os.PathLike) else files)]:
-        if not is_local(place) and not object_store.is_url(place):
-            known = ", ".join(f"{scheme}://" for scheme in object_store.SCHEMES)
-            raise UsageError(
-                f"{place} is not on this host: copy the {kind} files to it, mount them, or name them by {known}"
-            )
+        check_readable(place, kind)
     return files_of(files, pattern, kind)
+
+
+def check_readable(path: str, kind: str) -> None:
+    """Raises UsageError for a path that cannot be read without TensorFlow, MissingPackage if obstore is missing."""
+    if is_local(path) or object_store.is_url(path):
+        return
+    if path.partition("://")[0] in object_store.SCHEMES:
+        extras.check(["obstore"], path)
+    known = ", ".join(f"{scheme}://" for scheme in object_store.SCHEMES)
+    raise UsageError(
+        f"{path} is not on this host: copy the {kind} files to it, mount them, or name them by a URL of {known}"
+    )
 
 
 def is_local(path: str) -> bool:

@@ -19,7 +19,7 @@ import numpy as np
 from tfhet.errors import UsageError, some
 from tfhet.source import object_store
 from tfhet.source.array_spec import ArraySpec
-from tfhet.source.files import absolute, exists, is_remote, read_files
+from tfhet.source.files import absolute, check_readable, exists, is_remote, read_files
 from tfhet.source.indexed import Indexed
 
 log = logging.getLogger("tfhet")
@@ -39,6 +39,7 @@ class FileList(Indexed):
         self.labels = np.asarray(labels)
         if not self.paths:
             raise UsageError("the list of image files is empty")
+        check_readable(self.paths[0], "image")
         if self.labels.dtype.kind not in "iu" or self.labels.ndim != 1:
             raise UsageError(f"labels of image files are integers, not such as {labels[0]!r}")
         self.labels = self.labels.astype(np.int64)
@@ -104,6 +105,7 @@ class ImageFolder(FileList):
                 `classes`.
         """
         self.folder = absolute(os.fspath(folder)).rstrip("/") or "/"
+        check_readable(self.folder, "image")
         objects = _objects(self.folder) if object_store.is_url(self.folder) else None
         found = _classes(self.folder) if objects is None else tuple(objects)
         self.classes = tuple(classes) or found

@@ -130,6 +130,11 @@ def test_urls_that_cannot_be_read_are_refused(server, monkeypatch):
     monkeypatch.setattr(extras, "has", lambda _: False)
     with pytest.raises(extras.MissingPackage, match=r"tfhet\[object_store\]"):
         ImageFolder(f"s3://{BUCKET}/")
+    for make in (ImageFolder, TarSource, lambda url: FileList([(url, 0)])):
+        with pytest.raises(extras.MissingPackage, match=r"tfhet\[object_store\]"):
+            make("gs://bucket/data")
+        with pytest.raises(UsageError, match="hdfs://host/data is not on this host"):
+            make("hdfs://host/data")
 
 
 def test_directory_has_its_description(server, tmp_path, monkeypatch):
