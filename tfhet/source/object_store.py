@@ -90,11 +90,13 @@ def listed(folder: str) -> list[str]:
     if root.startswith("http"):
         raise UsageError(f"{folder}: an HTTP server cannot be listed: pass the URLs of the files as a list")
 
-    def found() -> list[str]:
-        pages = obstore.list(_store(root, os.getpid()), prefix.rstrip("/") + "/" if prefix else None, chunk_size=1000)
-        return sorted(f"{root}/{each['path']}" for page in pages for each in page)
-
-    return _finished([(folder, _submit(found))])[0]
+    below = prefix.rstrip("/") + "/" if prefix else None
+    listing = functools.partial(obstore.list, _store(root, os.getpid()), below, chunk_size=1000)
+    pages = iter(_finished([(folder, _submit(listing))])[0])
+    found: list[str] = []
+    while page := _finished([(folder, _submit(next, pages, None))])[0]:  # each page has the deadline
+        found += (f"{root}/{each['path']}" for each in page)
+    return sorted(found)
 
 
 def read(

@@ -63,6 +63,16 @@ def test_large_ranges_are_parts_of_a_file(server, monkeypatch):
     assert ("b c.bin", "bytes=100000-199999") in server.requests
 
 
+def test_listing_has_all_pages():
+    store = object_store._store("memory://", os.getpid())
+    names = [f"many/{at:05} a+b%41.jpg" for at in range(2500)]
+    for name in names:
+        object_store.obstore.put(store, name, b"x")
+    assert object_store.listed("memory:///many/") == [f"memory:///{name}" for name in names]
+    assert object_store.listed("memory:///man") == []
+    assert list(object_store.read([f"memory:///{names[7]}"])) == [b"x"]
+
+
 @pytest.mark.parametrize("scheme", ["http", "s3"])
 @pytest.mark.parametrize(
     ("fault", "message"),
