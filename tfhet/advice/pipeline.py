@@ -117,7 +117,7 @@ def whole_then_crop(profile: Profile) -> Iterator[Finding]:
 
 
 def stored_images(profile: Profile) -> Iterator[Finding]:
-    """Images that are decoded in every epoch, of which a sample was stored decoded."""
+    """Images that are decoded in every epoch; a sample was stored decoded and measured."""
     one = profile.stored
     if one is None or (saves_us := one.file_us - one.stored_us) < LARGE_SHARE * profile.whole_us:
         return

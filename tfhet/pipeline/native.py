@@ -65,8 +65,8 @@ class BatchMaker:
         self._ahead = ReadAhead(self.source)
 
     def read_ahead(self, batches: Iterator[np.ndarray]) -> None:
-        """Announces the batches that `make` gets next, by the places of their examples, int64 [n]. Those of a remote
-        source are loaded ahead."""
+        """Announces the batches that `make` gets next, by the places of their examples, int64 [n]. Batches of a
+        remote source are loaded ahead."""
         self._ahead.follow(map(self.ids, batches))
 
     def expect(self, places: np.ndarray) -> None:
