@@ -33,6 +33,7 @@ _PACKAGES = {
     "torch": _Package("PyTorch", "tfhet[torch]"),
     "ray": _Package("Ray", "tfhet[ray]"),
     "pyarrow": _Package("PyArrow", "tfhet[parquet]"),
+    "obstore": _Package("obstore", "tfhet[object_store]"),
     "boto3": _AWS,
     "botocore": _AWS,
     "sklearn": _Package("scikit-learn", "tfhet[demo]"),

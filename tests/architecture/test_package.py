@@ -52,7 +52,7 @@ WITH_TENSORFLOW = (
     ),
     *("planes.tf_service.reader", "planes.tf_service.transport", "planes.validation", "profile.anatomy"),
     *("profile.parts", "profile.rounds", "source.damage", "source.digits"),
-    *("source.orientation", "source.photos", "steps.callback"),
+    *("source.photos", "steps.callback"),
     *("steps.continued", "steps.keras_weights", "steps.noted", "strategies.horovod.*"),
     *("strategies.tensorflow.collective", "trainer.*", "horovod.*"),
 )

@@ -16,6 +16,8 @@ TRAINER_SHARE = 0.5
 """Maximum share of a pipeline's CPU, 0 to 1, that may move to the trainer to send fewer bytes."""
 FEWER_BYTES = 2.0
 """Minimum factor by which a recommended cut reduces the bytes between hosts."""
+STORED = "stored_images"
+"""Kind of the finding that has a cost: more bytes on disk."""
 CALL_US = 10.0
 """Minimum CPU microseconds of a call of a mapped function without its work (TensorFlow 2.15: 9 to 20 us)."""
 STAGES = {
@@ -114,6 +116,21 @@ def whole_then_crop(profile: Profile) -> Iterator[Finding]:
             return
 
 
+def stored_images(profile: Profile) -> Iterator[Finding]:
+    """Images that are decoded in every epoch; a sample was stored decoded and measured."""
+    one = profile.stored
+    if one is None or (saves_us := one.file_us - one.stored_us) < LARGE_SHARE * profile.whole_us:
+        return
+    yield Finding(
+        STORED,
+        f"decode once for all epochs: after tfhet convert --store yuv420 an image takes {one.stored_us:.1f} us to"
+        f" decode and crop instead of {one.file_us:.1f}, and {one.stored_bytes:,} B on disk instead of"
+        f" {one.file_bytes:,} B, {one.stored_bytes / max(1, one.file_bytes):.1f} times as much (measured with"
+        f" {one.images} images, without reading)",
+        saves_us,
+    )
+
+
 def sequential_maps(profile: Profile) -> Iterator[Finding]:
     """The most expensive map on one thread."""
     slow = [i for i, cost in enumerate(profile.costs) if cost.parallel is False and profile.share(i) >= LARGE_SHARE]
@@ -159,6 +176,7 @@ RULES: Sequence[Callable[[Profile], Iterator[Finding]]] = (
     single_images,
     wide_wire,
     whole_then_crop,
+    stored_images,
     sequential_maps,
     dominant_part,
 )

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from tfhet.advice.finding import Finding
 from tfhet.advice.input_bound import InputState, state_by_wait
+from tfhet.advice.pipeline import STORED
 from tfhet.plan import Candidate, Plan, Resource
 from tfhet.record import Interval
 
@@ -43,12 +44,16 @@ def _today(plan: Plan, cheaper: Sequence[Finding]) -> Iterator[Finding]:
     waits = f"the accelerator could do a step in {_step(accelerator)}: it waits {wait_pct:.0f}% of the time"
     yield Finding("prediction_waits", waits)
     best = max(cheaper, key=lambda finding: finding.saves_us, default=None)
+    disk = next((finding for finding in cheaper if finding.kind == STORED), None)
     if best and best.saves_us > 0 and plan.cheaper_step_s is not None:
         at_best = f"A step would take {1e3 * plan.cheaper_step_s:.3g} ms at best"
-        first = f"cheaper stages first, they cost nothing: {best.clause}. {at_best}"
+        price = "more disk" if best is disk else "nothing"
+        first = f"cheaper stages first, they cost {price}: {best.clause}. {at_best}"
         yield Finding("cheaper_stages", first, best.saves_us)
     else:
         yield Finding("no_cheaper_stages", "cheaper stages: the profile knows of none")
+    if disk is not None and disk is not best:
+        yield disk
 
 
 def _best(plan: Plan) -> Iterator[Finding]:

@@ -14,6 +14,11 @@ KINDS: Mapping[str, int] = {"yuv420": 1, "rgb": 2}
 """Kinds of TFI files, and their numbers in the files."""
 
 
+def is_stored(content: bytes) -> bool:
+    """Whether a file is a TFI file."""
+    return content.startswith(b"\x93TFI")
+
+
 def store_image(content: bytes, kind: str, max_side: int | None = None, *, accurate: bool = False) -> bytes:
     """Decodes an image file, and returns it as a TFI file: upright, without its compression.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import functools
 import hashlib
 import os
@@ -15,9 +14,9 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tfhet.clock import SYSTEM
+from tfhet import file_lock
 from tfhet.cluster import code_dir
-from tfhet.errors import UsageError
+from tfhet.errors import NotReady, UsageError
 
 _V3 = frozenset({"abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "xsave"})
 _V4 = _V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
@@ -84,17 +83,11 @@ def compile_into(result: Path, command: Sequence[str]) -> None:
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Lets one process build at a time; the others find its result. Raises BuildError after BUILD_LIMIT_S."""
-    until = SYSTEM.monotonic() + BUILD_LIMIT_S
-    with open(path, "w") as file:
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if SYSTEM.monotonic() > until:
-                    raise BuildError(f"another process holds {path}") from None
-                SYSTEM.sleep(0.05)
-        yield
+    try:
+        with file_lock.locked(path, BUILD_LIMIT_S):
+            yield
+    except NotReady as error:
+        raise BuildError(str(error)) from None
 
 
 def compiled(

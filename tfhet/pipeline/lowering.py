@@ -53,9 +53,11 @@ def _native_epoch(pipeline: Pipeline, epoch: int, threads: int) -> tf.data.Datas
     signature |= {name: tf.TensorSpec([None], tf.int64) for name in (ID, EPOCH)}
 
     def batches() -> Iterator[dict[str, Any]]:
-        for begin in range(0, len(order), pipeline.batch_size):
-            places = order[begin : begin + pipeline.batch_size]
-            made = maker.make(places, epoch)
+        size = pipeline.batch_size
+        parts = [slice(begin, begin + size) for begin in range(0, len(order), size)]
+        maker.read_ahead(order[part] for part in parts)
+        for part in parts:
+            made = maker.make(order[part], epoch)
             values = made.value if len(specs) > 1 else (made.value,)
             yield {
                 **dict(zip((IMAGE, LABEL), values, strict=False)),

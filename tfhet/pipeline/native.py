@@ -13,7 +13,7 @@ import dataclasses
 import functools
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +21,7 @@ import numpy as np
 from tfhet.errors import DataError, UsageError
 from tfhet.pipeline.order import EpochOrder
 from tfhet.pipeline.pipeline import IMAGE, LABEL, Pipeline, label_spec
+from tfhet.pipeline.read_ahead import ReadAhead
 from tfhet.source import ArraySpec, IndexedSource, ids_at, source_as_json, source_from_json
 from tfhet.stages import CompiledChain, text
 
@@ -61,6 +62,16 @@ class BatchMaker:
         self._bad: dict[int, set[int]] = {}
         """Ids of the bad examples that were left out, by epoch."""
         self._lock = threading.Lock()
+        self._ahead = ReadAhead(self.source)
+
+    def read_ahead(self, batches: Iterator[np.ndarray]) -> None:
+        """Announces the batches that `make` gets next, by the places of their examples, int64 [n]. Batches of a
+        remote source are loaded ahead."""
+        self._ahead.follow(map(self.ids, batches))
+
+    def expect(self, places: np.ndarray) -> None:
+        """Announces one more batch, after those that were announced before and not made."""
+        self._ahead.follow(iter([self.ids(places)]), continues=True)
 
     def __len__(self) -> int:
         """Returns the number of examples of an epoch."""
@@ -95,7 +106,7 @@ class BatchMaker:
             return MadeBatch(self._made(good, epoch, self._allocate), good)
 
     def _made(self, ids: np.ndarray, epoch: int, allocate: Callable[[int], np.ndarray] | None = None) -> Any:
-        features = self.source.load(ids)
+        features = self._ahead.load(ids)
         images, labels = features[IMAGE], features.get(LABEL)
         call: dict[str, Any] = {"ids": ids, "seed": self.pipeline.seed, "epoch": epoch, "threads": self._threads}
         if labels is not None:
@@ -155,7 +166,8 @@ def checked(pipeline: Pipeline) -> IndexedSource:
 
 def is_native(pipeline: Pipeline) -> bool:
     """Whether tf.data cannot run a pipeline: it has a full shuffle, or a source without TensorFlow's methods."""
-    return pipeline.shuffle is True or not hasattr(pipeline.source, "parse")
+    source = pipeline.source
+    return pipeline.shuffle is True or not (hasattr(source, "parse") and getattr(source, "can_stream", True))
 
 
 def runs_natively(pipeline: Pipeline) -> bool:

@@ -8,7 +8,8 @@ from .parts import (
     parts_of_pipeline as parts_of_pipeline,
 )
 from .pipelines import load as load
-from .result import NATIVE as NATIVE, PYTHON as PYTHON, RAY as RAY, Cost as Cost, Profile as Profile
+from .result import NATIVE as NATIVE, PYTHON as PYTHON, RAY as RAY, Cost as Cost, Profile as Profile, Stored as Stored
 from .rounds import measure as measure
 from .script import measure_script as measure_script
+from .stored import measure_stored as measure_stored
 from .target import makes_ray as makes_ray

@@ -11,12 +11,14 @@ import functools
 import runpy
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tfhet.errors import NotReady, UsageError
 from tfhet.events import Observer, ignore
 from tfhet.extras import needed
+from tfhet.pipeline import Pipeline
 from tfhet.planes import Loader, on_training_data
 from tfhet.planes.feed import Shard
 from tfhet.profile.effort import Effort
@@ -25,6 +27,7 @@ from tfhet.profile.native import is_measured_natively, measure_native
 from tfhet.profile.pipelines import load, measure_pipeline
 from tfhet.profile.ray_data import measure_ray, names_ray
 from tfhet.profile.result import Profile
+from tfhet.profile.stored import measure_stored
 from tfhet.profile.target import function_of, makes_ray, ray_data_set
 from tfhet.record import RunFolder, write_text
 
@@ -34,6 +37,12 @@ REACHED, RECORD, FAILURE = "reached", "record.json", "failure"
 
 def measure_target(target: Any, effort: Effort, observer: Observer = ignore) -> Profile:
     """Returns the profile of a pipeline, data set or loader. Raises UsageError for anything else."""
+    found = _measured(target, effort, observer)
+    pipeline = target.pipeline if isinstance(target, Loader) else target
+    return replace(found, stored=measure_stored(pipeline)) if isinstance(pipeline, Pipeline) else found
+
+
+def _measured(target: Any, effort: Effort, observer: Observer) -> Profile:
     if isinstance(target, Loader) and target.pipeline is not None:
         return measure_native(target.pipeline, effort, observer=observer)
     if isinstance(target, Loader):

@@ -57,7 +57,7 @@ class _Size:
     dtype: str = ""
 
 
-class _Chain:
+class Chain:
     """A part of a pipeline's stages, with memory for its result."""
 
     def __init__(self, pipeline: Pipeline, begin: int, end: int, batch_size: int) -> None:
@@ -94,8 +94,8 @@ class _Parts:
         if not self.batch_size:
             raise UsageError(f"the source {pipeline.source.name} has no examples: a profile needs some")
         size = self.batch_size
-        self._upto = [_Chain(pipeline, 0, span.end, size) for span in spans]
-        self._alone = [_Chain(pipeline, span.begin, span.end, size) for span in spans]
+        self._upto = [Chain(pipeline, 0, span.end, size) for span in spans]
+        self._alone = [Chain(pipeline, span.begin, span.end, size) for span in spans]
         self._batches = self._endless()
 
     def _endless(self) -> Iterator[tuple[np.ndarray, int]]:

@@ -39,6 +39,22 @@ class Cost:
 
 
 @dataclass(frozen=True)
+class Stored:
+    """A sample of images, as their files and as `tfhet convert --store yuv420` stores them."""
+
+    images: int
+    """Number of images of the sample."""
+    file_us: float
+    """CPU microseconds per image of the part that decodes, from the files."""
+    stored_us: float
+    """The same, from the stored images."""
+    file_bytes: int
+    """Mean bytes of a file."""
+    stored_bytes: int
+    """Mean bytes of a stored image."""
+
+
+@dataclass(frozen=True)
 class Profile:
     """The costs of all parts in order; the cumulative cost of the last part is that of the whole pipeline."""
 
@@ -50,6 +66,8 @@ class Profile:
     beside_us: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """CPU microseconds per example that the data plane takes beside the parts, of the `reader` and of the `server`, one
     value for each round; empty where that was not measured."""
+    stored: Stored | None = None
+    """Costs of stored images; None if they were not measured."""
 
     @property
     def plane(self) -> str:
@@ -114,6 +132,8 @@ class Profile:
         details = {"examples": self.examples, "parts": [asdict(cost) for cost in self.costs]}
         if self.beside_us:
             details["beside_us"] = dict(self.beside_us)
+        if self.stored:
+            details["stored"] = asdict(self.stored)
         return Record.of(f"profile.{self.name}", self.figures(), details=details, command=command)
 
     @classmethod
@@ -126,4 +146,5 @@ class Profile:
         rounds = {len(cost.cumulative_us) for cost in costs}
         if not (name and len(rounds) == 1 and min(rounds)):
             raise DataError(f"{what} is not of a profile; make one with: tfhet profile ... --json FILE")
-        return cls(name, costs, from_json(int, details.get("examples") or 0, what), beside_us)
+        stored = from_json(Stored, details["stored"], what) if details.get("stored") else None
+        return cls(name, costs, from_json(int, details.get("examples") or 0, what), beside_us, stored)

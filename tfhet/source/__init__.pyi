@@ -14,7 +14,6 @@ from .id_set import IdCount as IdCount, IdSet as IdSet
 from .image_folder import FileList as FileList, ImageFolder as ImageFolder
 from .map_style import ArraySource as ArraySource, MapStyle as MapStyle
 from .mixed import Balanced as Balanced, Mixed as Mixed
-from .orientation import decoded as decoded, exif_orientation as exif_orientation, turned as turned
 from .parquet import ParquetSource as ParquetSource
 from .source import (
     BadRecord as BadRecord,

@@ -18,9 +18,9 @@ _BYTES_LIST, _FLOAT_LIST, _INT64_LIST = 1, 2, 3
 """Field numbers in the message Feature."""
 
 
-def checksum(data: bytes) -> int:
+def checksum(data: bytes | np.ndarray) -> int:
     """Returns the checksum of some bytes as TFRecord files store it."""
-    crc = google_crc32c.value(data)
+    crc = google_crc32c.value(data)  # reads any buffer
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 

@@ -48,27 +48,24 @@ def parse_plain(records: tf.Tensor, features: Mapping[str, Feature]) -> dict[str
 
 
 def can_load(features: Mapping[str, Feature]) -> bool:
-    """Whether `load` knows these features: image files are not decoded before the stages, and texts are not loaded."""
+    """Whether `load` knows these features: texts are not loaded."""
     fields = _fields(features)
     if fields is None:
         return False
-    are_files = {name for name, feature in features.items() if isinstance(feature, Encoded) and feature.height is None}
-    return all(field.kind != "bytes" or name in are_files for name, field in fields.items())
+    return all(field.kind != "bytes" or isinstance(features[name], Encoded) for name, field in fields.items())
 
 
 def load(records: kernels.Contents, features: Mapping[str, Feature]) -> dict[str, Any]:
-    """Parses records, [n], without TensorFlow: image files as bytes [n], other features as arrays [n, ...]. Raises
-    DataError for a record that is no Example, or whose feature is missing or does not fit."""
+    """Parses records, [n], without TensorFlow: image files without a size as bytes [n], other features as arrays [n,
+    ...]. Raises UsageError for an image file that cannot be decoded, DataError for a record that is no Example, or
+    whose feature is missing or does not fit."""
     fields = _fields(features)
     assert fields is not None
     columns = kernels.parse_examples(records, [(name, *field) for name, field in fields.items()])
     made: dict[str, Any] = {}
     for (name, feature), column in zip(features.items(), columns, strict=True):
-        if isinstance(column, kernels.Contents):
-            made[name] = column
-        else:
-            assert isinstance(feature, (Raw, Fixed))
-            made[name] = feature.array(column)
+        assert isinstance(feature, (Encoded, Raw, Fixed))
+        made[name] = feature.array(column)
     return made
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from tfhet import extras
+from tfhet import extras, kernels, native
 from tfhet.errors import DataError, UsageError
 from tfhet.schema import Count, from_json as parsed
 from tfhet.source import encoding
@@ -126,10 +126,10 @@ class Raw(_Shaped):
         little_endian = array.astype(array.dtype.newbyteorder("<"), copy=False)
         return encoding.bytes_feature([little_endian.tobytes()])
 
-    def array(self, stored: np.ndarray) -> np.ndarray:
+    def array(self, stored: Any) -> np.ndarray:
         """Turns stored bytes, uint8 [batch, bytes], into [batch, ...] as `spec` says."""
-        values = stored.view(np.dtype(self.dtype).newbyteorder("<"))
-        return values.reshape(-1, *self.shape).astype(self.dtype, copy=False)
+        values = stored.view(np.dtype(self.dtype).newbyteorder("<")).reshape(-1, *self.shape)
+        return values.astype(self.dtype, copy=False)
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ class Fixed(_Shaped):
             return "bytes"
         return "int64" if _numpy_dtype(self.dtype).kind in "biu" else "float"
 
-    def array(self, stored: np.ndarray) -> np.ndarray:
+    def array(self, stored: Any) -> np.ndarray:
         """As `Raw.array`, of stored numbers, [batch, values]. Raises DataError if they do not fit."""
         try:
             return _cast(stored, _numpy_dtype(self.dtype), self.dtype).reshape(-1, *self.shape)
@@ -199,8 +199,8 @@ class Scalar(Fixed):
 
 @dataclass(frozen=True)
 class Encoded(Feature):
-    """A JPEG, PNG, BMP or GIF image. With a stated size it is decoded, and resized where its own size differs. Without
-    one it stays the bytes of its file, for the stage `decode`."""
+    """An image file that the stage `decode` reads. With a stated size the core decodes it, and resizes it (bilinear,
+    antialiased) if its own size differs. Without one it stays the bytes of its file, for the stage."""
 
     height: int | None = None
     """Rows of the decoded image; stated together with `width`."""
@@ -225,21 +225,21 @@ class Encoded(Feature):
     def decode(self, values: tf.Tensor) -> tf.Tensor:
         if self.height is None:
             return values
-        from tfhet.source.orientation import decoded, exif_orientation, turned
+        nothing = tf.zeros([0], tf.int64)
+        made, _ = native.chain_ops().tfhet_chain(
+            *(values, nothing, nothing, tf.zeros([0, 0], tf.float64)), result_type=tf.uint8, chain=self._chain, salts=""
+        )
+        return native.shaped(made, [None, self.height, self.width, self.channels])
 
-        size = self.height, self.width
+    def array(self, stored: Any) -> Any:
+        """Decodes files as `decode` does, without TensorFlow. Raises UsageError for a broken one."""
+        return stored if self.height is None else kernels.Chain(self._chain).run(stored)
 
-        def resized(image: tf.Tensor) -> tf.Tensor:
-            return tf.saturate_cast(tf.round(tf.image.resize(image, size, antialias=True)), tf.uint8)
-
-        def one(content: tf.Tensor) -> tf.Tensor:
-            image = tf.ensure_shape(decoded(content, self.channels, self.accurate), [None, None, self.channels])
-            image = turned(image, exif_orientation(content)) if self.upright else image
-            fits = tf.reduce_all(tf.shape(image)[:2] == tf.constant(size))
-            image = tf.cond(fits, lambda: image, lambda: resized(image))
-            return tf.ensure_shape(image, [*size, self.channels])
-
-        return tf.map_fn(one, values, fn_output_signature=tf.uint8)
+    @property
+    def _chain(self) -> str:
+        decode = f"(decode channels={self.channels} upright={self.upright:d} accurate={self.accurate:d} reduced=0)"
+        resize = f"(resize height={self.height} width={self.width} method='bilinear' antialias=1)"
+        return f"(window stages=[{decode} {resize}])"
 
     def encode(self, value: Any) -> bytes:
         if not isinstance(value, bytes):

@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 from tfhet import native
 from tfhet.errors import DataError, UsageError
 from tfhet.extras import tensorflow as tf
+from tfhet.source import object_store
 from tfhet.source.encoding import checksum
-from tfhet.source.files import exists, is_local
+from tfhet.source.files import exists, is_local, opened
 
 GZIP, ZLIB, PLAIN = "GZIP", "ZLIB", ""
 """TensorFlow's names of the compressions of TFRecord files."""
@@ -85,7 +86,7 @@ def walk(file: str, offset: int = 0) -> Iterator[Frame]:
     """Yields the place of every record from byte `offset` on by seeking from length to length, without their data; in
     a compressed file, the place in its content. Raises UsageError for a missing file, DataError (path, offset) for an
     early end or a length with a wrong checksum."""
-    with _opened(file) as stream:
+    with opened_content(file) as stream:
         size = _size(stream)
         while size is None or offset < size:
             frame = _frame(stream, offset, size)
@@ -109,7 +110,7 @@ def offsets(file: str, most: int | None = None) -> list[int]:
 def fault(file: str, offset: int) -> str | None:
     """Says what is wrong with the record that starts at this byte, its data's checksum included; None when nothing is.
     Raises UsageError for a missing file, DataError for one that cannot be opened."""
-    with _opened(file) as stream:
+    with opened_content(file) as stream:
         size = _size(stream)
         if size is not None and offset >= size:
             return ENDS
@@ -126,8 +127,9 @@ def fault(file: str, offset: int) -> str | None:
 
 def compression(file: str) -> str:
     """Returns how a file is compressed: "GZIP", "ZLIB", or "" for a plain one, and for one that cannot be opened."""
-    errors = (UsageError, DataError) if is_local(file) else (UsageError, DataError, tf.errors.OpError)
-    with contextlib.suppress(*errors), _opened(file) as stream:
+    is_own = is_local(file) or object_store.is_url(file)
+    errors = (UsageError, DataError) if is_own else (UsageError, DataError, tf.errors.OpError)
+    with contextlib.suppress(*errors), opened_content(file) as stream:
         return stream.compression if isinstance(stream, Unpacked) else PLAIN
     return PLAIN
 
@@ -166,12 +168,14 @@ def _size(stream: Any) -> int | None:
 
 
 @contextlib.contextmanager
-def _opened(file: str) -> Iterator[Any]:
-    """Opens a file, and a compressed one as `Unpacked`."""
+def opened_content(file: str) -> Iterator[Any]:
+    """Opens a file, and a compressed one as `Unpacked`. Raises UsageError for a missing file, DataError for one that
+    cannot be opened."""
     if not exists(file):
         raise UsageError(f"no such TFRecord file: {file}")
     try:
-        stream = open(file, "rb") if is_local(file) else tf.io.gfile.GFile(file, "rb")  # noqa: SIM115  closed below
+        is_own = is_local(file) or object_store.is_url(file)
+        stream = opened(file) if is_own else tf.io.gfile.GFile(file, "rb")
     except OSError as error:
         raise DataError(f"cannot open {file}: {error.strerror}", path=file) from None
     with stream:

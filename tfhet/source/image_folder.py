@@ -1,11 +1,12 @@
 """Image files as a source, as they are: a folder with one sub-folder for each class, or a list of paths and labels.
 
 source = ImageFolder("photos/train")                           # photos/train/CLASS/**/*.jpg
-source = FileList([("photos/1.jpg", 0), ("photos/2.jpg", 1)])
+source = FileList([("photos/1.jpg", 0), ("https://example.com/2.jpg", 1)])
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import logging
@@ -15,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from tfhet import kernels
 from tfhet.errors import UsageError, some
+from tfhet.source import object_store
 from tfhet.source.array_spec import ArraySpec
+from tfhet.source.files import absolute, check_readable, exists, is_remote, read_files
 from tfhet.source.indexed import Indexed
 
 log = logging.getLogger("tfhet")
@@ -37,9 +39,15 @@ class FileList(Indexed):
         self.labels = np.asarray(labels)
         if not self.paths:
             raise UsageError("the list of image files is empty")
+        check_readable(self.paths[0], "image")
         if self.labels.dtype.kind not in "iu" or self.labels.ndim != 1:
             raise UsageError(f"labels of image files are integers, not such as {labels[0]!r}")
         self.labels = self.labels.astype(np.int64)
+
+    @functools.cached_property
+    def is_remote(self) -> bool:
+        """See `Indexed`."""
+        return is_remote(self.paths)
 
     def sizes(self) -> np.ndarray:
         return np.array([len(self.paths)], np.int64)
@@ -47,7 +55,7 @@ class FileList(Indexed):
     def load(self, ids: np.ndarray) -> dict[str, Any]:
         """Returns the files of these ids, int64 [n], and their labels, int64 [n]."""
         rows = self.rows(ids)
-        return {"image": kernels.read_files([self.paths[row] for row in rows.tolist()]), "label": self.labels[rows]}
+        return {"image": read_files([self.paths[row] for row in rows.tolist()]), "label": self.labels[rows]}
 
     def places(self, ids: Sequence[int] | np.ndarray) -> list[tuple[str, int]]:
         return [(self.paths[row], 0) for row in self.rows(ids).tolist()]
@@ -68,7 +76,7 @@ class FileList(Indexed):
     def check(self) -> None:
         """Raises UsageError if the first or the last file does not exist."""
         for path in (self.paths[0], self.paths[-1]):
-            if not os.path.isfile(path):
+            if not (exists if object_store.is_url(path) else os.path.isfile)(path):
                 raise UsageError(f"no such image file: {path}")
 
     def as_json(self) -> dict[str, Any]:
@@ -96,15 +104,21 @@ class ImageFolder(FileList):
             UsageError: The folder does not exist, has no sub-folders, or one of them has no images or is not among
                 `classes`.
         """
-        self.folder = os.path.abspath(os.fspath(folder))
-        found = _classes(self.folder)
+        self.folder = absolute(os.fspath(folder)).rstrip("/") or "/"
+        check_readable(self.folder, "image")
+        objects = _objects(self.folder) if object_store.is_url(self.folder) else None
+        found = _classes(self.folder) if objects is None else tuple(objects)
         self.classes = tuple(classes) or found
         if others := [name for name in found if name not in self.classes]:
             raise UsageError(f"{self.folder} has classes that are not among `classes`: {some(others)}")
         numbers = {name: number for number, name in enumerate(self.classes)}
         pairs, others = list[tuple[str, int]](), list[str]()
         for name in found:
-            files = sorted(_images(os.path.join(self.folder, name), others))
+            if objects is None:
+                files = sorted(_images(os.path.join(self.folder, name), others))
+            else:
+                files = [url for url in objects[name] if url.lower().endswith(SUFFIXES)]
+                others += [url for url in objects[name] if not url.lower().endswith(SUFFIXES)]
             if not files:
                 raise UsageError(
                     f"class {name} has no images in {self.folder}/{name}; images end in {', '.join(SUFFIXES)}"
@@ -133,6 +147,18 @@ def _classes(folder: str) -> tuple[str, ...]:
     if not found:
         raise UsageError(f"{folder} has no sub-folders: put the images of each class into a sub-folder of their own")
     return tuple(found)
+
+
+def _objects(folder: str) -> dict[str, list[str]]:
+    """Returns the objects of each class, without hidden ones."""
+    found: dict[str, list[str]] = {}
+    for url in object_store.listed(folder):
+        name, *rest = url[len(folder) + 1 :].split("/")
+        if rest and not any(part.startswith(".") for part in (name, *rest)):
+            found.setdefault(name, []).append(url)
+    if not found:
+        raise UsageError(f"{folder} has no sub-folders: put the images of each class into a sub-folder of their own")
+    return dict(sorted(found.items()))
 
 
 def _images(folder: str, others: list[str]) -> Iterator[str]:

@@ -26,6 +26,11 @@ class Indexed:
     def split_sizes(self) -> tuple[int, ...]:
         return tuple(self.sizes().tolist())
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether files are in an object store, so that examples are requested ahead of their use."""
+        return False
+
     def can_load(self) -> bool:
         return True
 

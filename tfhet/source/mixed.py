@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,10 +25,14 @@ from tfhet.source.schedule import Schedule
 from tfhet.source.source import IndexedSource, ids_at
 
 _FEATURES = ("image", "label")
+log = logging.getLogger("tfhet")
 
 
 class Mixed(Indexed):
-    """Several sources with weights, whose images have one form. An example's id is its place in the epoch."""
+    """Several sources with weights, whose images have one form. An example's id is its place in the epoch.
+
+    The length of an epoch is `example_count()`, about the largest `examples / weight` of a source times all weights.
+    """
 
     name = "mixed"
 
@@ -48,6 +53,10 @@ class Mixed(Indexed):
 
     def sizes(self) -> np.ndarray:
         return np.array([self._schedule.length], np.int64)
+
+    @property
+    def is_remote(self) -> bool:
+        return any(getattr(source, "is_remote", False) for source in self.sources)
 
     def can_load(self) -> bool:
         return all(source.can_load() for source in self.sources)
@@ -88,7 +97,15 @@ class Mixed(Indexed):
 
     @functools.cached_property
     def _schedule(self) -> Schedule:
-        return Schedule(self.weights, np.array([source.sizes().sum() for source in self.sources], np.int64))
+        sizes = np.array([source.sizes().sum() for source in self.sources], np.int64)
+        made = Schedule(self.weights, sizes)
+        if made.length > sizes.sum():
+            longest = int(np.argmax(sizes / np.array(self.weights)))
+            words = (
+                "an epoch of Mixed has %d examples, %.1f times as many as its sources: it ends when all %d examples of"
+            )
+            log.info(f"{words} source %d are read", made.length, made.length / sizes.sum(), sizes[longest], longest)
+        return made
 
     def _located(self, turns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Returns the number of the source of each turn, and the example of all its splits, int64 [n] each."""

@@ -13,9 +13,8 @@ import functools
 import hashlib
 import json
 import logging
-import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
 
@@ -23,10 +22,10 @@ import numpy as np
 
 from tfhet import extras
 from tfhet.errors import DataError, UsageError
+from tfhet.source import object_store
 from tfhet.source.array_spec import ArraySpec
-from tfhet.source.files import Files, identities, local_files_of
+from tfhet.source.files import Files, absolute, identities, is_remote, readable_files_of, readers
 from tfhet.source.indexed import Indexed
-from tfhet.source.record_loading import READERS
 
 pa = extras.deferred("pyarrow")
 pq = extras.deferred("pyarrow.parquet")
@@ -37,6 +36,8 @@ CACHE_BYTES = 256 << 20
 """Default size of the cache of decoded row groups, in bytes."""
 LARGE_BYTES = 64 << 20
 """Size of row groups, in bytes, from which a warning is logged if each example of a batch needs its own."""
+_TOGETHER = 4
+"""Number of row groups of objects that a thread reads at the same time."""
 _FEWEST = 2
 """Number of row groups that stay in the cache whatever their size: a batch may begin in one and end in the next."""
 
@@ -75,17 +76,17 @@ class ParquetSource(Indexed):
     ) -> None:
         """
         Args:
-            files: Paths, a directory (its `*.parquet`), or a glob pattern; local files.
+            files: Paths, a directory (its `*.parquet`), or a glob pattern; local, or URLs of an object store.
             image: Column of the contents of image files: binary, or Hugging Face's struct of `bytes` and `path`.
             label: Column of integers.
             cache_bytes: Size of the cache of decoded row groups.
 
         Raises:
-            UsageError: No file is found, one is named twice, or is no local file.
+            UsageError: No file is found, one is named twice, or cannot be read from here.
             MissingPackage: PyArrow is not installed.
         """
         extras.check(["pyarrow"], "ParquetSource")
-        self.files, self.image, self.label = local_files_of(files, "*.parquet", "Parquet"), image, label
+        self.files, self.image, self.label = readable_files_of(files, "*.parquet", "Parquet"), image, label
         self.cache_bytes, self._has_warned = cache_bytes, False
         self._lock, self._entries = threading.Lock(), dict[int, _Entry]()
 
@@ -106,8 +107,7 @@ class ParquetSource(Indexed):
         rows = self.rows(ids)
         groups = np.searchsorted(self._ends, rows, side="right")
         images, labels, new = [b""] * len(rows), np.empty(len(rows), np.int64), list[int]()
-        for number in np.unique(groups).tolist():
-            group = self._cached(number, new)
+        for number, group in self._each(np.unique(groups).tolist(), new):
             first = self._ends[number] - len(group.labels)
             for at in np.flatnonzero(groups == number).tolist():
                 place = int(rows[at] - first)
@@ -137,7 +137,9 @@ class ParquetSource(Indexed):
     @functools.cached_property
     def labels(self) -> np.ndarray:
         """Labels of all examples, int64 [examples], which are read alone."""
-        columns = [_opened(file, lambda opened: opened.read([self.label], use_threads=False)) for file in self.files]
+        columns = [
+            self._opened(file, lambda opened: opened.read([self.label], use_threads=False)) for file in self.files
+        ]
         return np.concatenate([self._labels(table, file) for table, file in zip(columns, self.files, strict=True)])
 
     @property
@@ -150,7 +152,7 @@ class ParquetSource(Indexed):
 
     def as_json(self) -> dict[str, Any]:
         columns = {"image": self.image, "label": self.label, "cache_bytes": self.cache_bytes}
-        return {"files": list(map(os.path.abspath, self.files)), **columns}
+        return {"files": list(map(absolute, self.files)), **columns}
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> ParquetSource:
@@ -162,9 +164,15 @@ class ParquetSource(Indexed):
         return hashlib.blake2b(document.encode(), digest_size=16).hexdigest()
 
     @functools.cached_property
+    def _facts(self) -> dict[str, object_store.Facts]:
+        """The sizes and versions of the files that are objects."""
+        urls = list(filter(object_store.is_url, self.files))
+        return dict(zip(urls, object_store.facts(urls), strict=True))
+
+    @functools.cached_property
     def _metadata(self) -> list[Any]:
         """The metadata of each file, after a check of its columns."""
-        with ThreadPoolExecutor(READERS) as pool:
+        with readers(self.files) as pool:
             return list(pool.map(self._described, self.files))
 
     @functools.cached_property
@@ -184,7 +192,7 @@ class ParquetSource(Indexed):
 
     def _described(self, file: str) -> Any:
         """Returns a file's metadata. Raises like `sizes`."""
-        schema, metadata = _opened(file, lambda opened: (opened.schema_arrow, opened.metadata))
+        schema, metadata = self._opened(file, lambda opened: (opened.schema_arrow, opened.metadata))
         for name in (self.image, self.label):
             if name not in schema.names:
                 raise UsageError(f"{file} has no column {name!r}, only {', '.join(schema.names)}")
@@ -196,6 +204,30 @@ class ParquetSource(Indexed):
         if not pa.types.is_integer(label):
             raise UsageError(f"{file}: column {self.label} has {label}, not integers")
         return metadata
+
+    def _each(self, numbers: list[int], new: list[int]) -> Iterator[tuple[int, _RowGroup]]:
+        """Yields row groups; of objects a few at a time, which are read together."""
+        if not self.is_remote:
+            yield from ((number, self._cached(number, new)) for number in numbers)
+            return
+        with ThreadPoolExecutor(_TOGETHER) as pool:
+            for at in range(0, len(numbers), _TOGETHER):
+                few = numbers[at : at + _TOGETHER]
+                yield from zip(few, pool.map(lambda number: self._cached(number, new), few), strict=True)
+
+    @functools.cached_property
+    def is_remote(self) -> bool:
+        """See `Indexed`."""
+        return is_remote(self.files)
+
+    def _opened(self, path: str, use: Callable[[Any], T]) -> T:
+        """Returns the result of `use` for an opened file. Raises DataError if it cannot be read."""
+        found = self._facts.get(path)
+        try:
+            with pq.ParquetFile(path if found is None else object_store.RemoteFile(path, found)) as opened:
+                return use(opened)
+        except (OSError, pa.ArrowException) as error:
+            raise DataError(f"{path} cannot be read as Parquet: {error}", path) from None
 
     def _cached(self, number: int, new: list[int]) -> _RowGroup:
         """Returns a row group; adds its size to `new` if it had to be read."""
@@ -214,7 +246,9 @@ class ParquetSource(Indexed):
     def _read(self, file: int, group: int) -> _RowGroup:
         path = self.files[file]
         try:
-            with pq.ParquetFile(path, metadata=self._metadata[file]) as opened:
+            found = self._facts.get(path)
+            place = path if found is None else object_store.RemoteFile(path, found)
+            with pq.ParquetFile(place, metadata=self._metadata[file], pre_buffer=found is not None) as opened:
                 is_struct = pa.types.is_struct(opened.schema_arrow.field(self.image).type)
                 columns = [f"{self.image}.bytes" if is_struct else self.image, self.label]
                 table = opened.read_row_group(group, columns=columns, use_threads=False)
@@ -239,12 +273,3 @@ class ParquetSource(Indexed):
             "groups instead of shuffle=True, or write row groups of about 100 rows",
             *(self.files[0], examples, len(new), sum(new) >> 20),
         )
-
-
-def _opened(path: str, use: Callable[[Any], T]) -> T:
-    """Returns the result of `use` for an opened file. Raises DataError if it cannot be read."""
-    try:
-        with pq.ParquetFile(path) as opened:
-            return use(opened)
-    except (OSError, pa.ArrowException) as error:
-        raise DataError(f"{path} cannot be read as Parquet: {error}", path) from None

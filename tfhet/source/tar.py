@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, TypeVar
 
 from tfhet.errors import DataError
+from tfhet.source.files import opened
 
 KEY = "__key__"
 T = TypeVar("T")
@@ -45,7 +46,7 @@ def grouped(
     sample: dict[str, T] = {}
     current, ended, archive = "", set[str](), None
     try:
-        with tarfile.open(tar, mode) as archive:
+        with opened(tar) as stream, tarfile.open(fileobj=stream, mode=mode) as archive:
             for member in archive:
                 folder, slash, name = member.name.rpartition("/")
                 stem, _, kind = name.partition(".")

@@ -3,45 +3,42 @@
 source = TarSource("shards/*.tar")                           # 0001.jpg with 0001.cls, ...
 source = TarSource("shards/*.tar", label="json:class_id")    # 0001.jpg with {"class_id": 7} in 0001.json
 
-An index of each tar is made once: the byte and the length of each image, and the labels. It is stored as
-`NAME.tar.tfhet-index.npz` next to the tar, or in tfhet's cache folder if that folder is read-only.
+An index of each tar is made once (`index_file`): the byte and the length of each image, and the labels.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import json
-import os
 import tarfile
-import tempfile
-import zipfile
-import zlib
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfhet import kernels
-from tfhet.cluster import cache_dir, environment
 from tfhet.errors import DataError, UsageError, shown
 from tfhet.source.array_spec import ArraySpec
-from tfhet.source.files import Files, identities, local_files_of
+from tfhet.source.files import (
+    READERS,
+    Files,
+    absolute,
+    identities,
+    is_remote,
+    opened,
+    read_files,
+    readable_files_of,
+    readers,
+)
+from tfhet.source.index_file import indexed
 from tfhet.source.indexed import Indexed
-from tfhet.source.record_loading import READERS
 from tfhet.source.source import split_of
 from tfhet.source.tar import grouped
 
-SUFFIX = ".tfhet-index.npz"
 VERSION = 1
 """Version of the index; other versions are made again."""
 _COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18")
 """First bytes of the files of gzip, bzip2, xz, zstd and lz4."""
-_UNREADABLE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
-"""Errors for an index that is missing, damaged or no index."""
 
 
 class _Index(NamedTuple):
@@ -60,16 +57,16 @@ class TarSource(Indexed):
     def __init__(self, tars: Files, image: str = "jpg;jpeg;png;webp", label: str = "cls") -> None:
         """
         Args:
-            tars: Paths, a directory (its `*.tar`), or a glob pattern; local files.
+            tars: Paths, a directory (its `*.tar`), or a glob pattern; local, or URLs of an object store.
             image: Extensions of image files, separated by `;`. The first one that a sample has is its image. Case does
                 not matter.
             label: Extension of the files whose content is the label, an integer; or `json:KEY`, the key of the label in
                 the `.json` file.
 
         Raises:
-            UsageError: No tar is found, one is named twice, or is no local file.
+            UsageError: No tar is found, one is named twice, or cannot be read from here.
         """
-        self.tars, self.image, self.label = local_files_of(tars, "*.tar", "tar"), image, label
+        self.tars, self.image, self.label = readable_files_of(tars, "*.tar", "tar"), image, label
 
     def sizes(self) -> np.ndarray:
         """Returns the number of samples of each tar, int64 [tars]. The first call reads the indexes or makes them.
@@ -84,7 +81,8 @@ class TarSource(Indexed):
         """Returns the image files of these ids, int64 [n], and their labels, int64 [n]."""
         rows, tars = self.rows(ids), [self.tars[split] for split in split_of(np.asarray(ids)).tolist()]
         offsets, lengths, labels = (column[rows] for column in self._index)
-        return {"image": kernels.read_files(tars, offsets, lengths, threads=READERS), "label": labels}
+        tags = [self._tags[split] for split in split_of(np.asarray(ids)).tolist()]
+        return {"image": read_files(tars, offsets, lengths, threads=READERS, tags=tags), "label": labels}
 
     def places(self, ids: Sequence[int] | np.ndarray) -> list[tuple[str, int]]:
         """Returns the tar and the byte at which the image file of each id starts."""
@@ -112,52 +110,51 @@ class TarSource(Indexed):
         return digest.hexdigest()
 
     def as_json(self) -> dict[str, Any]:
-        return {"tars": list(map(os.path.abspath, self.tars)), "image": self.image, "label": self.label}
+        return {"tars": list(map(absolute, self.tars)), "image": self.image, "label": self.label}
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> TarSource:
         return cls(**document)
 
     @functools.cached_property
-    def _parts(self) -> list[_Index]:
-        with ThreadPoolExecutor(READERS) as pool:
+    def is_remote(self) -> bool:
+        """See `Indexed`."""
+        return is_remote(self.tars)
+
+    @functools.cached_property
+    def _parts(self) -> list[tuple[_Index, str]]:
+        with readers(self.tars) as pool:
             parts = list(pool.map(self._indexed, self.tars))
-        if not any(len(part.labels) for part in parts):
+        if not any(len(part.labels) for part, _ in parts):
             raise UsageError(f"no samples in {len(self.tars)} tars, the first of them {self.tars[0]}")
         return parts
 
     @functools.cached_property
     def _sizes(self) -> np.ndarray:
-        return np.array([len(part.labels) for part in self._parts], np.int64)
+        return np.array([len(part.labels) for part, _ in self._parts], np.int64)
+
+    @functools.cached_property
+    def _tags(self) -> list[str]:
+        """The version of each tar, if it is an object."""
+        return [tag for _, tag in self._parts]
 
     @functools.cached_property
     def _index(self) -> _Index:
-        return _Index(*map(np.concatenate, zip(*self._parts, strict=True)))
+        return _Index(*map(np.concatenate, zip(*(part for part, _ in self._parts), strict=True)))
 
-    def _indexed(self, tar: str) -> _Index:
-        """Returns the index of a tar, stored or new."""
-        try:
-            found = os.stat(tar)
-        except OSError as error:
-            raise DataError(f"{tar} cannot be read: {error.strerror}", tar) from None
-        facts = json.dumps([VERSION, found.st_size, found.st_mtime_ns, self.image, self.label])
-        for path in _index_paths(tar):
-            with contextlib.suppress(*_UNREADABLE), np.load(path) as file:
-                if str(file["facts"]) == facts:
-                    return _Index(*(file[name] for name in _Index._fields))
-        columns = np.array(list(self._walked(tar)), np.int64).reshape(-1, 3).T
-        index = _Index(*map(np.ascontiguousarray, columns))
-        for path in _index_paths(tar):
-            try:
-                _write(path, facts, index)
-                break
-            except OSError:
-                continue  # a read-only folder
-        return index
+    def _indexed(self, tar: str) -> tuple[_Index, str]:
+        """Returns the index of a tar, stored or new, and the version of its object."""
+
+        def make() -> list[np.ndarray]:
+            columns = np.array(list(self._walked(tar)), np.int64).reshape(-1, 3).T
+            return list(map(np.ascontiguousarray, columns))
+
+        columns, tag = indexed(tar, _Index._fields, [VERSION, self.image, self.label], make)
+        return _Index(*columns), tag
 
     def _walked(self, tar: str) -> Iterator[tuple[int, int, int]]:
         """Yields the byte, the length and the label of each image in a tar."""
-        with open(tar, "rb") as file:
+        with opened(tar) as file:
             if file.read(6).startswith(_COMPRESSED):
                 raise DataError(
                     f"{tar} is compressed, so its files cannot be read in any order: unpack it (gzip -d), or write "
@@ -202,24 +199,3 @@ def _label(content: bytes, key: str, where: str, tar: str) -> int:
     except (ValueError, LookupError, TypeError):
         wanted = f"an integer {key!r} in a JSON object" if key else "an integer"
         raise DataError(f"{where} is not {wanted}, but {shown(content[:40])}", tar) from None
-
-
-def _index_paths(tar: str) -> Iterator[Path]:
-    """Yields the places of a tar's index: next to it, and in the user's cache."""
-    yield Path(f"{tar}{SUFFIX}")
-    name = hashlib.blake2b(os.fsencode(os.path.abspath(tar)), digest_size=16).hexdigest()
-    yield cache_dir(environment()) / "tars" / f"{name}{SUFFIX}"
-
-
-def _write(path: Path, facts: str, index: _Index) -> None:
-    """Writes an index, whole or not at all. Raises OSError."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".tfhet-index-", delete=False) as file:
-        try:
-            np.savez(file, facts=np.array(facts), offsets=index.offsets, lengths=index.lengths, labels=index.labels)
-            file.flush()
-            os.fchmod(file.fileno(), 0o644)
-            os.replace(file.name, path)
-        except BaseException:
-            os.unlink(file.name)
-            raise

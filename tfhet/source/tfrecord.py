@@ -6,7 +6,7 @@
     source = TFRecordSource("train/*.tfrecord", {"image": Encoded(), "label": Scalar("int64")})
     batches = Pipeline(source, "decode(); random_resized_crop(224, 224); rescale()", batch_size=64).dataset()
 
-Files may lie wherever tf.io.gfile can read. Local files of numbers alone are read in blocks, which costs least.
+Files are local, or where `object_store` or tf.io.gfile can read; local ones of numbers alone are read in blocks.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from tfhet.extras import tensorflow as tf
 from tfhet.source import examples
 from tfhet.source.array_spec import ArraySpec
 from tfhet.source.feature import Encoded, Feature, Native, from_json
-from tfhet.source.files import all_records, files_of, identities, record_at, records_from
-from tfhet.source.framing import compression, fault, offsets, reach
+from tfhet.source.files import READERS, all_records, files_of, identities, record_at, records_from
+from tfhet.source.framing import compression, fault, reach
 from tfhet.source.record_loading import RecordLoading
 from tfhet.source.source import BadRecord, checked_ids, example_id, position_of, split_of
 from tfhet.source.writing import Sidecar, class_numbers
@@ -40,8 +40,6 @@ log = logging.getLogger("tfhet")
 ON_BAD_RECORD = ("fail", "skip")
 _GROUP = 64
 """Number of files that a thread checks at a time."""
-_READERS = 4
-"""Number of records that `read_at` reads at the same time."""
 _TRIED = 64
 """Number of records among which `check` looks for one that fits, where bad ones are skipped."""
 
@@ -59,7 +57,7 @@ class TFRecordSource(RecordLoading):
         on_bad_record: str = "fail",
         numbers: Sequence[int] = (),
     ):
-        """files: a list of paths, a directory, or a glob pattern; local paths, or any that tf.io.gfile can open.
+        """files: a list of paths, a directory, or a glob pattern; local, in an object store, or of tf.io.gfile.
 
         features: `Raw`, `Scalar`, `Fixed`, `Encoded` or a feature of tf.io, by name in the Example. counts: number of
         examples by path, where known. on_bad_record: whether `check` fails for a broken file ("fail") or omits the
@@ -130,8 +128,7 @@ class TFRecordSource(RecordLoading):
         return len(self.files)
 
     def example_count(self) -> int | None:
-        sizes = self.split_sizes()
-        return None if sizes is None else sum(sizes)
+        return None if (sizes := self.split_sizes()) is None else sum(sizes)
 
     def split_sizes(self) -> tuple[int, ...] | None:
         """Known after `check`; before, from the directory's `tfhet.json`, unless bad records are skipped."""
@@ -171,14 +168,14 @@ class TFRecordSource(RecordLoading):
 
         records = tf.data.Dataset.from_tensor_slices((split_of(numbers), position_of(numbers), places))
         work = tf.autograph.experimental.do_not_convert(one)
-        return records.map(work, num_parallel_calls=_READERS, deterministic=True)
+        return records.map(work, num_parallel_calls=READERS, deterministic=True)
 
     def places(self, ids: Sequence[int] | np.ndarray) -> list[tuple[str, int]]:
         """Finds records by walking their files' framing; one that cannot be reached lies where its file breaks off."""
         numbers = checked_ids(ids, self.split_count())
         splits, positions = split_of(numbers), position_of(numbers)
         most = {split: int(positions[splits == split].max()) for split in np.unique(splits).tolist()}
-        starts = {split: offsets(self.files[split], last) for split, last in most.items()}
+        starts = {split: self._offsets(split, last) for split, last in most.items()}
         places = zip(splits.tolist(), positions.tolist(), strict=True)
         return [(self.files[split], starts[split][min(at, len(starts[split]) - 1)]) for split, at in places]
 
@@ -236,6 +233,9 @@ class TFRecordSource(RecordLoading):
         share: (index, count) walks only the files index, index + count, ...; `gather` takes their ids, `split << 32 |
         records`, int64 [files of the share], and returns the ids of all files.
         """
+        if not self.can_stream:
+            self._reached = self.checked_sizes()
+            return
         index, ranks = share
         mine, files = range(index, len(self.files), ranks), self.files[index::ranks]
         groups = [files[at : at + _GROUP] for at in range(0, len(files), _GROUP)]

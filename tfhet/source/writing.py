@@ -19,7 +19,7 @@ from tfhet.cluster import code_dir
 from tfhet.errors import DataError, UsageError, some
 from tfhet.record import json_value
 from tfhet.schema import Count, check_schema, from_json
-from tfhet.source import encoding
+from tfhet.source import encoding, object_store
 from tfhet.source.feature import Feature, from_json as feature_of
 
 if TYPE_CHECKING:
@@ -78,6 +78,8 @@ class Sidecar:
 
 def _content(path: str) -> bytes | None:
     """Returns the content of a file, or None if it does not exist. Raises UsageError if it cannot be read."""
+    if object_store.is_url(path):
+        return object_store.read([path])[0] if object_store.exists(path) else None
     if "://" not in path:
         try:
             return Path(path).read_bytes()

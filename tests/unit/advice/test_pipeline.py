@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tfhet.advice import of_pipeline, pipeline as rules
-from tfhet.profile import NATIVE, Cost, Profile
+from tfhet.profile import NATIVE, Cost, Profile, Stored
 
 
 def profile(*parts: dict[str, Any]) -> Profile:
@@ -130,3 +131,14 @@ def test_best_three_findings_are_returned():
     )
     savings = [finding.saves_us for finding in found]
     assert len(found) == 3 and savings == sorted(savings, reverse=True)
+
+
+def test_stored_images_have_a_price():
+    decoding = profile(READ, NATIVE_DECODE, NORMALIZE)
+    assert list(rules.stored_images(decoding)) == []
+    found = replace(decoding, stored=Stored(64, 38.0, 12.0, 1000, 5500))
+    (finding,) = rules.stored_images(found)
+    assert (finding.kind, finding.saves_us) == (rules.STORED, 26.0)
+    for part in ("12.0 us", "38.0", "5,500 B", "1,000 B", "5.5 times", "64 images", "--store yuv420"):
+        assert part in finding.clause
+    assert list(rules.stored_images(replace(found, stored=Stored(64, 38.0, 36.0, 1000, 5500)))) == []

@@ -49,6 +49,14 @@ def test_cheaper_stages_come_before_a_bigger_host_and_a_bigger_host_before_a_dat
     assert "batch 1. A step would take 10 ms at best" in said[2]
 
 
+def test_stored_images_are_named_with_their_price():
+    changes = [Finding("named_change", "batch", 60.0), Finding("stored_images", "store decoded images", 30.0)]
+    said = decision(plan(saves_us=60.0), changes)
+    assert "cost nothing: batch" in said[2] and said[3] == "Store decoded images."
+    said = decision(plan(saves_us=30.0), changes[1:])
+    assert "cost more disk: store decoded images" in said[2] and "Store decoded images." not in said
+
+
 def test_where_the_accelerator_binds_one_stays_as_one_is():
     found = plan(plans.workload(step_ms=50.0))
     assert chosen(found) == "1*ml.gpu.small"

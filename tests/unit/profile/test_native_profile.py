@@ -19,7 +19,17 @@ from tfhet.errors import DataError
 from tfhet.events import Event
 from tfhet.pipeline import Pipeline
 from tfhet.plan.workload import PipelineCost
-from tfhet.profile import Effort, Profile, is_measured_natively, load, measure_native, measure_target, native, repeated
+from tfhet.profile import (
+    Effort,
+    Profile,
+    is_measured_natively,
+    load,
+    measure_native,
+    measure_stored,
+    measure_target,
+    native,
+    repeated,
+)
 from tfhet.record import Record
 from tfhet.report.cost import stage_costs
 from tfhet.source import Encoded, ImageFolder, Scalar, TFRecordSource, write_tfrecords
@@ -73,7 +83,7 @@ def test_reading_and_each_step_are_measured(pipeline, folder):
 
 def test_time_of_each_part_is_its_own(pipeline, monkeypatch):
     clock, runs = FakeClock(), list[int]()
-    load_of, call_of = ImageFolder.load, native._Chain.__call__
+    load_of, call_of = ImageFolder.load, native.Chain.__call__
 
     def loaded(source, ids):
         clock.sleep(0.001 * len(ids))
@@ -86,7 +96,7 @@ def test_time_of_each_part_is_its_own(pipeline, monkeypatch):
 
     monkeypatch.setattr(clock, "cpu", clock.monotonic)
     monkeypatch.setattr(ImageFolder, "load", loaded)
-    monkeypatch.setattr(native._Chain, "__call__", called)
+    monkeypatch.setattr(native.Chain, "__call__", called)
     found = measure_native(pipeline, EFFORT, clock=clock)
     assert [found.us(index) for index in range(6)] == pytest.approx([1000, 6000, *[2000] * 4])
     assert [found.alone_us(index)[0] for index in range(6)] == pytest.approx([1000, 6000, *[2000] * 4])
@@ -167,3 +177,20 @@ def test_commands_need_no_tensorflow(folder, repository):
     planned = run("plan", "--profile", "profile.json", *words, "--wide", "--json", "plan.json")
     assert "1*ml.g5.xlarge+1*ml.c5.xlarge" in planned and "tf.data" not in planned and "worker" not in planned
     assert '"dnn_host_processes"' in (there / "plan.json").read_text()
+
+
+def test_sample_is_measured_as_stored_images(pipeline, folder, tmp_path):
+    found = measure_target(pipeline, EFFORT)
+    sizes = [path.stat().st_size for path in folder.glob("*/*")]
+    pixels = [(60 + number + 1) // 2 * 25 * 2 + (60 + number) * 50 for number in range(20)]
+    assert found.stored is not None
+    assert (found.stored.images, found.stored.file_bytes) == (20, round(np.mean(sizes)))
+    assert found.stored.stored_bytes == round(np.mean(pixels) + 16)
+    assert min(found.stored.file_us, found.stored.stored_us) > 0
+    assert Profile.of(Record.from_json(found.record().to_json())) == found
+    stored = tfhet.source.from_image_folder(folder, tmp_path / "stored", 1, store=tfhet.source.Store("yuv420"))
+    source = TFRecordSource.from_directory(stored)
+    assert measure_stored(pipeline.with_stages("decode(); resize(8, 8)")) is not None
+    assert measure_stored(Pipeline(source, CHAIN, batch_size=8)) is None  # stored already
+    arrays = tfhet.ArraySource(np.zeros((4, 8, 8, 3), np.uint8), np.zeros(4, np.int64))
+    assert measure_stored(Pipeline(arrays, "random_flip()", batch_size=2)) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import zlib
 from pathlib import Path
 
@@ -10,8 +11,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfhet.errors import DataError, UsageError
-from tfhet.source import Raw, Scalar, TFRecordSource, diagnose, example_id, write_tfrecords
+from tfhet.errors import DataError, NotReady, UsageError
+from tfhet.file_lock import locked
+from tfhet.source import Raw, Scalar, TFRecordSource, diagnose, example_id, unpacked, write_tfrecords
 from tfhet.source.framing import GZIP, PLAIN, ZLIB, Unpacked, compression_of, fault, offsets, reach, walk
 
 FEATURES = {"image": Raw((8, 8, 3)), "label": Scalar()}
@@ -155,3 +157,74 @@ def test_members_of_a_gzip_file_are_joined(tmp_path):
 )
 def test_first_bytes_show_the_compression(head, expected):
     assert compression_of(head) == expected
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setattr("tfhet.source.unpacked.cache_dir", lambda _: tmp_path / "cache")
+    return tmp_path / "cache" / "unpacked"
+
+
+def loaded(source: TFRecordSource) -> dict:
+    ids = [example_id(split, at) for split, size in enumerate(source.sizes()) for at in reversed(range(size))]
+    return source.load(np.array(ids))
+
+
+def test_compressed_files_load_in_any_order(plain, packed, cache, monkeypatch):
+    source = TFRecordSource(packed, FEATURES)
+    assert source.can_load() and not source.is_remote
+    found, wanted = loaded(source), loaded(TFRecordSource(plain, FEATURES))
+    np.testing.assert_array_equal(found["image"], wanted["image"])
+    np.testing.assert_array_equal(found["label"], wanted["label"])
+    assert len(list(cache.glob("*.tfrecord"))) == 3
+    monkeypatch.setattr(unpacked, "_unpack", None)  # they are unpacked once
+    np.testing.assert_array_equal(loaded(TFRecordSource(packed, FEATURES))["label"], wanted["label"])
+
+
+@pytest.mark.parametrize("by", [1, 200])
+def test_cut_file_is_not_unpacked(packed, cache, kind, by):
+    file = sorted(packed.iterdir())[1]
+    cut(file, by)
+    with pytest.raises(DataError, match=f"{file.name}.* {kind} stream.*cut"):
+        TFRecordSource(packed, FEATURES).sizes()
+    assert len(list(cache.glob("*.tfrecord"))) <= 2 and not list(cache.glob(".part*"))
+
+
+def test_changed_file_is_unpacked_again(packed, cache, kind):
+    first, second = sorted(packed.iterdir())[:2]
+    wanted = loaded(TFRecordSource(second, FEATURES))["label"]
+    loaded(TFRecordSource(first, FEATURES))
+    first.write_bytes(second.read_bytes())
+    np.testing.assert_array_equal(loaded(TFRecordSource(first, FEATURES))["label"], wanted)
+
+
+def test_bad_record_of_a_copy_names_its_file(plain, tmp_path, cache, kind):
+    data = bytearray(sorted(plain.glob("*.tfrecord"))[0].read_bytes())
+    data[40] ^= 1
+    file = tmp_path / "bad.tfrecord"
+    file.write_bytes(COMPRESS[kind](bytes(data)))
+    with pytest.raises(DataError, match=r"bad\.tfrecord") as caught:
+        loaded(TFRecordSource(file, FEATURES))
+    assert (caught.value.path, caught.value.offset) == (str(file), 0)
+
+
+def test_plain_file_among_compressed_ones_is_refused(plain, packed, cache, kind):
+    (packed / "x.tfrecord").write_bytes(sorted(plain.glob("*.tfrecord"))[0].read_bytes())
+    with pytest.raises(UsageError, match=f"x.tfrecord .*{kind}"):
+        TFRecordSource(packed, FEATURES).sizes()
+
+
+def test_unused_copies_are_removed(packed, cache):
+    loaded(TFRecordSource(packed, FEATURES))
+    old, *_ = cache.glob("*.tfrecord")
+    os.utime(old, (1, 1))
+    unpacked.unpacked(TFRecordSource(packed, FEATURES).files[:0], GZIP)
+    assert not old.exists() and len(list(cache.glob("*.tfrecord"))) == 2
+
+
+def test_file_that_another_process_unpacks_has_a_deadline(packed, cache, kind, monkeypatch):
+    file = str(sorted(packed.iterdir())[0])
+    cache.mkdir(parents=True)
+    monkeypatch.setattr(unpacked, "LIMIT_S", 0.1)
+    with locked(cache / f"{unpacked._name(file)}.lock", 1.0), pytest.raises(NotReady, match="another process"):
+        unpacked.unpacked([file], kind)

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfhet.errors import UsageError
-from tfhet.source import ArraySpec, Encoded, Fixed, Raw, Scalar, encoding
+from tfhet import kernels, stages
+from tfhet.errors import DataError, UsageError
+from tfhet.pipeline import BatchMaker, Pipeline
+from tfhet.source import ArraySpec, Encoded, Fixed, Raw, Scalar, TFRecordSource, encoding, write_tfrecords
 from tfhet.source.feature import Native, from_json
 
 RNG = np.random.default_rng(8)
@@ -153,3 +155,29 @@ def test_stored_value_outside_the_dtype_is_an_error(dtype, value):
 def test_unknown_json_form_is_refused(document):
     with pytest.raises(UsageError, match="raw, scalar, fixed, encoded"):
         from_json(document)
+
+
+@pytest.mark.parametrize("kind", ["png", "yuv420", "rgb"])
+@pytest.mark.parametrize("size", [(12, 10), (6, 9)])
+def test_stored_images_get_the_stated_size(kind, size, tmp_path):
+    """TensorFlow and the native reader decode image files and TFI alike."""
+    files = [tf.io.encode_png(RNG.integers(0, 256, (12, 10, 3)).astype(np.uint8)).numpy() for _ in range(4)]
+    files = files if kind == "png" else [kernels.store_image(file, kind) for file in files]
+    write_tfrecords(tmp_path / "data", ({"image": file} for file in files), 1, {"image": Encoded()})
+    source = TFRecordSource.from_directory(tmp_path / "data", size=size)
+    expected = stages.compile(f"decode(); resize({size[0]}, {size[1]}, antialias=True)")(files)
+    assert source.can_load()
+    found = source.load(np.arange(4))["image"]
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(source.features["image"].decode(tf.constant(files)), expected)
+    ((_, record),) = source.read(tf.constant(0, tf.int64)).take(1)
+    np.testing.assert_array_equal(source.parse(record[None])["image"], expected[:1])
+
+
+def test_broken_image_with_a_size_is_named(tmp_path):
+    write_tfrecords(tmp_path / "data", [{"image": b"no image"}], 1, {"image": Encoded()})
+    source = TFRecordSource.from_directory(tmp_path / "data", size=(4, 4))
+    with pytest.raises(UsageError):
+        source.load(np.arange(1))
+    with pytest.raises(DataError, match="tfrecord"):
+        BatchMaker(Pipeline(source, "random_flip()")).make(np.arange(1), 0)

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import io
 import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
+from urllib.parse import quote, unquote, urlsplit
 
 import numpy as np
 import pytest
+from object_server import BUCKET, ENVIRONMENT, ObjectServer
 from PIL import Image
 from test_tar import write_tar
 
 import tfhet
+from tfhet import extras
 from tfhet.errors import DataError, UsageError
 from tfhet.pipeline import BatchMaker, as_json, from_json
 from tfhet.source import (
@@ -34,6 +41,7 @@ from tfhet.source import (
     TarSource,
     TFRecordSource,
     example_id,
+    object_store,
 )
 from tfhet.source.encoding import bytes_feature, example, int64_feature, write_record
 
@@ -119,6 +127,50 @@ def synthetic(folder: Path, seed: int) -> SyntheticSource:
     return SyntheticSource(COUNT, 2, (8, 6, 3), seed=seed)
 
 
+@functools.cache
+def server() -> ObjectServer:
+    """Serves the files of this machine to this process, also as a bucket."""
+    made = ObjectServer(Path("/"))
+    threading.Thread(target=made.serve_forever, daemon=True).start()
+    with mock.patch.dict(os.environ, {**ENVIRONMENT, "AWS_ENDPOINT_URL": made.url}):
+        object_store._store(f"s3://{BUCKET}", os.getpid())
+    return made
+
+
+def url_of(path: str | Path, scheme: str) -> str:
+    absolute = os.path.abspath(path)
+    if scheme == "memory":
+        store = object_store._store("memory://", os.getpid())
+        for file in (file for file in [Path(path), *Path(path).rglob("*")] if file.is_file()):
+            object_store.obstore.put(store, os.path.abspath(file).lstrip("/"), file.read_bytes())
+        return f"memory://{absolute}"
+    root = f"s3://{BUCKET}" if scheme == "s3" else server().url
+    return f"{root}{absolute if scheme == 's3' else quote(absolute)}"
+
+
+def remote(make: Callable[[Path, int], Any], scheme: str) -> Callable[[Path, int], Any]:
+    """The same data as objects of a server, or of a store in memory."""
+
+    def made(folder: Path, seed: int) -> Any:
+        server()
+        local = make(folder, seed)
+        files = [url_of(file, scheme) for file in getattr(local, "tars", None) or getattr(local, "files", None) or []]
+        place = files if scheme == "http" else url_of(folder, scheme)
+        if isinstance(local, ImageFolder):
+            return ImageFolder(place)
+        if isinstance(local, FileList):
+            return FileList([(url_of(path, scheme), label) for path, label in zip(local.paths, LABELS, strict=True)])
+        return TFRecordSource(place, local.features) if isinstance(local, TFRecordSource) else type(local)(place)
+
+    return made
+
+
+def local_path(file: str) -> Path:
+    """The file on this machine of a URL of `url_of`."""
+    path = urlsplit(file).path
+    return Path(unquote(path) if file.startswith("http") else path)
+
+
 @dataclass(frozen=True)
 class Kind:
     make: Callable[[Path, int], Any]
@@ -142,7 +194,23 @@ KINDS = {
     "arrays": Kind(of_arrays, images=arrays, is_described=False),
     "synthetic": Kind(synthetic, (5, 6), images=lambda seed: None),
 }
+_STORES = {"s3": [*KINDS][:5], "http": [*KINDS][1:5], "memory": ["image folder", "tfrecord", "parquet"]}
+REMOTE = {
+    f"{name} of {scheme}": dataclasses.replace(KINDS[name], make=remote(KINDS[name].make, scheme))
+    for scheme, names in _STORES.items()
+    for name in names
+    if extras.has("obstore")
+}
+LOCAL = tuple(KINDS)
+KINDS |= REMOTE
 with_files = pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind.files])
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory, monkeypatch):
+    cache = tmp_path_factory.mktemp("cache")
+    for module in ("index_file", "unpacked"):
+        monkeypatch.setattr(f"tfhet.source.{module}.cache_dir", lambda _: cache)
 
 
 @pytest.fixture(params=KINDS)
@@ -191,15 +259,15 @@ def test_examples_have_places(kind, tmp_path):
     if not kind.files:
         assert places == [("", 0)] * COUNT
         return
-    assert sorted({file for file, _ in places}) == sorted(map(str, tmp_path.glob(kind.files)))
+    assert sorted({local_path(file) for file, _ in places}) == sorted(tmp_path.glob(kind.files))
     for (file, at), image in zip(places, kind.images(0)[::-1], strict=True):
-        assert image in Path(file).read_bytes()[at:]
+        assert image in local_path(file).read_bytes()[at:]
 
 
 @pytest.mark.parametrize("id", [-1, COUNT, 5 << 32])
 def test_ids_that_do_not_exist_are_refused(kind, tmp_path, id):
     source = kind.make(tmp_path, 0)
-    if id == COUNT and kind.make in (tfrecords, synthetic):  # whose sizes may be unknown
+    if id == COUNT and isinstance(source, (TFRecordSource, SyntheticSource)):  # whose sizes may be unknown
         return
     with pytest.raises(UsageError, match=str(id)):
         source.places([id])
@@ -211,7 +279,9 @@ def test_fingerprint_is_of_the_data(tmp_path):
 import json, pathlib, sys
 sys.path[:0] = [{os.path.dirname(__file__)!r}]
 from test_indexed import KINDS
+from tfhet.source import index_file
 folder = pathlib.Path(sys.argv[1])
+index_file.cache_dir = lambda _: folder
 print(json.dumps({{name: kind.make(folder / name, 0).fingerprint() for name, kind in KINDS.items()}}))
 """
     (tmp_path / "there").mkdir()
@@ -226,9 +296,11 @@ print(json.dumps({{name: kind.make(folder / name, 0).fingerprint() for name, kin
     there = json.loads(child.stdout.splitlines()[-1])
     assert {name: kind.make(tmp_path / name, 0).fingerprint() for name, kind in KINDS.items()} == there
     for name, kind in KINDS.items():
-        if kind.make not in (image_folder, file_list):  # which have names only
+        if "image folder" not in name and "file list" not in name:  # which have names only
             assert kind.make(tmp_path / f"other {name}", 1).fingerprint() != there[name]
-    assert len(set(there.values())) >= len(there) - 1  # a folder has the fingerprint of the list of its files
+    # A folder has the fingerprint of the list of its files, and objects have the fingerprint of local files.
+    there.pop("file list of http", None)  # whose names are quoted
+    assert len(set(there.values())) == len({there[name] for name in LOCAL}) >= len(LOCAL) - 1
 
 
 def test_json_makes_an_equal_source(kind, tmp_path, monkeypatch):
@@ -242,7 +314,7 @@ def test_json_makes_an_equal_source(kind, tmp_path, monkeypatch):
         return
     described, fingerprint = json.loads(json.dumps(as_json(pipeline))), pipeline.fingerprint()
     wanted = source.load(ids_of(kind.sizes))
-    if kind.make not in (file_list, tfrecords):  # which keep the paths as they are
+    if not isinstance(source, (FileList, TFRecordSource)) or isinstance(source, ImageFolder):  # they keep paths
         monkeypatch.chdir("/")
     made = from_json(described)
     assert type(made.source) is type(source) and made.fingerprint() == fingerprint
@@ -281,6 +353,8 @@ def test_pipelines_deliver_every_example(kind, tmp_path):
 @with_files
 @pytest.mark.parametrize("damage", ["missing", "truncated"])
 def test_error_of_a_damaged_file_has_its_name(name, damage, tmp_path):
+    if name.endswith("memory"):
+        return
     source = KINDS[name].make(tmp_path, 0)
     maker = BatchMaker(tfhet.Pipeline(source, "decode(); resize(8, 8)"))
     source.fingerprint()
@@ -291,4 +365,4 @@ def test_error_of_a_damaged_file_has_its_name(name, damage, tmp_path):
         os.truncate(file, file.stat().st_size // 3)
     with pytest.raises(DataError, match=file.name) as caught:
         maker.make(np.arange(COUNT), 0)
-    assert caught.value.path == str(file)
+    assert local_path(caught.value.path) == file

@@ -140,3 +140,13 @@ def test_sources_that_do_not_fit_are_refused():
         Balanced(MapStyle([(b"", 1)]))
     with pytest.raises(UsageError, match="one integer label"):
         Balanced(ArraySource(np.zeros((2, 4, 4, 3), np.uint8), np.zeros((2, 5)))).sizes()
+
+
+@pytest.mark.parametrize(("sizes", "weights"), [((4, 30), (1, 3)), ((100, 7), (1, 1)), ((50, 50), (1, 9))])
+def test_length_of_an_epoch_is_stated(sizes, weights, caplog):
+    source = Mixed([(numbered(size, 100 * at), weights[at]) for at, size in enumerate(sizes)])
+    with caplog.at_level("INFO", "tfhet"):
+        length = source.example_count()
+    wanted = max(size / weight for size, weight in zip(sizes, weights, strict=True)) * sum(weights)
+    assert length == pytest.approx(wanted, abs=len(sizes) * max(weights))
+    assert str(length) in caplog.text

@@ -86,7 +86,7 @@ def test_read_only_folder_has_its_index_in_the_cache(tmp_path, monkeypatch):
     tar = write_tar(tmp_path / "a.tar", FILES)
     index_of(tar).mkdir()  # so that no file can have this name, also for root
     first = loaded(TarSource(tar))
-    assert len(list((tmp_path / "cache/tfhet/tars").iterdir())) == 1
+    assert len(list((tmp_path / "cache/tfhet/indexes").iterdir())) == 1
     monkeypatch.setattr(TarSource, "_walked", None)
     assert loaded(TarSource(tar)) == first
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.tar", index_of(tar).name, "cache"]
@@ -153,7 +153,7 @@ def test_missing_tars_are_refused(tmp_path):
     with pytest.raises(UsageError, match="no samples"):
         TarSource(write_tar(tmp_path / "a.tar", [])).sizes()
     with pytest.raises(UsageError, match="not on this host"):
-        TarSource("s3://bucket/*.tar")
+        TarSource("hdfs://host/*.tar")
     source = TarSource(write_tar(tmp_path / "b.tar", FILES))
     (tmp_path / "b.tar").unlink()
     with pytest.raises(DataError, match="b.tar"):

@@ -140,6 +140,9 @@ class PipelineReader:
         mine = self._places(epoch, position.offset)
         if self._begun and (not mine or self._begun[0][0] != mine[0]):  # another iteration ended early
             self._drop()
+        if not self._begun:  # a reader that continues has announced all epochs
+            announced = self._all_places(epoch + 1) if continues else ()
+            self._maker.read_ahead(map(self._examples, itertools.chain(mine, announced)))
         later = self._places(epoch + 1, 0) if continues else []
         waiting = itertools.islice(itertools.chain(mine, later), len(self._begun), None)
         self._at, self._delivered = epoch, DeliveredSet(self._rank, self._size)
@@ -175,12 +178,23 @@ class PipelineReader:
         whole = batches - batches % self._size if self._is_equal else batches
         return [_Place(epoch, offset, number) for number in range(self._rank, whole, self._size)]
 
+    def _all_places(self, epoch: int) -> Iterator[_Place]:
+        """Yields this rank's batches of an epoch and of all epochs after it."""
+        for each in itertools.count(epoch):
+            if not (places := self._places(each, 0)):
+                return
+            yield from places
+
+    def _examples(self, place: _Place) -> np.ndarray:
+        """Returns the places of a batch's examples in the source, int64 [n]."""
+        division = self._division(place.offset)
+        begin, end = (place.offset + division.begin(place.number + after) for after in (0, 1))
+        return self._maker.order(place.epoch)[begin:end]
+
     def _begin(self, places: Iterator[_Place]) -> None:
         for place in places:
-            division = self._division(place.offset)
-            begin, end = (place.offset + division.begin(place.number + after) for after in (0, 1))
-            examples = self._maker.order(place.epoch)[begin:end]
-            self._begun.append((place, self._threads.submit(self._maker.make, examples, place.epoch)))
+            made = self._threads.submit(self._maker.make, self._examples(place), place.epoch)
+            self._begun.append((place, made))
 
     def _drop(self) -> None:
         for _, made in self._begun:
@@ -195,4 +209,5 @@ class PipelineReader:
 
     def close(self) -> None:
         self._drop()
+        self._maker.read_ahead(iter(()))
         self._threads.shutdown(wait=False, cancel_futures=True)

@@ -6,13 +6,14 @@ production.batch(BatchRequest(Shard(0, 4), number=8, first=4, ranks=2))   # nint
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tfhet.errors import UsageError
+from tfhet.errors import TfhetError, UsageError
 from tfhet.pipeline import BatchMaker, EpochOrder
 from tfhet.planes.feed.dataset import DatasetFacts, facts_of, make, make_dataset
 from tfhet.planes.feed.delivered import BatchRequest
@@ -98,9 +99,18 @@ class Production:
         user's code, and UsageError if its function returned neither batches nor a dataset."""
         return self._of_examples(request) if self.source.batch_size else self._of_stream(request)
 
+    def expect(self, request: BatchRequest) -> None:
+        """Begins to load the examples of a batch that `batch` will make, if a pipeline has a remote source."""
+        if isinstance(maker := self.__dict__.get("_dataset"), BatchMaker):
+            with contextlib.suppress(TfhetError):  # `batch` raises it again
+                if isinstance(places := self._places(request), np.ndarray):
+                    maker.expect(places)
+
     def remove_reader(self, rank: int) -> None:
         """Called when a rank's connection has ended: no production waits for this rank any more."""
         self._positions.pop(rank, None)
+        if isinstance(maker := self.__dict__.get("_dataset"), BatchMaker):
+            maker.read_ahead(iter(()))  # its batches would stay in memory
         for stream in self._streams.values():
             stream.readers.discard(rank)
 
@@ -195,18 +205,24 @@ class Production:
     # A map-style dataset
 
     def _of_examples(self, request: BatchRequest) -> ProducedBatch | EndOfShard:
-        order, offset = self._order_of(request.shard), request.offset
+        order, places = self._order_of(request.shard), self._places(request)
         self._check_position(request)
-        division = Division.of(self.source, len(order) - offset)
-        if request.round_end > division.batches:
-            return EndOfShard(division.batches)
-        places = order[offset + division.begin(request.number) : offset + division.begin(request.number + 1)]
+        if isinstance(places, EndOfShard):
+            return places
         if isinstance(self._dataset, BatchMaker):
             made = self._dataset.make(places, request.shard.epoch)
             return ProducedBatch(made.value, made.ids, len(order))
         with Randomness(self._seed, request.shard.epoch, request.number, leaves_trace=self._is_alone):
             batch = [self.source.collated([self._dataset[int(one)] for one in places])]
             return ProducedBatch(owned(batch) if self.source.collate else batch[0], places, len(order))
+
+    def _places(self, request: BatchRequest) -> np.ndarray | EndOfShard:
+        """Returns the places of a batch's examples, int64 [n]."""
+        order, offset = self._order_of(request.shard), request.offset
+        division = Division.of(self.source, len(order) - offset)
+        if request.round_end > division.batches:
+            return EndOfShard(division.batches)
+        return order[offset + division.begin(request.number) : offset + division.begin(request.number + 1)]
 
     def _check_position(self, request: BatchRequest) -> None:
         """Raises UsageError if another rank begins this iteration elsewhere: examples would come twice or never."""

@@ -140,7 +140,7 @@ class Server:
         """listener: socket that listens; the server closes it. address: HOST:PORT by which readers dial it."""
         self._code = code or CodeFolders()
         self._requests: queue.SimpleQueue[Requested] = queue.SimpleQueue()
-        self._later: collections.deque[Requested] = collections.deque()
+        self._waiting, self._later = collections.deque[Requested](), collections.deque[Requested]()
         self._monitor = WorkMonitor()
         self._productions: dict[str, Production] = {}
         self._clients: set[_Client] = set()
@@ -152,10 +152,21 @@ class Server:
         while not stop.is_set():
             for _ in range(len(self._later)):  # requests that would run an iterable too far ahead
                 self._answer(*self._later.popleft())
-            with contextlib.suppress(queue.Empty):
-                self._answer(*self._requests.get(timeout=_CHECK_S))
+            if waiting := self._received():
+                self._answer(*waiting.popleft())
         for production in self._productions.values():
             production.close()
+
+    def _received(self) -> collections.deque[Requested]:
+        """Returns the requests to answer, which productions may prepare."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                is_idle = not self._waiting
+                request = self._requests.get(block=is_idle, timeout=_CHECK_S if is_idle else None)
+                self._waiting.append(request)
+                if request[2] is not None and (production := self._productions.get(request[1])):
+                    production.expect(request[2])
+        return self._waiting
 
     def close(self) -> None:
         self._listening.close()

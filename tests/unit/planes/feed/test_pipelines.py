@@ -10,12 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from forked import exit_code_of_fork
+from object_server import serving
 from own_key import KEY
 
 import tfhet
 from tfhet import kernels
 from tfhet.errors import DataError, NotReady, UsageError
 from tfhet.pipeline import BatchMaker, Pipeline, as_json, from_json, one_by_one, one_epoch
+from tfhet.pipeline.read_ahead import ReadAhead
 from tfhet.source import Encoded, FileList, ImageFolder, Raw, Scalar, SyntheticSource, TFRecordSource, write_tfrecords
 from tfhet.strategies import JobContext
 
@@ -145,6 +147,26 @@ def test_cut_records_are_no_shorter_epoch(records, tmp_path, lost):
     with pytest.raises(DataError, match=f"{last.name} is broken at byte") as caught:
         BatchMaker(Pipeline(source, CHAIN))
     assert caught.value.path == str(last)
+
+
+@pytest.mark.parametrize("processes", [0, 1, 2])
+def test_remote_batches_are_loaded_ahead(served, folder, processes, monkeypatch):
+    pytest.importorskip("obstore")
+    groups, loaded = list[list[np.ndarray]](), ReadAhead._loaded
+    monkeypatch.setattr(ReadAhead, "_loaded", lambda self, group: groups.append(group) or loaded(self, group))
+    local = ImageFolder(folder)
+    with serving(folder) as server:
+        paths = (f"{server.url}/{Path(path).relative_to(folder)}" for path in local.paths)
+        remote = FileList(list(zip(paths, local.labels.tolist(), strict=True)))
+        settings = {"batch_size": 4, "shuffle": True, "seed": 2}
+        job = served(processes) if processes else ALONE
+        loader = tfhet.batches(Pipeline(remote, CHAIN, **settings), job=job, ahead=4)
+        found = [collected(loader) for _ in range(3)]
+        loader.close()
+    wanted = tfhet.batches(Pipeline(local, CHAIN, **settings), job=ALONE)
+    for epoch in found:
+        assert_equal(epoch, collected(wanted))
+    assert len(groups) > 3
 
 
 def test_record_fewer_than_listed_is_an_error(records, tmp_path):
