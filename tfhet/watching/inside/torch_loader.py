@@ -89,6 +89,7 @@ def on_optimizer(module: Any) -> None:
             recorder.optimizer_steps += 1
             recorder.optimizer_thread = threading.get_ident()
 
+    count._torchdynamo_disable = True  # type: ignore[attr-defined]  # torch.compile calls it, and does not trace it
     module.register_optimizer_step_post_hook(count)
     Recorder.training_state = staticmethod(_training_state)
 
