@@ -291,9 +291,9 @@ def grey(image: np.ndarray) -> np.ndarray:
 
 def by_tensorflow(data: bytes, channels: int = 3, accurate: bool = False) -> np.ndarray:
     tf = pytest.importorskip("tensorflow")
-    from tfhet.source.orientation import decoded
-
-    return decoded(tf.constant(data), channels, accurate).numpy()
+    if accurate and data.startswith(b"\xff\xd8\xff"):
+        return tf.io.decode_jpeg(data, channels, dct_method="INTEGER_ACCURATE").numpy()
+    return tf.io.decode_image(data, channels, expand_animations=False).numpy()
 
 
 def skip_without_library(name: str) -> None:
