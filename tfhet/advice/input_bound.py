@@ -119,8 +119,8 @@ def peak_levers(waits: Waiting | None, events: Sequence[tuple[float, str]] = ())
             yield Finding(
                 "look_at_stalls",
                 f"for the stalls look at their moments, the longest first: {named}. Where nothing happened then, look"
-                " for a file that is slow to open or large, and a shuffle buffer that fills again; more workers do not"
-                " help, batches prefetched for that long do",
+                " for a file that is slow to open or large, or a shuffle buffer of tf.data that fills again; more"
+                " workers do not help, batches prefetched for that long do",
             )
         else:
             yield Finding(

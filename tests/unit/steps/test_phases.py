@@ -6,31 +6,16 @@ from typing import Any
 import pytest
 import tensorflow as tf
 from fake_clock import FakeClock
+from sent import Sent
 
 from tfhet import native
-from tfhet.messages import MetricLine, ProcessChannel, rank
+from tfhet.messages import rank
 from tfhet.steps import ScriptSteps, script_steps as room
 from tfhet.steps.finder import TRAINING, Moment
 from tfhet.steps.phases import Phases
 from tfhet.strategies import JobContext
 
 JOB = JobContext("job", "homogeneous", host="algo-1")
-
-
-class Sent(ProcessChannel):
-    """A channel whose messages are kept."""
-
-    def __init__(self) -> None:
-        super().__init__(None)
-        self.reports: list[rank.Report] = []
-
-    def send(self, message: Any, limit_s: float = 0.0) -> bool:
-        self.reports.append(message)
-        return True
-
-    @property
-    def lines(self) -> list[MetricLine]:
-        return [MetricLine.parse(each.line) for each in self.reports if isinstance(each, rank.Metrics)]  # type: ignore
 
 
 @pytest.fixture(params=["compiled", "plain"])

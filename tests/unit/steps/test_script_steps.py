@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from fake_clock import FakeClock
+from sent import Sent
 
-from tfhet.messages import MetricLine, ProcessChannel, rank
+from tfhet.messages import MetricLine, rank
 from tfhet.pipeline import Pipeline
 from tfhet.planes import distribute
 from tfhet.record import RunFolder, Timeline
@@ -21,18 +22,6 @@ from tfhet.steps.noted import Note
 from tfhet.strategies import JobContext
 
 JOB = JobContext("job", "homogeneous", rank=0, size=2, local_size=2, host="algo-1")
-
-
-class Sent(ProcessChannel):
-    """A channel whose messages are kept."""
-
-    def __init__(self) -> None:
-        super().__init__(None)
-        self.reports: list[rank.Report] = []
-
-    def send(self, message: Any, limit_s: float = 0.0) -> bool:
-        self.reports.append(message)
-        return True
 
 
 class Played:
