@@ -8,6 +8,7 @@ from .damage import (
     find as find,
 )
 from .described import SOURCES as SOURCES, source_as_json as source_as_json, source_from_json as source_from_json
+from .encoding import write_record as write_record
 from .feature import Encoded as Encoded, Feature as Feature, Fixed as Fixed, Raw as Raw, Scalar as Scalar
 from .folder import from_image_folder as from_image_folder
 from .id_set import IdCount as IdCount, IdSet as IdSet

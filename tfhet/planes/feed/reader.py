@@ -288,9 +288,7 @@ class FeedReader:
             elif isinstance(answer, Failed) and (this is not None or answer.request.number == NO_BATCH):
                 where = f"{server.address}, at {described(key, epoch)}"
                 self._failure = SourceError(f"{self._source} raised on {where}:\n{answer.text}")
-            elif this is None:
-                return
-            elif isinstance(answer, NoBatch):
+            elif this is not None and isinstance(answer, NoBatch):
                 this.end_shard(server.index, key, answer.batches)
             self._wake()
         self._request()

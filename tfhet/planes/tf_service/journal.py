@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from tfhet.source.encoding import write_record
+from tfhet.source import write_record
 
 NUMBERS = 1_000_000_000
 """How many numbers of each kind a dispatcher may give."""
