@@ -12,20 +12,22 @@ from tfhet.telemetry.host_counters import CgroupCounters, HostCounters, MachineC
 
 
 def cgroup(top: Path, version: int, place: str, shown_as_root: bool = False) -> CgroupCounters | None:
-    """Counters of a group that has used 2.5 CPU seconds and 4096 bytes; None if it is not found."""
+    """Counters of a group that has used 2.5 CPU seconds, 4096 bytes, and as many of cache; None if it is not found."""
     own = top / "self"
     where = "" if shown_as_root else place.lstrip("/")
     if version == 2:
         own.write_text(f"0::{place}\n")
         files = {
             top / where / "cpu.stat": "usage_usec 2500000\nuser_usec 1\n",
-            top / where / "memory.current": "4096\n",
+            top / where / "memory.current": "8192\n",
+            top / where / "memory.stat": "anon 1\ninactive_file 4000\nactive_file 96\nshmem 512\n",
         }
     else:
         own.write_text(f"5:memory:{place}\n4:cpuset:/\n3:cpu,cpuacct:{place}\n0::/\n")
         files = {
             top / "cpuacct" / where / "cpuacct.usage": "2500000000\n",
-            top / "memory" / where / "memory.usage_in_bytes": "4096\n",
+            top / "memory" / where / "memory.usage_in_bytes": "8192\n",
+            top / "memory" / where / "memory.stat": "inactive_file 1\ntotal_inactive_file 4096\ntotal_shmem 512\n",
         }
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -57,7 +59,7 @@ def test_counters_never_decrease(made):
     for name in ("cpu_s", "received_bytes", "sent_bytes"):
         assert 0 <= getattr(first, name) <= getattr(then, name)
     if isinstance(made, CgroupCounters) and "tmp" in str(made._cpu):
-        assert (first.cpu_s, first.memory_bytes) == (2.5, 4096)
+        assert (first.cpu_s, first.memory_bytes, first.shared_bytes) == (2.5, 4096, 512)
 
 
 def test_root_cgroup_is_the_machine(tmp_path):

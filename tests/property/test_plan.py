@@ -9,11 +9,12 @@ import pytest
 from hypothesis import assume, given, strategies as st
 
 from tfhet import planes
-from tfhet.plan import ClusterShape, Layout, Resource, Space, Where, make_plan, predict
+from tfhet.plan import Amount, ClusterShape, Layout, MemoryNeed, Resource, Space, Where, make_plan, predict
 from tfhet.plan.candidate import candidates, ranking
 from tfhet.plan.ceiling import ceilings
 from tfhet.plan.prediction import best_layout, demand, supply
 from tfhet.record import Interval, View
+from tfhet.units import GIB
 
 SETUPS = (plans.workloads(), plans.mixed_clusters(), plans.LAYOUTS)
 MORE = plans.numbers(1.0, 4.0)
@@ -171,6 +172,73 @@ def test_a_plan_chooses_the_cheapest_and_its_frontier_beats_all_that_it_shows(wo
             and each.s_per_million.value <= one.s_per_million.value * SLACK
             for each in edge
         )
+
+
+def amounts(most: float) -> st.SearchStrategy[Amount | None]:
+    return st.none() | numbers_of_bytes(most).map(Amount.measured)
+
+
+def numbers_of_bytes(most: float) -> st.SearchStrategy[float]:
+    return plans.numbers(0.0, most * GIB)
+
+
+MEMORY = st.builds(
+    MemoryNeed,
+    rank=amounts(80),
+    shared=amounts(20),
+    gpu=amounts(30),
+    data_host=amounts(80),
+    data_hosts=st.integers(0, 4),
+    servers=st.integers(1, 8),
+    is_on_dnn=st.booleans(),
+)
+SIZED = Space(
+    [
+        replace(plans.GPU, memory_bytes=16 * GIB, gpu_memory_bytes=16 * GIB),
+        replace(plans.BIGGER, memory_bytes=64 * GIB, gpu_memory_bytes=24 * GIB),
+    ],
+    [replace(plans.CPU, memory_bytes=32 * GIB)],
+    [1, 2],
+    4,
+)
+
+
+def sized_plan(workload, usd, need):
+    return make_plan(
+        replace(workload, memory=need), ClusterShape(SIZED.dnn[0]), SIZED, usd.get, planes.get("tf_service")
+    )
+
+
+@plans.law(40)
+@given(plans.workloads(), PRICES, MEMORY)
+def test_each_chosen_cluster_has_the_memory_that_is_needed(workload, usd, need):
+    plan = sized_plan(workload, usd, need)
+    for index in {plan.chosen, plan.runner_up, plan.alone, plan.mixed} - {None}:
+        one = plan.candidates[index]
+        assert need.fits(one.cluster, one.prediction.layout) and not one.misfits
+        if need.rank is not None:
+            assert one.cluster.dnn.memory_bytes >= need.rank.needed * one.cluster.dnn.ranks
+    for index in plan.too_small:
+        one = plan.candidates[index]
+        assert not need.fits(one.cluster, one.prediction.layout) and one.missed
+    for one in plan.candidates:
+        assert not (one.on_frontier and one.misfits)
+
+
+@plans.law(40)
+@given(plans.workloads(), PRICES, MEMORY, MORE)
+def test_more_measured_memory_never_yields_a_smaller_or_cheaper_choice(workload, usd, need, more):
+    assume(need.rank is not None)
+    before = sized_plan(workload, usd, need)
+    after = sized_plan(workload, usd, replace(need, rank=need.rank.times(more)))
+    if after.chosen is None:
+        return
+    assert before.chosen is not None
+    old, new = before.candidates[before.chosen], after.candidates[after.chosen]
+    assert new.usd_per_million.value >= old.usd_per_million.value / SLACK
+    by_rank = [each.cluster.dnn.memory_bytes / each.cluster.dnn.ranks for each in (old, new)]
+    if not need.data_host:  # else the choice may be a cluster whose data hosts keep a part in memory
+        assert by_rank[0] <= by_rank[1]
 
 
 @plans.law(100)

@@ -1,5 +1,6 @@
 from .finding import Finding as Finding, sentence as sentence, sentences as sentences
 from .input_bound import (
+    INPUT_BOUND_PCT as INPUT_BOUND_PCT,
     Diagnosis as Diagnosis,
     InputState as InputState,
     next_commands as next_commands,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from tfhet.advice.finding import Finding
 from tfhet.advice.input_bound import InputState, state_by_wait
 from tfhet.advice.pipeline import STORED
-from tfhet.plan import Candidate, Plan, Resource
+from tfhet.plan import Candidate, Plan, Resource, disagreement
 from tfhet.record import Interval
 
 LEAST_BREAK_EVEN_USD = 0.001
@@ -16,11 +16,13 @@ LEAST_BREAK_EVEN_USD = 0.001
 
 def of_plan(plan: Plan, cheaper: Sequence[Finding] = ()) -> list[Finding]:
     """Returns the findings of a plan; the last one is the choice. cheaper: changes of stages, from `of_pipeline`."""
-    return [*_today(plan, cheaper), *_best(plan), _choice(plan)]
+    return [*_run(plan), *_today(plan, cheaper), *_best(plan), *_too_small(plan), _choice(plan)]
 
 
 def _choice(plan: Plan) -> Finding:
     if plan.chosen is None:
+        if plan.too_small and all(one.misfits for one in plan.candidates):
+            return Finding("no_memory", "no cluster has enough memory: name larger types with --dnn and --data")
         return Finding("none_fits", "no cluster keeps the limits: allow more time, money or hosts")
     chosen = plan.candidates[plan.chosen]
     binds = _binds(chosen.prediction.binding.value)
@@ -28,6 +30,24 @@ def _choice(plan: Plan) -> Finding:
         return Finding("stay", f"stay with {chosen.cluster}: {binds}")
     take = f"take {chosen.cluster}: {binds}"
     return Finding("take", take) if chosen.cluster.data else Finding("take_homogeneous", f"stay homogeneous: {take}")
+
+
+def _run(plan: Plan) -> Iterator[Finding]:
+    """Yields the contradiction between the run and the prediction for its cluster, if there is one."""
+    if plan.agreement is not None and plan.agreement.counted is not None:
+        counts = f"this plan counts {plan.agreement.counted:.3g} times the profiled CPU, as the run measured"
+        cause = (
+            "find the cause first with `tfhet report`: it may be the settings of the reader, or a profile of other data"
+        )
+        yield Finding("prediction_disagrees", f"{disagreement(plan.agreement)}; {counts}; {cause}")
+
+
+def _too_small(plan: Plan) -> Iterator[Finding]:
+    """Yields the clusters that would be chosen, or nearly, if they had more memory."""
+    for one in (plan.candidates[index] for index in plan.too_small):
+        usd = f"cost {one.usd_per_million.value:.3g} USD per million examples" if one.usd_per_million else "do"
+        why = ", and ".join(map(str, one.misfits))
+        yield Finding("too_little_memory", f"{one.cluster} would {usd}, but {why}")
 
 
 def _today(plan: Plan, cheaper: Sequence[Finding]) -> Iterator[Finding]:
@@ -40,6 +60,10 @@ def _today(plan: Plan, cheaper: Sequence[Finding]) -> Iterator[Finding]:
     if state_by_wait(wait_pct) is InputState.NOT:
         neither = "neither cheaper stages nor more CPUs shorten a step"
         yield Finding("prediction_keeps_up", f"the input keeps up with the accelerator: {neither}")
+        if plan.agreement is not None and state_by_wait(plan.agreement.waited_pct) is InputState.BOUND:
+            run = plan.agreement
+            waited = f"the run itself waited {run.waited_pct:.0f}% of the time for data, on {run.cluster}"
+            yield Finding("run_waited", f"{waited}: only a run on {today.cluster} shows that it does not wait there")
         return
     waits = f"the accelerator could do a step in {_step(accelerator)}: it waits {wait_pct:.0f}% of the time"
     yield Finding("prediction_waits", waits)

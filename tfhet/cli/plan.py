@@ -37,6 +37,13 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     flag("calibrate", nargs="?", type=Path, const=Path(), metavar="FILE", help=words)
     flag("costs", type=Path, metavar="FILE", help=f"a file of --calibrate (default: {PLACE}, else the package's)")
     flag("source_mb_per_s", type=above_0, metavar="X", help="MB per second that one host can read (default: no limit)")
+    flag(
+        "memory_gb",
+        type=above_0,
+        metavar="X",
+        help="memory that a dnn host of today's cluster needs (default: the run's)",
+    )
+    flag("gpu_memory_gb", type=above_0, metavar="X", help="memory that one GPU needs (default: the run's)")
     flag("vcpu_speed", default="", metavar="TEXT", help="relative to the profiled CPU: ml.c5=1.1,ml.g5=0.9 (default 1)")
     flag("dnn", metavar="TYPES", help="types or families that may train (default: today's family)")
     flag("data", default=DATA_FAMILIES, metavar="TYPES", help="types or families for data (%(default)s)")

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfhet.cli.parser import add_examples, add_output, write_output
+from tfhet.cli.parser import STDOUT, add_examples, add_output, number, output_file, write_output
 from tfhet.errors import Mistakes, UsageError
 
 if TYPE_CHECKING:
@@ -36,6 +36,11 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     how.add_argument("--wait", action="store_true", help="follow the job to its end")
     submit.add_argument("--name", help="of the training job (default: the job's name and the time)")
     submit.add_argument("--instances", type=Path, metavar="FILE", help="a catalogue file with types of yours")
+    submit.add_argument("--alarms", type=output_file, metavar="FILE", help="write CloudWatch alarms for CloudFormation")
+    above_0 = number(float, above=0)
+    submit.add_argument("--alarm_wait_pct", type=above_0, metavar="X", help="waiting above which it alarms (10)")
+    submit.add_argument("--budget_usd", type=above_0, metavar="X", help="cost above which it alarms (default: none)")
+    submit.add_argument("--alarm_topic", metavar="ARN", help="SNS topic of the alarms (default: none)")
     add_output(submit, "the request, without the secret,", has_tables=False)
     submit.set_defaults(run=run)
 
@@ -72,17 +77,29 @@ def run(args: argparse.Namespace) -> int:
     """Returns 0; with --wait 1 if the job failed. Raises UsageError for a job that SageMaker would refuse."""
     from tfhet import catalogue
     from tfhet.aws import client
-    from tfhet.submit import JobSubmission, job_file, rules
+    from tfhet.record import write_json
+    from tfhet.submit import Alarms, JobSubmission, job_file, rules
 
-    job = job_file.read(args.job, catalogue.default(args.instances))
+    known = catalogue.default(args.instances)
+    job = job_file.read(args.job, known)
     check_arguments(job)
+    bounds = {"wait_pct": args.alarm_wait_pct, "budget_usd": args.budget_usd, "topic": args.alarm_topic}
+    stated = {name: value for name, value in bounds.items() if value is not None}
+    if stated and not args.alarms:
+        raise UsageError("bounds and topic of alarms need --alarms FILE: the file that gets the alarms")
+    if args.alarms == STDOUT:
+        raise UsageError("--alarms -: standard output has the request already; name a file")
     submission = JobSubmission.of(job, args.name)
+    template = Alarms(**stated).template(job, submission.name, known) if args.alarms else None
     notes = list(rules.notes(job))
     if left_out := submission.archive.left_out:
         notes.append(f"not packed, as hidden files and files with secrets are not: {', '.join(left_out)}")
     for note in notes:
         print(f"[submit] {note}", file=sys.stderr)
     write_output(args, submission.shown)
+    if template is not None:
+        write_json(args.alarms, template)
+        print(f"[submit] alarms of {submission.name}: {args.alarms}", file=sys.stderr)
     if args.dry_run:
         print(json.dumps(submission.shown, indent=2, ensure_ascii=False))
         return 0

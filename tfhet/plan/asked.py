@@ -9,10 +9,13 @@ from dataclasses import replace
 
 from tfhet import catalogue
 from tfhet.errors import UsageError
+from tfhet.plan.agreement import Agreement, as_measured, own_cluster
 from tfhet.plan.candidate import PlanLimits, Space
 from tfhet.plan.decision import Plan, make_plan
 from tfhet.plan.host import ClusterShape, HostType
-from tfhet.plan.measured_run import BELIEVED, MeasuredRun
+from tfhet.plan.measured_memory import memory_of, notes as memory_notes, with_stated
+from tfhet.plan.measured_run import MeasuredRun
+from tfhet.plan.memory import UNKNOWN
 from tfhet.plan.workload import PipelineCost, Trainer, Workload
 from tfhet.planes import CostFile, DataPlane
 from tfhet.profile import Profile
@@ -37,10 +40,12 @@ def plan_of(
     if run is not None and run.dnn_ranks and not args.cluster:  # it need not use all accelerators of a host
         today = replace(today, dnn=replace(today.dnn, gpus=run.dnn_ranks))
     workload = _workload(args, profile, plane, today, run)
-    overhead = run.overhead(workload, today) if run is not None and not args.cluster else None
-    if overhead is not None and BELIEVED[0] <= overhead <= BELIEVED[1]:
-        # Part of it is the work's and goes with it, part is that of those hosts: the middle, between none and all.
-        workload = replace(workload, overhead=Interval(math.sqrt(overhead), min(1.0, overhead), max(1.0, overhead)))
+    own = own_cluster(run, today, bool(args.cluster)) if run is not None else None
+    agreement = None
+    if run is not None and own is not None:
+        workload, agreement = as_measured(run, workload, own)
+    need = with_stated(memory_of(run, today) if run else UNKNOWN, today, args.memory_gb, args.gpu_memory_gb)
+    workload = replace(workload, memory=need)
     ranks = [today.ranks]
     while args.deadline_h and 2 * ranks[-1] <= args.max_hosts * today.dnn.ranks:
         ranks.append(2 * ranks[-1])
@@ -52,14 +57,16 @@ def plan_of(
     market = args.market or known.common_market(names, args.region) or catalogue.TRAINING
     usd = {name: price.usd_per_hour for name, price in known.prices(args.region, market).items()}
     limits = PlanLimits(args.examples, args.deadline_h, args.budget_usd)
-    notes = _notes(args, workload, market, overhead)
+    notes = [*_notes(args, workload, market, agreement), *memory_notes(need, today, run, bool(data))]
     if ranks[1:]:
         said = f"assumed: with more ranks a step takes as long as with {today.ranks}, allreduce included"
         notes.append(f"{said}; a short run with as many would say (--accelerator_ms)")
     if run is not None:
         stated = bool(args.accelerator_ms or args.accelerator_examples_per_s), args.trainer_cpu_ms is not None
         notes = [*run.notes(workload.trainer, step_given=stated[0], cpu_given=stated[1]), *notes]
-    return make_plan(workload, today, space, usd.get, plane, limits=limits, saves_us=saves_us, notes=notes)
+    return make_plan(
+        workload, today, space, usd.get, plane, limits=limits, saves_us=saves_us, notes=notes, agreement=agreement
+    )
 
 
 def _workload(
@@ -123,20 +130,19 @@ def _types(text: str, known: catalogue.Catalogue, type_of: Callable[[str], HostT
     return [type_of(name) for name in dict.fromkeys(names)]
 
 
-def _notes(args: argparse.Namespace, workload: Workload, market: str, overhead: float | None) -> list[str]:
+def _notes(args: argparse.Namespace, workload: Workload, market: str, agreement: Agreement | None) -> list[str]:
     """Returns the assumptions of the plan, and the source of each number that the run and the profile do not give."""
     costs = f"costs of moving batches (--calibrate): {workload.plane_costs.source}"
     notes = [costs, f"prices: {market}, {args.region}"]
-    counted = workload.overhead.value
-    if overhead is not None and counted != 1.0:
-        notes.append(
-            f"measured: by its step, the run's input took {overhead:.2f} times the CPU of the profiled parts; assumed: "
-            f"{counted:.2f} times on any cluster"
-        )
-    else:
+    counted = workload.overhead
+    if counted.value == 1.0:
         notes.append("assumed: a job takes no more CPU than its parts alone")
-    if overhead is not None and counted == 1.0:
-        notes.append(f"the run's step is {overhead:.2g} times what the profile explains: is it of what ran, here?")
+    else:
+        by = counted.value**2 if agreement is None or agreement.counted is None else counted.value
+        notes.append(
+            f"measured: by its step, the run's input took {by:.3g} times the CPU of the profiled parts; assumed: "
+            f"{counted.value:.3g} times ({counted.low:.3g} to {counted.high:.3g}) on any cluster"
+        )
     if not args.vcpu_speed:
         notes.append("assumed: a vCPU of every type is as fast as one of the machine that was profiled (--vcpu_speed)")
     if workload.source_bytes_per_s is None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from tfhet.arguments import check_positive
 from tfhet.errors import UsageError
 from tfhet.plan.host import ClusterShape, HostType, UsdPerHour
+from tfhet.plan.memory import Misfit
 from tfhet.plan.prediction import Prediction, best_layout, predict
 from tfhet.plan.workload import Workload
 from tfhet.record import Interval
@@ -22,6 +23,8 @@ class Candidate:
     missed: tuple[str, ...] = ()
     on_frontier: bool = False
     """Whether no other cluster is both cheaper and faster."""
+    misfits: tuple[Misfit, ...] = ()
+    """Hosts with too little memory."""
 
     @property
     def cluster(self) -> ClusterShape:
@@ -109,10 +112,14 @@ class Space:
 
 
 def candidates(workload: Workload, clusters: Iterable[ClusterShape], price_of: UsdPerHour) -> list[Candidate]:
-    return [
-        Candidate(predict(workload, cluster, best_layout(workload, cluster)[1]), cluster.usd_per_hour(price_of))
-        for cluster in clusters
-    ]
+    """Returns each cluster with its best layout, and the hosts of it that have too little memory."""
+    found = []
+    for cluster in clusters:
+        layout = best_layout(workload, cluster)[1]
+        misfits = tuple(workload.memory.misfits(cluster, layout))
+        usd = cluster.usd_per_hour(price_of)
+        found.append(Candidate(predict(workload, cluster, layout), usd, misfits=misfits))
+    return found
 
 
 def ranking(found: Sequence[Candidate]) -> list[Candidate]:

@@ -34,6 +34,16 @@ class Where(Enum):
 
 
 @dataclass(frozen=True)
+class Layout:
+    """The decisions that cost no money."""
+
+    where: Where = Where.TRAINER
+    cut: int = -1
+    """Index of the cut of the pipeline; the dtype that travels follows from it."""
+    servers_per_host: int = 1
+
+
+@dataclass(frozen=True)
 class Demand:
     """Demand of one step of all ranks, finite numbers from 0. CPU seconds are those of the CPU that was profiled."""
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tfhet.plan.agreement import Agreement
 from tfhet.plan.candidate import Candidate, PlanLimits, Space, break_even_usd_per_hour, candidates, frontier, ranking
 from tfhet.plan.ceiling import Where
 from tfhet.plan.host import ClusterShape, UsdPerHour
@@ -17,6 +19,10 @@ from tfhet.record import Interval, json_value
 SCHEMA = 1
 SHOWN = 8
 """Number of best candidates that are kept, beside the frontier, today's, and the best with and without data hosts."""
+CLOSE = 1.1
+"""Cost over the cost of the choice up to which a cluster with too little memory is named."""
+NAMED = 3
+"""Number of clusters with too little memory that are named."""
 NO_LIMITS = PlanLimits()
 
 
@@ -41,10 +47,15 @@ class Plan:
     """Price of one data host at which the best cluster with data hosts costs as much as the best without."""
     notes: tuple[str, ...]
     """Assumptions, and what is not known."""
+    too_small: tuple[int, ...] = ()
+    """Indices of clusters with too little memory that are as cheap as the chosen one, or nearly."""
+    agreement: Agreement | None = None
+    """The prediction for the cluster of the run against the run; None if no run was measured."""
 
     def to_json(self) -> dict[str, Any]:
         """Returns JSON values: an interval is `value`, `low` and `high`, a price that is not known is None."""
-        names = ("chosen", "runner_up", "today", "alone", "mixed", "break_even_usd_per_hour", "notes")
+        names = ["chosen", "runner_up", "today", "alone", "mixed", "break_even_usd_per_hour", "notes"]
+        names += ["too_small", "agreement"]
         candidates = [self._candidate(one) for one in self.candidates]
         found = {"schema": SCHEMA, "candidates": candidates, **{name: getattr(self, name) for name in names}}
         return dict(json_value(found))
@@ -78,6 +89,7 @@ class Plan:
             "on_frontier": one.on_frontier,
             "fits": not one.missed,
             "misses": one.missed,
+            "too_little_memory": one.misfits,
         }
 
     def table(self) -> tuple[list[str], list[list[object]]]:
@@ -98,7 +110,7 @@ class Plan:
             also = ", dnn hosts too" if layout.where is Where.EVERYWHERE and one.cluster.data_hosts else ""
             servers = f"{layout.servers_per_host} a host{also}"
         return [
-            mark or ("frontier" if one.on_frontier else "; ".join(one.missed)),
+            mark or ("frontier" if one.on_frontier else "too little memory" if one.misfits else "; ".join(one.missed)),
             str(one.cluster),
             1e3 * prediction.step_s.value,
             round(prediction.examples_per_s.value),
@@ -127,15 +139,20 @@ def make_plan(
     limits: PlanLimits = NO_LIMITS,
     saves_us: float = 0.0,
     notes: Sequence[str] = (),
+    agreement: Agreement | None = None,
 ) -> Plan:
     """Returns the choice among today's cluster and every one of the space. plane: the data plane whose costs `workload`
     has. saves_us: as `plan_of`. notes: assumptions of the inputs. Raises UsageError for inputs that do not fit."""
     found = ranking(candidates(workload, dict.fromkeys([today, *space.clusters()]), price_of))
-    edge = {one.cluster for one in frontier(found)}
-    found = [replace(one, missed=limits.missed(one), on_frontier=one.cluster in edge) for one in found]
+    edge = {one.cluster for one in frontier([one for one in found if not one.misfits])}
+    found = [
+        replace(one, missed=(*limits.missed(one), *map(str, one.misfits)), on_frontier=one.cluster in edge)
+        for one in found
+    ]
     fitting = [one for one in found if not one.missed]
+    small = _too_small(found, fitting, limits, today)
     alone, mixed = (next((one for one in fitting if bool(one.cluster.data) is has), None) for has in (False, True))
-    kept = {today, *edge, *(one.cluster for one in (alone, mixed, *fitting[:SHOWN]) if one)}
+    kept = {today, *edge, *(one.cluster for one in (alone, mixed, *fitting[:SHOWN], *small) if one)}
     shown = [one for one in found if one.cluster in kept]
     index_of = {one.cluster: index for index, one in enumerate(shown)}
 
@@ -153,8 +170,28 @@ def make_plan(
         mixed=index(mixed),
         cheaper_step_s=best_layout(less, today)[0] if less else None,
         break_even_usd_per_hour=break_even_usd_per_hour(mixed, alone, price_of) if mixed and alone else None,
+        too_small=tuple(index_of[one.cluster] for one in small),
+        agreement=agreement,
         notes=(*notes, *_without_price(found, price_of)),
     )
+
+
+def _too_small(
+    found: Sequence[Candidate], fitting: Sequence[Candidate], limits: PlanLimits, today: ClusterShape
+) -> list[Candidate]:
+    """Returns the best cluster for each host with too little memory, among today's and those that would be chosen, or
+    nearly."""
+    first: dict[tuple[str, str], Candidate] = {}
+    most = CLOSE * _cost(fitting[0]) if fitting else math.inf
+    for one in found:
+        is_near = _cost(one) <= most and not limits.missed(one)
+        if one.misfits and (is_near or one.cluster == today):
+            first.setdefault((one.misfits[0].host, one.misfits[0].kind), one)
+    return list(first.values())[:NAMED]
+
+
+def _cost(one: Candidate) -> float:
+    return (one.usd_per_million or one.s_per_million).value
 
 
 def _without_price(found: Sequence[Candidate], price_of: UsdPerHour) -> list[str]:

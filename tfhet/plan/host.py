@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from tfhet.catalogue import Instance
 from tfhet.errors import UsageError
 from tfhet.record import Interval, View
+from tfhet.units import GIB
 
 AS_PROFILED = Interval.exact(1.0)
 """Speed of a vCPU that is as fast as one of the machine that was profiled."""
@@ -31,6 +32,10 @@ class HostType:
     """Sustained bandwidth in each direction; None where it is not known, so that it is never a limit."""
     speed: Interval = AS_PROFILED
     """Speed of a vCPU over that of the CPU that was profiled."""
+    memory_bytes: float | None = None
+    """Host memory as published; None if it is not known, so that it is never a limit."""
+    gpu_memory_bytes: float | None = None
+    """Memory of each GPU as published; None without GPUs, or if it is not known."""
 
     def __post_init__(self) -> None:
         network = self.network_gbit_per_s
@@ -39,7 +44,17 @@ class HostType:
 
     @classmethod
     def of(cls, instance: Instance, speed: Interval = AS_PROFILED) -> HostType:
-        return cls(instance.name, instance.vcpus, instance.gpus, instance.gpu_kind, instance.network_gbit_per_s, speed)
+        gpu_gib = instance.gpu_memory_gib
+        return cls(
+            instance.name,
+            instance.vcpus,
+            instance.gpus,
+            instance.gpu_kind,
+            instance.network_gbit_per_s,
+            speed,
+            GIB * instance.memory_gib,
+            None if gpu_gib is None else GIB * gpu_gib,
+        )
 
     @property
     def family(self) -> str:

@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tfhet.errors import UsageError
-from tfhet.plan.ceiling import Resource, Where
+from tfhet.plan.ceiling import Layout, Resource, Where
 from tfhet.plan.host import ClusterShape
-from tfhet.plan.prediction import Layout, predict
+from tfhet.plan.prediction import predict
 from tfhet.plan.workload import PipelineCost, Trainer, Workload
 from tfhet.planes import PlaneCosts
 from tfhet.record import Interval, RunFolder, RunSummary, Spread, StepTime, Timeline, measured_steps, read_json
@@ -50,6 +50,11 @@ class MeasuredRun:
         """Number of ranks on each dnn host; None where the record does not say."""
         found = (group.get("ranks_per_host") for group in self.run.cluster.values())
         return next((count for count in found if count), None)
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether its hosts were processes or containers on one machine."""
+        return bool(self.run.host_use) or (self.run.status is not None and self.run.billable_s is None)
 
     @property
     def is_script(self) -> bool:
@@ -108,12 +113,27 @@ class MeasuredRun:
         where = Where.EVERYWHERE if any(servers.values()) else Where.DATA
         return Layout(where, cut, servers_per_host=max(1, data, *servers.values()))
 
-    def overhead(self, workload: Workload, cluster: ClusterShape) -> float | None:
+    @property
+    def waited_pct(self) -> float:
+        """Share of a step that the rank waited that waited longest, 0 to 100."""
+        return max((self.run.wait_pct or 0.0, *(each["wait_pct"] or 0.0 for each in self.run.by_rank)))
+
+    @property
+    def cpus_used(self) -> float | None:
+        """Mean CPUs that the processes of the run used together; None if the record does not say."""
+        if self.run.watched:
+            return sum((self.run.watched.get("cpus_used") or {}).values()) or None
+        of_hosts: dict[str, list[tuple[float, float]]] = defaultdict(list)
+        for use in self.timeline.usage:
+            of_hosts[use.member].append((sum(use.processes.values()) * use.dur_s, use.dur_s))
+        sums = [tuple(map(sum, zip(*each, strict=True))) for each in of_hosts.values()]
+        return sum(cpu_s / total_s for cpu_s, total_s in sums if total_s) or None
+
+    def overhead(self, workload: Workload, cluster: ClusterShape, least_wait_pct: float = WAITS_PCT) -> float | None:
         """CPU that the run took for its input, over that of the parts alone (`Workload.overhead`), by its later steps:
-        in the first ones, buffers fill. None where ranks did not wait for CPUs. cluster: that of the run."""
+        in the first ones, buffers fill. None if the ranks did not wait for CPUs. cluster: that of the run."""
         steps_ms = self.run.step_ms.samples if self.run.step_ms else ()
-        waited = max((self.run.wait_pct or 0.0, *(each["wait_pct"] or 0.0 for each in self.run.by_rank)))
-        if waited < WAITS_PCT or len(steps_ms) < 2:
+        if self.waited_pct < least_wait_pct or len(steps_ms) < 2:
             return None
         layout = self.layout(workload.pipeline, workload.plane_costs)
         overheads = (replace(workload, overhead=Interval.exact(times)) for times in (0.0, 1.0))
@@ -147,7 +167,7 @@ class MeasuredRun:
         own = f"{trainer.cpu_ms.value:.3g} ms of its own CPU" if is_known else "an unknown amount of its own CPU"
         took = f"a step with data at hand takes {step.value:.3g} ms ({step.low:.3g} to {step.high:.3g})"
         yield f"the trainer: {took} of batch {trainer.batch_size}, and {own}"
-        if not step_given and self.run.status is not None and self.run.billable_s is None:
+        if not step_given and self.is_simulated:
             yield "assumed: the accelerator's step is that of the simulated run, on this machine (--accelerator_ms)"
         if not is_known:
             yield "assumed: the training process takes no CPU of its own, as the run does not say (--trainer_cpu_ms)"

@@ -8,20 +8,10 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from tfhet.errors import UsageError
-from tfhet.plan.ceiling import Demand, Resource, Supply, Where, ceilings
+from tfhet.plan.ceiling import Demand, Layout, Resource, Supply, Where, ceilings
 from tfhet.plan.host import ClusterShape
 from tfhet.plan.workload import CutCost, Workload
 from tfhet.record import Interval, View
-
-
-@dataclass(frozen=True)
-class Layout:
-    """The decisions that cost no money."""
-
-    where: Where = Where.TRAINER
-    cut: int = -1
-    """Index of the cut of the pipeline; the dtype that travels follows from it."""
-    servers_per_host: int = 1
 
 
 @dataclass(frozen=True)
@@ -137,16 +127,21 @@ def layouts(workload: Workload, cluster: ClusterShape) -> list[Layout]:
 
 
 def best_layout(workload: Workload, cluster: ClusterShape) -> tuple[float, Layout]:
-    """Returns the shortest step in seconds, and its layout; of equal ones the first of those with the fewest bytes."""
+    """Returns the shortest step in seconds, and its layout; of equal ones the first of those with the fewest bytes. A
+    layout with enough memory is better than any other."""
+
+    def fits(layout: Layout) -> bool:
+        return workload.memory.fits(cluster, layout)
 
     def rank(layout: Layout) -> tuple[float, float, float]:
         return step_s(workload, cluster, layout), workload.pipeline.cuts[layout.cut].bytes_per_example, -layout.cut
 
-    best = min(layouts(workload, cluster), key=rank)
+    every = layouts(workload, cluster)
+    best = min([each for each in every if fits(each)] or every, key=rank)
     step = step_s(workload, cluster, best)
     while best.where is not Where.TRAINER and 2 * best.servers_per_host <= workload.plane_costs.most_servers_per_host:
         more = replace(best, servers_per_host=2 * best.servers_per_host)
-        if not (shorter := step_s(workload, cluster, more)) < step:
+        if not (shorter := step_s(workload, cluster, more)) < step or not fits(more):
             break
         best, step = more, shorter
     return step, best

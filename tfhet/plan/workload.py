@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tfhet.errors import UsageError, unknown
+from tfhet.plan.memory import UNKNOWN, MemoryNeed
 from tfhet.planes import PlaneCosts
 from tfhet.profile import Profile
 from tfhet.record import Figure, Interval
@@ -108,3 +109,4 @@ class Workload:
     """CPUs of the profiled kind that the launcher of every host takes all the time."""
     only_cut: int | None = None
     """Index of the only cut that the job can take; None where it can be given any."""
+    memory: MemoryNeed = UNKNOWN

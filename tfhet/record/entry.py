@@ -30,7 +30,8 @@ class HostUsage:
     counted: str
     """The counters that were read: those of the `machine`, or of the `cgroup` of a container."""
     memory_bytes: float
-    """Memory in use at the end of the sample."""
+    """Memory in use at the end of the sample. If `shared_bytes` is None and a cgroup was counted, it includes the file
+    cache."""
     received_bytes_per_s: float
     """Through all network interfaces except the loopback; `sent_bytes_per_s` likewise."""
     sent_bytes_per_s: float
@@ -38,6 +39,8 @@ class HostUsage:
     """Per GPU: share of the driver's last sampling period in which a kernel ran, 0 to 100; () without GPUs."""
     gpus_memory_bytes: tuple[float, ...] = ()
     """Per GPU: memory in use; () without GPUs."""
+    shared_bytes: float | None = None
+    """Shared memory and files in tmpfs, a part of `memory_bytes`; None if it was not counted."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
 from . import archive as archive, job_file as job_file, rules as rules, source_dir as source_dir
+from .alarms import Alarms as Alarms
 from .archive import Archive as Archive
 from .job import ALONE as ALONE, PIPE as PIPE, Channel as Channel, Code as Code, Job as Job
 from .job_file import parse as parse, read as read, with_plan as with_plan, write_plan as write_plan

@@ -45,3 +45,5 @@ Interval = Annotated[Literal[100, 200, 500, 1000, 5000, 60_000], _INTERVALS]
 Truth = Annotated[bool, Meta(description="true or false")]
 Seconds = Annotated[int, whole(1, 2_419_200, "a whole number of seconds")]
 Chain = Annotated[str, matching(r"[^\0\n]+", "a chain's name, or stages", 2000)]
+_TOPIC = "the ARN of an SNS topic, like arn:aws:sns:us-east-1:123456789012:alarms"
+Topic = Annotated[str, matching(r"arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[A-Za-z0-9_-]{1,256}", _TOPIC, 400)]

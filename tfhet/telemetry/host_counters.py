@@ -22,10 +22,12 @@ class HostCounts:
 
     cpu_s: float
     memory_bytes: int
-    """Memory in use now; a cgroup counts the file cache too."""
+    """Memory in use now, without file cache that the kernel can drop."""
     received_bytes: int
     """Through all network interfaces except the loopback; `sent_bytes` likewise."""
     sent_bytes: int
+    shared_bytes: int | None = None
+    """Shared memory and files in tmpfs, such as /dev/shm, a part of `memory_bytes`; None if it is not counted."""
 
 
 class MachineCounters:
@@ -39,7 +41,9 @@ class MachineCounters:
     def read(self) -> HostCounts:
         times = psutil.cpu_times()
         busy_s = times.user + times.system + sum(getattr(times, name, 0.0) for name in ("irq", "softirq", "steal"))
-        return HostCounts(float(busy_s), int(psutil.virtual_memory().used), *_network())
+        memory = psutil.virtual_memory()
+        used = int(memory.total - memory.available)  # `used` of older psutil lacks shared memory
+        return HostCounts(float(busy_s), used, *_network(), getattr(memory, "shared", None))
 
 
 class CgroupCounters:
@@ -77,7 +81,9 @@ class CgroupCounters:
             cpu_s = int(text) / 1e9
         else:
             cpu_s = int(dict(line.split() for line in text.splitlines())["usage_usec"]) / 1e6
-        return HostCounts(cpu_s, int(self._memory.read_text()), *_network())
+        used, stat = int(self._memory.read_text()), _memory_stat(self._memory.with_name("memory.stat"))
+        cache = sum(stat.get(name, 0) for name in ("inactive_file", "active_file"))
+        return HostCounts(cpu_s, max(0, used - cache), *_network(), stat.get("shmem"))
 
 
 HostCounters = MachineCounters | CgroupCounters
@@ -94,6 +100,13 @@ def _file(tree: Path, place: str | None, name: str) -> Path | None:
     right in a container that reads its group's place on the machine but sees the group as the root."""
     places = [] if place is None else [tree / place.lstrip("/") / name, tree / name]
     return next((path for path in places if path.is_file()), None)
+
+
+def _memory_stat(path: Path) -> dict[str, int]:
+    """Numbers of `memory.stat`; in version 1 of the group with the groups below it."""
+    words = (line.split() for line in _text(path).splitlines())
+    found = {pair[0]: int(pair[1]) for pair in words if len(pair) == 2 and pair[1].isdigit()}
+    return found | {name[6:]: value for name, value in found.items() if name.startswith("total_")}
 
 
 def _network() -> tuple[int, int]:

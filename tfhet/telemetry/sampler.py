@@ -119,4 +119,5 @@ class Sampler:
             per_s("sent_bytes"),
             tuple(busy_pct for busy_pct, _ in gpus),
             tuple(memory_bytes for _, memory_bytes in gpus),
+            counts.shared_bytes,
         )

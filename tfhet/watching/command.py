@@ -17,6 +17,7 @@ from tfhet.errors import UsageError
 from tfhet.events import Event
 from tfhet.process import describe_exit, die_with
 from tfhet.record import RUNS, RunFolder, RunSummary
+from tfhet.telemetry import GpuMonitor, gpu_count
 from tfhet.watching import merge
 from tfhet.watching.usage import TreeUsage
 
@@ -130,7 +131,7 @@ def _run(command: Sequence[str], env: Mapping[str, str], usage: TreeUsage) -> in
     except OSError as error:
         raise UsageError(f"{command[0]} cannot be executed ({error.strerror}): use `python {command[0]}`") from None
     else:
-        usage.follow(child.pid)
+        usage.follow(child.pid, GpuMonitor().start() if gpu_count(env) else None)
         while child.poll() is None:
             found = signal.sigtimedwait(watched, PERIOD_S)
             if found is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import socket
 from pathlib import Path
@@ -12,6 +13,7 @@ import psutil
 
 from tfhet.clock import SYSTEM, Clock
 from tfhet.record import UsageSample
+from tfhet.telemetry import GpuMonitor
 
 PSS_EVERY = 5
 """Number of samples between two measurements of shared memory, which cost milliseconds per process."""
@@ -19,10 +21,12 @@ MOST_SAMPLES = 20_000
 
 
 class TreeUsage:
-    """Samples the processes below one process. notes: folder whose files name the ranks."""
+    """Samples the processes below one process, and the GPUs of the host. notes: folder whose files name the ranks."""
 
     def __init__(self, notes: Path, clock: Clock = SYSTEM):
         self.samples: list[UsageSample] = []
+        self._gpus: GpuMonitor | None = None
+        self._gpu_peaks: list[int] = []
         self._notes, self._clock = notes, clock
         self._root: psutil.Process | None = None
         self._ranks: dict[int, int] = {}
@@ -33,7 +37,9 @@ class TreeUsage:
         self._peaks: dict[str, float] = {}
         self._most_processes = 0
 
-    def follow(self, pid: int) -> None:
+    def follow(self, pid: int, gpus: GpuMonitor | None = None) -> None:
+        """Samples from now on. gpus: of the host, started."""
+        self._gpus = gpus
         with contextlib.suppress(psutil.Error):
             self._root = psutil.Process(pid)
             self.sample()
@@ -43,7 +49,7 @@ class TreeUsage:
         if self._root is None:
             return
         self._find_ranks()
-        now_s, cpu_s, rss, pss = self._clock.monotonic(), dict[int, float](), 0, 0
+        now_s, cpu_s, rss, pss, of_workers = self._clock.monotonic(), dict[int, float](), 0, 0, 0
         took_s = 0.0 if self._at_s is None else now_s - self._at_s
         measures_pss, cpus = self._count % PSS_EVERY == 0, dict[str, float]()
         processes: list[psutil.Process] = []
@@ -56,25 +62,35 @@ class TreeUsage:
                     times = each.cpu_times()
                     rss += each.memory_info().rss
                 cpu_s[each.pid] = times.user + times.system
-                pss += each.memory_full_info().pss if measures_pss else 0
                 used_s = max(0.0, cpu_s[each.pid] - self._cpu_s.get(each.pid, 0.0))
                 owner = owners.get(each.pid, "command")
                 cpus[owner] = cpus.get(owner, 0.0) + (used_s / took_s if took_s else 0.0)
+                if measures_pss:
+                    its_pss = each.memory_full_info().pss
+                    pss += its_pss
+                    of_workers += its_pss if owner.endswith(" workers") else 0
         if took_s and len(self.samples) < MOST_SAMPLES:
             host = socket.gethostname()
             self.samples.append(UsageSample(host, self._clock.wall() - took_s, took_s, "watch", cpus))
-        for name, value in (("memory_rss_peak_bytes", rss), ("memory_pss_peak_bytes", pss)):
+        now = {"memory_rss_peak_bytes": rss, "memory_pss_peak_bytes": pss, "memory_loaders_peak_bytes": of_workers}
+        for name, value in now.items():
             self._peaks[name] = max(self._peaks.get(name, 0), value)
+        in_gpus = [memory_bytes for _, memory_bytes in self._gpus.latest] if self._gpus else []
+        self._gpu_peaks = [max(pair) for pair in itertools.zip_longest(self._gpu_peaks, in_gpus, fillvalue=0)]
         self._most_processes = max(self._most_processes, len(processes))
         self._at_s, self._cpu_s, self._count = now_s, cpu_s, self._count + 1
 
     def facts(self) -> dict[str, Any]:
         """Peaks of memory, and the mean CPUs of each rank and of its workers since the first rank read data."""
+        if self._gpus is not None:
+            self._gpus.stop()
         samples = [each for each in self.samples if any(name.startswith("rank-") for name in each.processes)]
         total_s = sum(each.dur_s for each in samples)
         names = dict.fromkeys(name for each in samples for name in each.processes if name != "command")
         means = {name: sum(each.processes.get(name, 0.0) * each.dur_s for each in samples) / total_s for name in names}
-        peaks = {name: value for name, value in self._peaks.items() if value}
+        peaks: dict[str, Any] = {name: value for name, value in self._peaks.items() if value}
+        if any(self._gpu_peaks):
+            peaks["gpus_memory_peak_bytes"] = self._gpu_peaks
         return {**peaks, "cpus_used": {name: round(value, 2) for name, value in means.items()}}
 
     def _find_ranks(self) -> None:

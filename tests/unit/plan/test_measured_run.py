@@ -172,7 +172,7 @@ def test_a_plan_counts_with_the_cpu_that_the_run_took(planned):
     """21 steps of 110 ms in the mean, where the profile says 64 examples of 100 us on a vCPU of each of 8."""
     slow = {"waits": [40.0], "step_ms": Spread.of([1.3 * 2 * 64 * 0.1 / 8] * 21), "wait_ms": Spread.of([1.0] * 21)}
     assert "the run's input took 1." in planned(**slow)[1]
-    assert "times what the profile explains: is it of what ran, here?" in planned(waits=[40.0])[1]
+    assert "assumed: 1." in planned(**slow)[1]
     assert "assumed: a job takes no more CPU than its parts alone" in planned(waits=[4.0])[1]
 
 
@@ -191,7 +191,8 @@ def test_the_plan_says_what_the_run_does_not(planned):
     assert "step is that of the simulated run, on this machine" in planned(**simulated)[1]
     assert "and an unknown amount of its own CPU" in planned(cpu_ms=None)[1]
     assert "the training process takes no CPU of its own" in planned(cpu_ms=None)[1]
-    assert "--timeline steps" in planned(waits=[5.0, 45.0], ranks=2)[1]
+    slow = {"step_ms": Spread.of([2.1] * 21), "wait_ms": Spread.of([0.1] * 21)}
+    assert "--timeline steps" in planned(waits=[5.0, 45.0], ranks=2, **slow)[1]
     assert "assumed: the accelerator" not in planned()[1]
 
 
@@ -204,7 +205,8 @@ def test_the_plan_of_a_script_has_the_cut_that_a_script_takes(run_of, capsys):
     )
     cuts = {}
     for kind, waits in {"trainer": (), "script": (40.0,)}.items():
-        folder = run_of(waits, cluster=GROUPS, batch_size=6400, mode="heterogeneous").folder
+        steps = {"step_ms": Spread.of([25_600.0] * 21), "wait_ms": Spread.of([25_500.0] * 21)}
+        folder = run_of(waits, cluster=GROUPS, batch_size=6400, mode="heterogeneous", **steps).folder
         Profile("pipeline", costs).record().write(folder.profile_path)
         file = folder.path / f"{kind}.json"
         assert main(["plan", "--run", str(folder.path), "--max_hosts", "3", "--json", str(file)]) == 0
@@ -240,3 +242,53 @@ def test_a_summary_alone_is_a_run_too(run_of, tmp_path):
     alone = MeasuredRun.read(run.folder.summary_path)
     assert (alone.cluster, alone.accelerator_ms) == (run.cluster, run.accelerator_ms)
     assert alone.folder.path == run.folder.path
+
+
+ALONE = {"mode": "local", "cluster": {"dnn": {**GROUPS["dnn_group"]}}, "waits": [36.0]}
+
+
+def test_a_contradicted_prediction_is_replaced_by_the_measurement(planned):
+    """The profile explains 6.4 ms of CPU for each of two ranks, on 32 CPUs; steps of 6 ms waited for 4 of them."""
+    steps = {"step_ms": Spread.of([2.4] * 21), "wait_ms": Spread.of([1.5] * 21)}
+    code, said = planned(**ALONE, **steps)
+    said = " ".join(said.split())
+    assert code == 0
+    assert "The run measured 2.4 ms a step on 1*ml.p3.8xlarge, with 36% of waiting for data, but the profile" in said
+    assert "this plan counts 5.97 times the profiled CPU" in said
+    assert "Today, 1*ml.p3.8xlarge: 2.4 ms" in said
+    assert "keeps up" not in said
+
+
+def test_a_wait_that_cpu_does_not_explain_is_refused(planned):
+    code, said = planned(**ALONE)
+    assert code == 2
+    assert "110 ms a step" in said and "36% of waiting" in said and "times the profiled CPU" in said
+    watched = {"cpus_used": {"rank-0": 1.0, "rank-0 workers": 1.5}}
+    machine = {"memory_bytes": 1 << 40, "cores_usable": 32}
+    code, said = planned("--cluster", "ml.p3.2xlarge", **ALONE, watched=watched, machine=machine)
+    assert code == 2
+    assert "used 2.5 of 32 CPUs" in said
+
+
+def test_a_run_that_did_not_wait_bounds_the_cpu_of_its_input(planned):
+    """The profile explains 1.6 ms on 8 CPUs; the run took 0.4 ms."""
+    steps = {"step_ms": Spread.of([0.1] * 21), "wait_ms": Spread.of([0.0] * 21)}
+    code, said = planned(**{**ALONE, "waits": [0.0]}, **steps)
+    said = " ".join(said.split())
+    assert code == 0
+    assert "Today, 1*ml.p3.8xlarge: 0.1 ms" in said
+
+
+def test_a_wait_of_the_run_is_named_where_the_plan_predicts_none(planned):
+    """Its machine has one CPU, the planned cluster eight."""
+    machine = {"memory_bytes": 1 << 40, "cores_usable": 1}
+    steps = {"step_ms": Spread.of([6.4] * 21), "wait_ms": Spread.of([3.9] * 21)}
+    more = {"watched": {"reader": "DataLoader"}, "machine": machine, "ranks": 1}
+    cluster = {"script": {"hosts": ["here"], "role": "dnn", "ranks_per_host": 1}}
+    code, said = planned(
+        "--cluster", "ml.p3.2xlarge", **{**ALONE, "waits": [61.0], "cluster": cluster}, **steps, **more
+    )
+    said = " ".join(said.split())
+    assert code == 0
+    assert "The input keeps up" in said
+    assert "The run itself waited 61% of the time for data, on its machine" in said

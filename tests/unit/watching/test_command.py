@@ -41,7 +41,7 @@ def test_output_is_untouched_and_the_verdict_follows(watch, tmp_path):
     assert found.returncode == 0 and found.stdout == "trained --epochs 1\n"
     summary = RunFolder(tmp_path / "out").read_summary()
     assert summary.steps == 30 and 30 < summary.wait_pct < 70 and summary.name == "train"
-    assert summary.watched["memory_rss_peak_bytes"] > 1e6
+    assert summary.watched["memory_rss_peak_bytes"] > 1e6 and summary.watched["memory_pss_peak_bytes"] > 1e6
     assert (tmp_path / "out" / "report.html").is_file()
     assert not list((tmp_path / "out").glob("notes-*"))
 

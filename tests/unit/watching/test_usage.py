@@ -1,0 +1,43 @@
+"""watching/usage.py: memory of all processes below a command, of loader workers, and of GPUs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from tfhet.watching.usage import TreeUsage
+
+HELD_BYTES = 64 << 20
+CODE = f"""
+import os, sys
+is_worker = os.fork() == 0
+held = bytearray({HELD_BYTES}) if is_worker else b""
+for at in range(0, len(held), 4096):
+    held[at] = 1
+if is_worker:
+    print("ready", flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.fixture
+def rank(tmp_path):
+    child = subprocess.Popen([sys.executable, "-c", CODE], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    (tmp_path / "notes-1.jsonl").write_text(json.dumps({"pid": child.pid, "rank": 0}) + "\n")
+    assert child.stdout.readline() == b"ready\n"
+    yield child
+    child.communicate(b"end\nend\n", timeout=60)
+
+
+def test_memory_of_workers_and_gpus_is_in_the_facts(rank, tmp_path):
+    gpus = SimpleNamespace(latest=((50.0, 7 << 30), (0.0, 0)), stop=lambda: None)
+    usage = TreeUsage(tmp_path)
+    usage.follow(rank.pid, gpus)
+    facts = usage.facts()
+    assert HELD_BYTES <= facts["memory_loaders_peak_bytes"] < facts["memory_pss_peak_bytes"]
+    assert facts["gpus_memory_peak_bytes"] == [7 << 30, 0]
+    assert "gpus_memory_peak_bytes" not in TreeUsage(tmp_path).facts()
