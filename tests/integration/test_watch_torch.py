@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tfhet.record import RunFolder
+from tfhet.record import RunFolder, measured_steps, wait_pct
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
 pytest.importorskip("torch")
@@ -160,11 +160,19 @@ def watch(folder: Path, code: str, *program: str, setup: str = SETUP, **workers:
 
 
 def check(folder: Path, found, rank: int = 0) -> None:
-    """The waiting is within 3 points of the stopwatch (on an idle machine, within 1), the step within 3 %."""
-    waits, steps = (each[3:] for each in json.loads((folder / f"stopwatch-{rank}.json").read_text()))
-    assert found.by_rank[rank]["steps"] == len(steps) + 3
-    assert abs(found.by_rank[rank]["wait_pct"] - 100 * sum(waits) / sum(steps)) < 3
-    median_ms = 1e3 * sorted(steps)[len(steps) // 2]
+    """The waiting is within 2 points of the stopwatch, the step within 3 %.
+
+    Both read the same clock in the same steps, some 30 microseconds apart. A busy machine may interrupt the script
+    between the two readings: the tenth of the steps in which they differ most is not compared.
+    """
+    timed = list(zip(*json.loads((folder / f"stopwatch-{rank}.json").read_text()), strict=True))[3:]
+    steps = measured_steps([step for step in RunFolder(folder / "out").timeline().steps if step.rank == rank])
+    assert found.by_rank[rank]["steps"] == len(timed) + 3
+    pairs = sorted(zip(steps, timed, strict=True), key=lambda pair: abs(pair[0].wait_s - pair[1][0]))
+    kept = pairs[: len(pairs) - len(pairs) // 10]
+    waits_s, durs_s = (sum(each[1][at] for each in kept) for at in range(2))
+    assert abs(wait_pct([step for step, _ in kept]) - 100 * waits_s / durs_s) < 2
+    median_ms = 1e3 * sorted(dur_s for _, dur_s in timed)[len(timed) // 2]
     assert abs(found.by_rank[rank]["step_ms"] / median_ms - 1) < 0.03
 
 

@@ -182,17 +182,21 @@ def of_run(
     plan = (Finding("plan_says", says),) if choice else ()
     few = f"{counted(len(waits.entries), 'step')} are too few to tell stalls and epoch starts from the steady state"
     is_few = state is not InputState.NOT and waits.entries and not waits.is_divided
-    steady = watched.levers(summary, waits) if summary.watched and state is not InputState.NOT else [lever]
-    levers = (*in_order(state, steady, waits, events), *plan)
+    if summary.watched:
+        found = watched.levers(summary, waits, state is not InputState.NOT, list(peak_levers(waits, events)))
+        levers = (*(found or [SHORTEN_STEP]), *plan)
+    else:
+        levers = (*in_order(state, [lever], waits, events), *plan)
     taken = round(sum(step.times for step in waits.entries) * waits.stretch)
     least = watched.LEAST_STEPS if summary.watched else LEAST_STEPS
     if 0 < taken < least:
-        found = f"{waits.steady_pct:.1f} % of the time of {counted(taken, 'measured step')} is waiting for data"
-        verdict = Finding("few_steps", f"too few steps for a verdict, which needs {least}: {found}")
+        share = f"{waits.steady_pct:.1f} % of the time of {counted(taken, 'measured step')} is waiting for data"
+        verdict = Finding("few_steps", f"too few steps for a verdict, which needs {least}: {share}")
         if summary.watched:
             return Diagnosis(InputState.UNKNOWN, verdict)
     else:
-        verdict = waiting(waits.steady_pct, few if is_few else "", waits)
+        slowest = watched.slowest(summary) if summary.watched else ""
+        verdict = waiting(waits.steady_pct, "; ".join(filter(None, [few if is_few else "", slowest])), waits)
     return Diagnosis(state, verdict, tuple(watched.evidence(summary, waits)) if summary.watched else (), levers)
 
 

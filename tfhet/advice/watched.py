@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
+from tfhet.advice.change import BOUND_PCT, Change
 from tfhet.advice.finding import Finding, counted
-from tfhet.record import RunSummary, StepTime, Waiting
+from tfhet.record import RunSummary, Waiting
 
 LEAST_STEPS = 20
 """Number of measured steps below which a watched run has no verdict."""
-BOUND_PCT, APART_PCT = 10.0, 10.0
-"""Share of the steps' time from which a block of steps is input-bound; difference between ranks that is named."""
-BLOCKS, LEAST_BLOCK = 10, 8
-"""Maximum number of blocks in which the beginning of the waiting is looked for, and steps in each."""
+APART_PCT = 10.0
+"""Difference between the waits of ranks that is named."""
 LEAST_SAMPLES = 30
 """Number of samples of stacks below which no function is named."""
 MATTERS_PCT = 3.0
 """Share of the time from which epoch starts and stalls are worth a setting."""
+IDLE_PCT = 50.0
+"""Share of a function's time without use of a CPU from which the function waits, and does not compute."""
+PER_CPU = 8
+"""Maximum number of workers per CPU, for workers that wait."""
+SETTING, CODE, STORE, MACHINE = range(4)
+"""Effort of a change."""
 
 
 def without_steps(run: RunSummary) -> str:
@@ -43,36 +50,42 @@ def without_steps(run: RunSummary) -> str:
 
 
 def evidence(run: RunSummary, waits: Waiting) -> list[Finding]:
-    """Returns since when the run waits, which ranks wait, and which function costs the time."""
+    """Returns when the run waits, which ranks wait, which function costs the time, and the cost of validation."""
     cut = "a process read more batches than it records: its last steps are not in this verdict"
-    is_cut = bool(run.watched.get("is_cut"))
-    return [*[Finding("cut", cut)] * is_cut, *_since(waits.entries), *_ranks(run), *_where(run)]
+    found = [Finding("cut", cut)] if run.watched.get("is_cut") else []
+    since, until = Change.since(waits.entries), Change.until(waits.entries)
+    if since:
+        words = f"it waits from about {since.where} on: {since.before_pct:.1f} % before, then {since.after_pct:.1f} %"
+        found.append(Finding("waits_since", words))
+    if until:
+        words = f"it waits mostly until {until.where}: {until.before_pct:.1f} % before, then {until.after_pct:.1f} %"
+        found.append(Finding("waited_until", words))
+    validation = run.watched.get("validation") or {}
+    if (validation.get("pct") or 0.0) >= BOUND_PCT:
+        times = f"{counted(validation['count'], 'time')}, {validation['total_s']:.3g} s"
+        words = f"validation costs {validation['pct']:.1f} % of the time ({times}), which is in no step"
+        found.append(Finding("validation", f"{words}; it waits for its data for {validation['wait_pct']:.0f} % of it"))
+    return [*found, *_ranks(run), *_where(run)]
 
 
-def _since(steps: Sequence[StepTime]) -> Iterator[Finding]:
-    """Yields the step at which the waiting began, if earlier steps did not wait."""
-    size = max(LEAST_BLOCK, math.ceil(len(steps) / BLOCKS))
-    blocks = [steps[at : at + size] for at in range(0, len(steps) - size + 1, size)]
-    bound = [_share(block) >= BOUND_PCT for block in blocks]
-    first = len(bound)
-    while first and bound[first - 1]:
-        first -= 1
-    if 0 < first < len(bound) and not any(bound[:first]):
-        step = blocks[first][0]
-        before, after = _share(steps[: first * size]), _share(steps[first * size :])
-        where = f"step {step.step}" if step.step else f"measured step {first * size + 1}"
-        yield Finding("waits_since", f"it waits from about {where} on: {before:.1f} % before, then {after:.1f} %")
+def _apart(run: RunSummary) -> tuple[int, int, dict[int, float]] | None:
+    """Returns the rank that waits most, the one that waits least, and the shares of all; None if they are alike."""
+    shares = {each["rank"]: each["wait_pct"] for each in run.by_rank}
+    if len(shares) < 2 or max(shares.values()) - min(shares.values()) < APART_PCT:
+        return None
+    return max(shares, key=shares.__getitem__), min(shares, key=shares.__getitem__), shares
 
 
-def _share(steps: Sequence[StepTime]) -> float:
-    whole_s = sum(each.times * each.dur_s for each in steps)
-    return 100.0 * sum(each.times * each.wait_s for each in steps) / whole_s if whole_s else 0.0
+def slowest(run: RunSummary) -> str:
+    """Returns whose figures the verdict has, as a clause: of the rank that waits most; "" if the ranks are alike."""
+    apart = _apart(run)
+    return f"the figures are of rank {apart[0]}, which waits most" if apart else ""
 
 
 def _ranks(run: RunSummary) -> Iterator[Finding]:
-    shares = {each["rank"]: each["wait_pct"] for each in run.by_rank}
-    if len(shares) > 1 and max(shares.values()) - min(shares.values()) >= APART_PCT:
-        most, least = max(shares, key=shares.__getitem__), min(shares, key=shares.__getitem__)
+    apart = _apart(run)
+    if apart:
+        most, least, shares = apart
         yield Finding(
             "ranks_apart",
             f"rank {most} waits most, {shares[most]:.1f} % of its step, and rank {least} least, {shares[least]:.1f} %:"
@@ -84,68 +97,159 @@ def _where(run: RunSummary) -> Iterator[Finding]:
     found = _named(run)
     if found:
         of = "worker time" if run.watched.get("where_role") == "worker" else "the time in which the script waits"
-        named = "; ".join(f"{each['what']}: {each['pct']:.0f} %" for each in found[:3])
+        named = "; ".join(
+            f"{each['what']}: {each['pct']:.0f} %{', without use of a CPU' if _is_idle(each) else ''}"
+            for each in found[:3]
+        )
         yield Finding("where", f"samples of stacks name, of {of}: {named}")
 
 
-def _named(run: RunSummary) -> list[dict[str, object]]:
+def _named(run: RunSummary) -> list[Mapping[str, Any]]:
     found = list(run.watched.get("where") or ())
     return found if sum(int(each["samples"]) for each in found) >= LEAST_SAMPLES else []
 
 
-def levers(run: RunSummary, waits: Waiting) -> list[Finding]:
-    """Returns changes for the steady state of an input-bound run, in the order of effort."""
-    found = [*_settings(run, waits), *_code(run)]
+def _is_idle(function: Mapping[str, Any]) -> bool:
+    return (function.get("idle_pct") or 0.0) >= IDLE_PCT
+
+
+def _waits(run: RunSummary) -> Mapping[str, Any] | None:
+    """Returns the function that costs the most time, if it waits for files or a network."""
+    named = _named(run)
+    return named[0] if named and _is_idle(named[0]) else None
+
+
+def levers(run: RunSummary, waits: Waiting, is_bound: bool, for_peaks: Sequence[Finding]) -> list[Finding]:
+    """Returns all changes in the order of effort; for the same effort, the most expensive part of the wait first.
+
+    Args:
+        run: The run.
+        waits: Its waits.
+        is_bound: Whether its steady state waits.
+        for_peaks: Advice of `input_bound` for epoch starts and stalls that matter.
+    """
+    until = Change.until(waits.entries)
+    replaced = {"look_at_stalls"} if until else set[str]()
+    replaced |= {"bridge_epochs"} if "num_workers" in _settings_of(run) else set()
+    parts = [
+        (waits.epoch_starts.share_pct, _for_epoch_starts(run, waits)),
+        (waits.stalls.share_pct, _for_stalls(run, waits)),
+        (waits.stalls.share_pct, ((CODE, each) for each in for_peaks if each.kind not in replaced)),
+        (waits.steady.share_pct, itertools.chain(_settings(run, waits), _code(run)) if is_bound else ()),
+        (0.0, _for_validation(run)),
+    ]
+    ordered = sorted(
+        ((effort, -share_pct, each) for share_pct, part in parts for effort, each in part), key=lambda each: each[:2]
+    )
+    found = [each for *_, each in ordered]
+    if until:
+        words = (
+            f"judge a longer run by the steps after {until.where}: a cache was filled until then, or files were cold"
+        )
+        found.insert(0, Finding("warm_up", f"{words}; fill it before the training, and keep it between runs"))
     return [Finding(each.kind, f"{'then' if at else 'first'} {each.clause}") for at, each in enumerate(found)]
 
 
-def _settings(run: RunSummary, waits: Waiting) -> Iterator[Finding]:
-    settings = run.watched.get("settings") or {}
+def _settings_of(run: RunSummary) -> Mapping[str, Any]:
+    return run.watched.get("settings") or {}
+
+
+def _for_epoch_starts(run: RunSummary, waits: Waiting) -> Iterator[tuple[int, Finding]]:
+    settings = _settings_of(run)
+    if "num_workers" not in settings or waits.epoch_starts.share_pct < MATTERS_PCT:
+        return
+    if settings["num_workers"] and not settings.get("persistent_workers"):
+        words = "set persistent_workers=True in the DataLoader: its workers start again in each epoch"
+        yield SETTING, Finding("restarted_workers", words)
+    words = "for the epoch starts make what a pass does first cheaper (`__iter__` of dataset and sampler, and the start"
+    longer = "of workers), or use fewer and longer passes: a sampler that repeats the data"
+    yield CODE, Finding("longer_passes", f"{words} {longer}")
+
+
+def _for_stalls(run: RunSummary, waits: Waiting) -> Iterator[tuple[int, Finding]]:
+    settings, stalls = _settings_of(run), waits.stalls.share_pct
+    if settings.get("num_workers") and stalls >= max(MATTERS_PCT, waits.steady.share_pct):
+        ahead = settings.get("prefetch_factor") or 2
+        words = f"raise prefetch_factor from {ahead} to {4 * ahead}, which bridges stalls"
+        yield SETTING, Finding("little_prefetch", words)
+
+
+def _for_validation(run: RunSummary) -> Iterator[tuple[int, Finding]]:
+    found = run.watched.get("validation") or {}
+    if (found.get("pct") or 0.0) < BOUND_PCT:
+        return
+    if found.get("num_workers") == 0 and found["wait_pct"] >= IDLE_PCT:
+        words = "set num_workers in the DataLoader of the validation, too: it waits for its data"
+        yield SETTING, Finding("shorten_validation", words)
+    else:
+        yield CODE, Finding("shorten_validation", "validate less often, or with fewer or larger batches")
+
+
+def _settings(run: RunSummary, waits: Waiting) -> Iterator[tuple[int, Finding]]:
+    """Yields settings for the steady state. What is set for all ranks does not explain a slow one."""
+    settings, apart, idle = _settings_of(run), _apart(run), _waits(run)
     workers = settings.get("num_workers")
+    if apart and workers != 0:
+        words = f"find out why rank {apart[0]} prepares its batches more slowly than rank {apart[1]}"
+        yield SETTING, Finding("slow_rank", f"{words}: its share of the data, its disk, the CPUs of its host")
     if not isinstance(workers, int):
         return
     hosts = max((int(group.get("ranks_per_host") or 1) for group in run.cluster.values()), default=1)
     cpus = max(1, int(settings.get("cpus") or 1) // hosts)
     if workers == 0:
-        more = min(cpus, _needed(waits))
-        yield Finding(
-            "no_workers",
-            f"set num_workers={more} in the DataLoader: with 0 the training process prepares each batch itself, while"
-            f" the model waits ({counted(cpus, 'CPU')} per rank)",
+        more = min(cpus * (PER_CPU if idle else 1), _needed(waits))
+        yield (
+            SETTING,
+            Finding(
+                "no_workers",
+                f"set num_workers={more} in the DataLoader: with 0 the training process prepares each batch itself,"
+                f" while the model waits ({counted(cpus, 'CPU')} per rank)",
+            ),
         )
+    elif idle and workers < PER_CPU * cpus:
+        more = min(PER_CPU * cpus, workers + _needed(waits, workers))
+        words = f"raise num_workers from {workers} to {more}, also above the number of CPUs: {idle['what']} waits"
+        yield SETTING, Finding("wait_in_parallel", f"{words}, for files or a network, and uses no CPU meanwhile")
     elif workers < cpus:
-        yield Finding("few_workers", f"raise num_workers from {workers} to {cpus}, the number of CPUs per rank")
-    elif workers > 2 * cpus:
-        yield Finding("many_workers", f"lower num_workers from {workers} to {cpus}, the number of CPUs per rank")
-    if workers and waits.epoch_starts.share_pct >= MATTERS_PCT and not settings.get("persistent_workers"):
-        yield Finding("restarted_workers", "set persistent_workers=True: the workers start again in each epoch")
-    if workers and waits.stalls.share_pct >= MATTERS_PCT:
-        ahead = settings.get("prefetch_factor") or 2
-        yield Finding("little_prefetch", f"raise prefetch_factor from {ahead} to {4 * ahead}, which bridges stalls")
+        words = f"raise num_workers from {workers} to {cpus}, the number of CPUs per rank"
+        yield SETTING, Finding("few_workers", words)
+    elif workers > 2 * cpus and not idle:
+        words = f"lower num_workers from {workers} to {cpus}, the number of CPUs per rank"
+        yield SETTING, Finding("many_workers", words)
     if settings.get("has_gpu") and not settings.get("pin_memory"):
-        yield Finding("not_pinned", "set pin_memory=True, and copy to the GPU with non_blocking=True")
-    opencv = int(settings.get("opencv_threads") or 0)
+        yield SETTING, Finding("not_pinned", "set pin_memory=True, and copy to the GPU with non_blocking=True")
+    opencv, threads = (int(settings.get(name) or 0) for name in ("opencv_threads", "torch_threads"))
     if workers and opencv > 1 and opencv * workers > cpus:
-        yield Finding("opencv_threads", f"call cv2.setNumThreads(0) in each worker: {opencv} threads in each compete")
-    threads = int(settings.get("torch_threads") or 0)
+        words = f"call cv2.setNumThreads(0) in each worker: {opencv} threads in each compete"
+        yield SETTING, Finding("opencv_threads", words)
     if hosts > 1 and threads * hosts > int(settings.get("cpus") or 1):
-        yield Finding("torch_threads", f"set OMP_NUM_THREADS={cpus}: {hosts} ranks use {threads} threads each")
+        words = f"set OMP_NUM_THREADS={cpus}: {hosts} ranks use {threads} threads each"
+        yield SETTING, Finding("torch_threads", words)
 
 
-def _needed(waits: Waiting) -> int:
-    """Number of workers that would hide the steady wait, if the time to prepare a batch is the wait without workers."""
+def _needed(waits: Waiting, workers: int = 1) -> int:
+    """Number of workers that would hide the steady wait in addition to those that exist. workers: number of workers
+    that prepared batches during the wait."""
     steps = [each for each in waits.entries if each.dur_s > 0]
     wait_s = sum(each.times * each.wait_s for each in steps)
     compute_s = sum(each.times * (each.dur_s - each.wait_s) for each in steps)
-    return max(1, min(64, math.ceil(1.25 * wait_s / compute_s))) if compute_s > 0 else 64
+    return max(1, min(64, math.ceil(1.25 * workers * wait_s / compute_s))) if compute_s > 0 else 64
 
 
-def _code(run: RunSummary) -> Iterator[Finding]:
+def _code(run: RunSummary) -> Iterator[tuple[int, Finding]]:
     named = _named(run)
-    if named:
-        first = named[0]
-        yield Finding("cheaper_code", f"make {first['what']} cheaper, {first['pct']:.0f} % of the samples")
-        yield Finding("cache", "store what each epoch reads and decodes again in the form in which the model takes it")
+    if named and _is_idle(named[0]):
+        words = f"shorten the waits in {named[0]['what']}, {named[0]['pct']:.0f} % of the samples"
+        yield CODE, Finding("shorter_waits", f"{words}: a copy of the data on a local disk, or fewer and larger files")
+    elif named:
+        words = f"make {named[0]['what']} cheaper, {named[0]['pct']:.0f} % of the samples"
+        yield CODE, Finding("cheaper_code", words)
     else:
-        yield Finding("cheaper_stages", "make the stages of the input cheaper, or store what each epoch decodes again")
-    yield Finding("more_cpus", "move to an instance with more CPUs per GPU, or add CPU hosts (docs/plan.md)")
+        words = "make the stages of the input cheaper, or store what each epoch decodes again"
+        yield CODE, Finding("cheaper_stages", words)
+    if named:
+        words = "store what each epoch reads and decodes again in the form in which the model takes it"
+        yield STORE, Finding("cache", words)
+    if not _waits(run):
+        words = "move to an instance with more CPUs per GPU, or add CPU hosts (docs/plan.md)"
+        yield MACHINE, Finding("more_cpus", words)

@@ -133,14 +133,17 @@ class Waiting:
 
     @classmethod
     def of_run(cls, run: RunSummary, steps: Sequence[StepTime] = ()) -> Waiting:
-        """Divides the wait of a run. steps: those of its timeline, of any ranks; without them its summary has to do."""
+        """Divides the wait of a run. In a run of `tfhet watch` it is the wait of the rank that waits most: its ranks
+        exchange gradients, so all are as slow. steps: those of its timeline, of any ranks; without them its summary
+        has to do."""
+        slowest = max(run.by_rank, key=lambda each: each["wait_pct"], default=None) if run.watched else None
+        whole_pct = slowest["wait_pct"] if slowest else run.wait_pct
         if steps:
-            least = min(step.rank for step in steps)
-            first = [step for step in steps if step.rank == least]
-            return cls.of(measured_steps(first), mean_pct=run.wait_pct)
+            rank = slowest["rank"] if slowest else min(step.rank for step in steps)
+            return cls.of(measured_steps([step for step in steps if step.rank == rank]), mean_pct=whole_pct)
         durs_ms, waits_ms = (spread.samples if spread else () for spread in (run.step_ms, run.wait_ms))
         if run.slow_steps:
-            return cls.of(_sampled(run, durs_ms, waits_ms), mean_pct=run.wait_pct)
+            return cls.of(_sampled(run, durs_ms, waits_ms), mean_pct=whole_pct)
         counts = [epoch.get("steps") for epoch in run.epochs]
         ends = list(itertools.accumulate(n for n in counts if isinstance(n, (int, float)) and 0 < n < _MOST_S))
         taken, found = (ends[-1] if ends else 0) or run.steps or 0, min(len(durs_ms), len(waits_ms))
@@ -153,7 +156,7 @@ class Waiting:
                 for at, (dur_ms, wait_ms) in enumerate(zip(durs_ms, waits_ms, strict=False))
             ],
             stretch=stretch,
-            mean_pct=run.wait_pct,
+            mean_pct=whole_pct,
         )
 
 

@@ -20,6 +20,8 @@ STACKS = "stacks-*.json"
 ERRORS = "errors.log"
 LABELS = 8
 """Number of functions in the record."""
+LEAST_TIMED = 10
+"""Number of samples of a function from which its use of a CPU is known."""
 
 
 @dataclass(frozen=True)
@@ -34,20 +36,43 @@ class WatchedRank:
     """Number of batches that were not for training."""
     reader: tuple[str, Mapping[str, Any]]
     """Name and facts of the reader that it trained with."""
+    other_wait_s: float
+    """Seconds for which it waited for the batches that were not for training."""
 
     @classmethod
     def of(cls, notes: ProcessNotes) -> WatchedRank:
-        phases, first_s, others = Phases(1), None, 0
+        phases, first_s, others, other_wait_s = Phases(1), None, 0, 0.0
         for moment, reader in notes.moments():
             phases.add(moment, reader)
             if reader is None:
                 others += moment.examples is not None
+                other_wait_s += moment.wait_s
             elif first_s is None and moment.examples is not None:
                 first_s = moment.wait_s
         phases.close(notes.ended_s)
         recorded = phases.recorded_key
         facts = notes.readers.get(recorded, ("", {})) if isinstance(recorded, int) else ("", {})
-        return cls(notes, phases.recorded, first_s, others, facts)
+        return cls(notes, phases.recorded, first_s, others, facts, other_wait_s)
+
+    def validation(self) -> dict[str, Any]:
+        """Returns the cost of the passes over validation data between the steps; {} if there are none."""
+        pauses = [each for each in self.phase.meter.pauses if each.name == "validation"]
+        if not pauses:
+            return {}
+        taken_s, steps = sum(each.dur_s for each in pauses), self.phase.meter.steps
+        whole_s = taken_s + sum(each.times * each.dur_s for each in steps)
+        others = {reader for number, (reader, _) in self.notes.passes.items()} - {self._reader_number()}
+        workers = {self.notes.readers[each][1].get("num_workers") for each in others if each in self.notes.readers}
+        return {
+            "count": len(pauses),
+            "total_s": taken_s,
+            "pct": _share(taken_s, whole_s),
+            "wait_pct": _share(min(self.other_wait_s, taken_s), taken_s),
+            "num_workers": workers.pop() if len(workers) == 1 else None,
+        }
+
+    def _reader_number(self) -> int | None:
+        return next((number for number, each in self.notes.readers.items() if each == self.reader), None)
 
 
 def ranks_in(folder: Path) -> list[WatchedRank]:
@@ -67,19 +92,35 @@ def ranks_in(folder: Path) -> list[WatchedRank]:
 
 def where_time_goes(folder: Path, pids: Sequence[int]) -> tuple[list[dict[str, Any]], str]:
     """Returns the share of each function in the samples of stacks, the largest first, and the processes sampled:
-    `worker`, or `main` if these processes prepare their data themselves. pids: of the ranks."""
+    `worker`, or `main` if these processes prepare their data themselves. `idle_pct` is the share of a function's time
+    without use of a CPU, None if unknown. pids: of the ranks."""
     counts: dict[str, Counter[str]] = {"worker": Counter(), "main": Counter()}
+    timed, waited = Counter[str](), Counter[str]()
     for path in folder.glob(STACKS):
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
             if content["pid"] in pids or content["parent"] in pids:
                 counts[content["role"]].update(content["counts"])
+                timed.update(content["timed"])
+                waited.update(content["waited"])
         except (OSError, ValueError, KeyError, TypeError):
             continue
     role = "worker" if counts["worker"] else "main"
     total = sum(counts[role].values())
     ranked = counts[role].most_common(LABELS)
-    return [{"what": what, "pct": round(100.0 * count / total, 1), "samples": count} for what, count in ranked], role
+    return [
+        {
+            "what": what,
+            "pct": round(100.0 * count / total, 1),
+            "samples": count,
+            "idle_pct": _share(waited[what], timed[what]) if timed[what] >= LEAST_TIMED else None,
+        }
+        for what, count in ranked
+    ], role
+
+
+def _share(part: float, whole: float) -> float | None:
+    return round(100.0 * part / whole, 1) if whole else None
 
 
 def summarize(folder: Path, ranks: Sequence[WatchedRank], **more: Any) -> RunSummary:
@@ -108,6 +149,7 @@ def summarize(folder: Path, ranks: Sequence[WatchedRank], **more: Any) -> RunSum
     hosts = list(dict.fromkeys(each.notes.host for each in trained))
     job = JobContext("watch", "local" if size == 1 else "homogeneous", size=size)
     watched |= {"reader": name, "settings": dict(facts), "where": where, "where_role": role}
+    watched["validation"] = first.validation()
     found = meters[0].summary(
         job,
         **{"name": "", "batch_size": first.phase.batch_size, "epochs": first.phase.epochs, **more},

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from tfhet.advice import of_run, sentence
+from tfhet.advice import Diagnosis, of_run, sentence
 from tfhet.record import RunFolder
 from tfhet.report import RunView
 from tfhet.units import GIB
+
+
+def diagnosis(folder: RunFolder) -> Diagnosis:
+    """Returns the findings in the record of a watched run. Raises as `RunFolder.read_summary`."""
+    return _of_view(RunView.of(folder.read_summary(), folder))
+
+
+def _of_view(view: RunView) -> Diagnosis:
+    return of_run(view.run, waits=view.waits, events=view.happened)
 
 
 def verdict(folder: RunFolder) -> str:
     """Returns whether the run waits for its input, the evidence, and changes in the order of effort, a line each.
     Raises as `RunFolder.read_summary`."""
     view = RunView.of(folder.read_summary(), folder)
-    found = of_run(view.run, waits=view.waits, events=view.happened)
-    run = view.run
+    found, run = _of_view(view), view.run
     steps = f"{run.steps} steps of {run.step_ms.median:.1f} ms (median)" if run.steps and run.step_ms else "no steps"
     ranks = f", {run.ranks} ranks" if (run.ranks or 1) > 1 else ""
     lines = [f"tfhet watch: {sentence(found.verdict)}", f"  measured: {steps}{ranks}, {run.watched.get('reader', '')}"]

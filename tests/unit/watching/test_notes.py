@@ -210,3 +210,78 @@ def test_a_process_that_looks_at_the_data_is_no_rank(tmp_path):
         script.write()
     (only,) = merge.ranks_in(tmp_path)
     assert only.phase.steps == 40
+
+
+def test_a_function_without_cpu_wants_more_workers(tmp_path):
+    script = Script(tmp_path / "notes-h-7.jsonl")
+    script.lines[1]["facts"] = SETTINGS
+    begun = script.begin(1)
+    for _ in range(40):
+        script.batch(begun, 0.03, 0.03)
+    script.end(begun)
+    script.write()
+    counts = {"counts": {"load in train.py": 90}, "timed": {"load in train.py": 80}, "waited": {"load in train.py": 79}}
+    content = {"pid": 8, "parent": 7, "role": "worker", **counts}
+    (tmp_path / "stacks-8.json").write_text(json.dumps(content))
+    found = of_run(merge.summarize(tmp_path, merge.ranks_in(tmp_path)))
+    assert [each.kind for each in found.levers] == ["wait_in_parallel", "shorter_waits", "cache"]
+    content["waited"] = {}
+    (tmp_path / "stacks-8.json").write_text(json.dumps(content))
+    found = of_run(merge.summarize(tmp_path, merge.ranks_in(tmp_path)))
+    assert [each.kind for each in found.levers] == ["cheaper_code", "cache", "more_cpus"]
+
+
+@pytest.mark.parametrize("steady_s", [0.0, 0.02])
+def test_restarted_workers_are_the_first_advice(tmp_path, steady_s):
+    script = Script(tmp_path / "notes-h-7.jsonl")
+    script.lines[1]["facts"] = SETTINGS
+    for _ in range(5):
+        begun = script.begin(1)
+        for index in range(20):
+            script.batch(begun, steady_s if index else 0.9, 0.03)
+        script.end(begun)
+    script.write()
+    found = of_run(merge.summarize(tmp_path, merge.ranks_in(tmp_path)))
+    kinds = [each.kind for each in found.levers]
+    assert kinds[:1] == ["restarted_workers"] and "bridge_epochs" not in kinds
+
+
+def test_a_wait_at_the_beginning_is_named(tmp_path):
+    script = Script(tmp_path / "notes-h-7.jsonl")
+    begun = script.begin(1)
+    for index in range(203):
+        script.batch(begun, 0.1 if index < 43 else 0.001, 0.03)
+    script.end(begun)
+    script.write()
+    found = of_run(merge.summarize(tmp_path, merge.ranks_in(tmp_path)))
+    assert [each.kind for each in found.evidence] == ["waited_until"] and found.levers[0].kind == "warm_up"
+
+
+def test_stalls_of_a_fast_loader_want_a_setting(tmp_path):
+    script = Script(tmp_path / "notes-h-7.jsonl")
+    script.lines[1]["facts"] = SETTINGS
+    begun = script.begin(1)
+    for index in range(203):
+        script.batch(begun, 0.5 if index % 40 == 20 else 0.0, 0.03)
+    script.end(begun)
+    script.write()
+    found = of_run(merge.summarize(tmp_path, merge.ranks_in(tmp_path)))
+    assert [each.kind for each in found.levers] == ["little_prefetch", "look_at_stalls"]
+
+
+def test_expensive_validation_is_named(tmp_path):
+    script = Script(tmp_path / "notes-h-7.jsonl")
+    for _ in range(3):
+        training, validation = script.begin(1), script.begin(2)
+        for _ in range(20):
+            script.batch(training, 0.0, 0.03)
+        script.end(training)
+        for _ in range(10):
+            script.batch(validation, 0.1, 0.01, steps=False, grad=False)
+        script.end(validation)
+    script.write()
+    summary = merge.summarize(tmp_path, merge.ranks_in(tmp_path))
+    assert summary.watched["validation"]["num_workers"] == 0 and summary.watched["validation"]["wait_pct"] > 80
+    found = of_run(summary)
+    assert found.state is InputState.NOT and [each.kind for each in found.evidence] == ["validation"]
+    assert [each.kind for each in found.levers] == ["shorten_validation"]

@@ -1,7 +1,8 @@
 """Samples of Python stacks: which function of the input code costs the time.
 
 A daemon thread looks at one thread about 50 times a second and counts the innermost frame that belongs to the script's
-own code or to a transform, not to PyTorch, NumPy, Pillow or the standard library.
+own code or to a transform, not to PyTorch, NumPy, Pillow or the standard library. Between two samples in a row it also
+measures whether the thread computed, or waited, for a file for example.
 """
 
 from __future__ import annotations
@@ -18,6 +19,11 @@ from typing import Any
 from tfhet.watching.inside.recorder import Recorder, failed, now
 
 EVERY_S = 0.02
+COMPUTES = 0.5
+"""Share of the time between two samples for which a thread must run, or wait for a CPU, to count as computing."""
+SWITCH_S = 0.001
+"""Seconds after which Python interrupts a thread for the sampler. With Python's 5 ms, operations that release the lock
+are sampled instead of the Python code between them."""
 WRITE_S = 1.0
 MOST_LABELS = 300
 """Number of functions that are told apart; the others count as `other`."""
@@ -46,11 +52,18 @@ class StackSampler:
 
     def __init__(self, role: str, is_busy: Callable[[], int | None]):
         self.counts: Counter[str] = Counter()
+        self.timed: Counter[str] = Counter()
+        """Samples of which it is known whether the thread computed."""
+        self.waited: Counter[str] = Counter()
+        """Samples of these in which it did not."""
+        self._before: tuple[int, float, float] | None = None
+        """Thread, time and CPU seconds of the sample before, if that was counted."""
         self._role, self._is_busy = role, is_busy
         self._closes = threading.Event()
         self._parent = os.getppid()
         self._written_s, self._written = now(), 0
         self._writing = threading.Lock()
+        sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_S))
         self._thread = threading.Thread(target=self._run, name="tfhet-stacks", daemon=True)
         self._thread.start()
 
@@ -62,19 +75,32 @@ class StackSampler:
         while not self._closes.wait(EVERY_S):
             try:
                 thread = self._is_busy()
-                if thread is not None:
-                    self.sample(sys._current_frames().get(thread))
+                if thread is None:
+                    self._before = None
+                else:
+                    self._time(thread, self.sample(sys._current_frames().get(thread)))
                 if now() >= self._written_s + WRITE_S:
                     self._write()
             except Exception as error:
                 failed("sampling stacks", error)
 
-    def sample(self, frame: FrameType | None) -> None:
-        """Counts a stack, the innermost frame first."""
+    def sample(self, frame: FrameType | None) -> str:
+        """Counts a stack, the innermost frame first; returns its label, "" if it does not count."""
         label = label_of(frame, self._role)
         if label:
             known = label in self.counts or len(self.counts) < MOST_LABELS
-            self.counts[label if known else "other"] += 1
+            label = label if known else "other"
+            self.counts[label] += 1
+        return label
+
+    def _time(self, thread: int, label: str) -> None:
+        """Counts whether the thread computed since the sample before."""
+        used_s = used_cpu_s(thread) if label else None
+        at_s, before = now(), self._before
+        self._before = None if used_s is None else (thread, at_s, used_s)
+        if before is not None and used_s is not None and before[0] == thread:
+            self.timed[label] += 1
+            self.waited[label] += used_s - before[2] < COMPUTES * (at_s - before[1])
 
     def _write(self) -> None:
         self._written_s = now()
@@ -84,13 +110,25 @@ class StackSampler:
                 return
             self._written = total
             path = os.path.join(Recorder.folder, f"stacks-{os.getpid()}.json")
-            content = {"pid": os.getpid(), "parent": self._parent, "role": self._role, "counts": dict(self.counts)}
+            counts = {"counts": dict(self.counts), "timed": dict(self.timed), "waited": dict(self.waited)}
+            content = {"pid": os.getpid(), "parent": self._parent, "role": self._role, **counts}
             try:
                 with open(f"{path}.part", "w", encoding="utf-8") as file:
                     json.dump(content, file)
                 os.replace(f"{path}.part", path)
             except OSError as error:
                 failed("writing stacks", error)
+
+
+def used_cpu_s(thread: int) -> float | None:
+    """Seconds for which a thread of this process ran or waited for a CPU; None if the system does not say."""
+    number = next((each.native_id for each in threading.enumerate() if each.ident == thread), None)
+    try:
+        with open(f"/proc/self/task/{number}/schedstat", encoding="ascii") as file:
+            ran_ns, delayed_ns, _ = file.read().split()
+        return (int(ran_ns) + int(delayed_ns)) / 1e9
+    except (OSError, ValueError):
+        return None
 
 
 def start_in_worker() -> StackSampler | None:
