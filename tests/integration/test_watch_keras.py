@@ -98,7 +98,8 @@ def test_fit_with_validation_data(tmp_path):
     found = watch(tmp_path, FIT)
     assert found.steps == 120 and found.watched["other_batches"] == 24
     assert found.watched["reader"] == "tf.data" and found.batch_size == 4
-    assert 20 < found.wait_pct < 75  # 20 ms for a batch, while 10 ms of training hide 10 ms
+    # A batch takes 20 ms, and training, which hides a part of them, 10 ms: medians are those of a quiet machine.
+    assert 10 < 100 * found.wait_ms.median / found.step_ms.median < 90
 
 
 def test_custom_loop_is_equal_to_a_stopwatch(tmp_path):

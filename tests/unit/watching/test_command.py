@@ -40,7 +40,8 @@ def test_output_is_untouched_and_the_verdict_follows(watch, tmp_path):
     found = watch(sys.executable, "train.py", "--epochs", "1")
     assert found.returncode == 0 and found.stdout == "trained --epochs 1\n"
     summary = RunFolder(tmp_path / "out").read_summary()
-    assert summary.steps == 30 and 30 < summary.wait_pct < 70 and summary.name == "train"
+    assert summary.steps == 30 and summary.name == "train"
+    assert summary.wait_ms.median >= 10 and summary.step_ms.median >= 20  # a sleep is not shorter than asked for
     assert summary.watched["memory_rss_peak_bytes"] > 1e6 and summary.watched["memory_pss_peak_bytes"] > 1e6
     assert (tmp_path / "out" / "report.html").is_file()
     assert not list((tmp_path / "out").glob("notes-*"))
