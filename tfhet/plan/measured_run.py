@@ -54,7 +54,7 @@ class MeasuredRun:
     @property
     def is_simulated(self) -> bool:
         """Whether its hosts were processes or containers on one machine."""
-        return bool(self.run.host_use) or (self.run.status is not None and self.run.billable_s is None)
+        return self.run.status is not None and self.run.billable_s is None
 
     @property
     def is_script(self) -> bool:
