@@ -34,7 +34,14 @@ def _choice(plan: Plan) -> Finding:
 
 def _run(plan: Plan) -> Iterator[Finding]:
     """Yields the contradiction between the run and the prediction for its cluster, if there is one."""
-    if plan.agreement is not None and plan.agreement.counted is not None:
+    if plan.agreement is None or plan.agreement.holds:
+        return
+    if plan.agreement.counted is None:
+        simulated = "the CPUs of simulated hosts are not the CPUs of the cluster"
+        why = simulated if plan.agreement.is_simulated else "the run recorded no wait that explains it"
+        clause = f"{disagreement(plan.agreement)}; the plan counts the profile, because {why}"
+        yield Finding("prediction_not_comparable", clause)
+    else:
         counts = f"this plan counts {plan.agreement.counted:.3g} times the profiled CPU, as the run measured"
         cause = (
             "find the cause first with `tfhet report`: it may be the settings of the reader, or a profile of other data"

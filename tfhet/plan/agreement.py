@@ -36,8 +36,10 @@ class Agreement:
     """Share of the measured step that waited for data, 0 to 100."""
     holds: bool
     """Whether the measured step is in the predicted interval, or within the model's error of it."""
+    is_simulated: bool
+    """Whether the run's hosts were simulated: their CPUs are not the CPUs of the cluster."""
     counted: float | None = None
-    """CPU of the input over the profiled CPU, by the measured step; None if the prediction holds."""
+    """CPU of the input over the profiled CPU, by the measured step; None if the plan counts the profiled CPU."""
 
 
 def own_cluster(run: MeasuredRun, today: ClusterShape, is_stated: bool) -> ClusterShape | None:
@@ -79,8 +81,8 @@ def as_measured(run: MeasuredRun, workload: Workload, own: ClusterShape) -> tupl
     lowest, highest = found.low / (1 + MODEL_ERROR), found.high * (1 + MODEL_ERROR)
     holds = lowest <= measured_s <= highest
     its = own.dnn.name if run.run.watched else str(own)
-    agreement = Agreement(its, found, measured_s, run.waited_pct, holds)
-    if holds or (measured_s > highest and run.waited_pct < WAITS_PCT):
+    agreement = Agreement(its, found, measured_s, run.waited_pct, holds, run.is_simulated)
+    if holds or run.is_simulated or (measured_s > highest and run.waited_pct < WAITS_PCT):
         return workload, agreement
     overhead = run.overhead(same, own, 0.0)
     if (why := _not_cpu(run, own, overhead, is_longer=measured_s > highest)) or overhead is None:

@@ -54,7 +54,7 @@ class MeasuredRun:
     @property
     def is_simulated(self) -> bool:
         """Whether its hosts were processes or containers on one machine."""
-        return bool(self.run.host_use) or (self.run.status is not None and self.run.billable_s is None)
+        return self.run.status is not None and self.run.billable_s is None
 
     @property
     def is_script(self) -> bool:
@@ -131,7 +131,7 @@ class MeasuredRun:
 
     def overhead(self, workload: Workload, cluster: ClusterShape, least_wait_pct: float = WAITS_PCT) -> float | None:
         """CPU that the run took for its input, over that of the parts alone (`Workload.overhead`), by its later steps:
-        in the first ones, buffers fill. None if the ranks did not wait for CPUs. cluster: that of the run."""
+        in the first ones, buffers fill. None if the ranks did not wait for CPUs. cluster: of the run."""
         steps_ms = self.run.step_ms.samples if self.run.step_ms else ()
         if self.waited_pct < least_wait_pct or len(steps_ms) < 2:
             return None

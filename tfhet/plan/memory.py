@@ -78,7 +78,7 @@ class MemoryNeed:
     """Whether the dnn hosts of the run prepared data, so that `rank` includes the memory for it."""
 
     def misfits(self, cluster: ClusterShape, layout: Layout) -> Iterator[Misfit]:
-        """Yields each kind of memory of which a host of the cluster has too little."""
+        """Yields each host of the cluster that has too little of a kind of memory."""
         dnn, data = cluster.dnn, cluster.data
         if self.rank is not None:
             yield from _misfit(dnn, "memory", dnn.memory_bytes, self._dnn_host(self.rank, cluster, layout))

@@ -292,3 +292,10 @@ def test_a_wait_of_the_run_is_named_where_the_plan_predicts_none(planned):
     assert code == 0
     assert "The input keeps up" in said
     assert "The run itself waited 61% of the time for data, on its machine" in said
+
+
+def test_a_simulated_run_does_not_contradict_a_plan(planned):
+    code, said = planned(**ALONE, status="Completed")
+    said = " ".join(said.split())
+    assert code == 0
+    assert "The run measured 110 ms a step" in said and "the CPUs of simulated hosts are not" in said

@@ -126,7 +126,7 @@ def test_a_launched_run_has_the_memory_of_each_kind_of_host(run_of):
 def test_memory_that_was_not_measured_is_not_known(run_of):
     assert memory_of(run_of(), TODAY).rank is None
     assert memory_of(run_of(use("algo-3", 30, shared_gib=None)), TODAY).rank is None  # with the file cache
-    shared_machine = run_of(use("algo-3", 30, counted="machine"), host_use={"algo-3": {}})
+    shared_machine = run_of(use("algo-3", 30, counted="machine"), status="Completed")
     assert memory_of(shared_machine, TODAY).rank is None
 
 
