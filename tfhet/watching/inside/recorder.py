@@ -230,7 +230,7 @@ def examples_in(batch: Any, depth: int = 3) -> int:
     """The length of the first axis of the first array in a batch; 1 if it has none."""
     shape = getattr(batch, "shape", None)
     if shape is not None:
-        return int(shape[0]) if len(shape) else 1
+        return int(shape[0] or 0) if len(shape) else 1
     if depth and isinstance(batch, (list, tuple)) and batch:
         return examples_in(batch[0], depth - 1) if not isinstance(batch[0], (str, int, float)) else len(batch)
     if depth and hasattr(batch, "values") and batch:

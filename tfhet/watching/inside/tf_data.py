@@ -75,6 +75,7 @@ _latest: list[_WatchedPass] = []
 def on_datasets(module: Any) -> None:
     """Notes the passes over data sets that the script, or Keras, iterates over."""
     from tensorflow.python.data.ops import iterator_ops
+    from tensorflow.python.eager import context
 
     iterate = module.DatasetV2.__iter__
 
@@ -101,7 +102,7 @@ def on_datasets(module: Any) -> None:
     @functools.wraps(request)
     def __next__(self: Any) -> Any:
         begun: _WatchedPass | None = self.__dict__.get("_tfhet_pass")
-        if begun is None:
+        if begun is None or not context.executing_eagerly():  # a tf.function that is traced receives no batch
             return request(self)
         begun.is_in_python = True
         since_s, begun.since_s = begun.since_s, 0.0
