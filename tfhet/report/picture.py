@@ -9,10 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from tfhet import clock as clocks
+from tfhet.advice import unread
 from tfhet.messages import HostLine, MetricLine, parse_line
 from tfhet.record import LineTail, LiveRank, LiveRun, RunFolder, RunSummary
 from tfhet.report import numbers
 
+READING = "training.reading"
+"""Event of the first read of the ranks."""
+UNREAD_S = 60.0
+"""Seconds after the start of the script from which it is named that no rank has read."""
 INCIDENTS = (
     "fault.injected",
     "host.lost",
@@ -61,6 +66,8 @@ class Watcher:
         self._logs: dict[Path, LineTail] = {}
         self._steps: dict[int, MetricLine] = {}
         self._workers: int | None = None
+        self._data_groups: dict[str, None] = {}
+        """Groups whose hosts said that they deliver data."""
 
     def look(self) -> Picture:
         """Returns the current state. Raises UsageError or DataError for an unreadable summary."""
@@ -71,7 +78,9 @@ class Watcher:
             found = parse_line(line.decode("utf-8", errors="replace"))
             if isinstance(found, MetricLine):
                 self._steps[found.step] = found
-            elif isinstance(found, HostLine) and found.plane.get("workers", "").isdecimal():
+            if isinstance(found, HostLine) and found.role == "data":
+                self._data_groups[found.group] = None
+            if isinstance(found, HostLine) and found.plane.get("workers", "").isdecimal():
                 self._workers = int(found.plane["workers"][:9])
         events = [event for event in self._folder.events() if isinstance(event.get("event"), str)]
         is_over = summary is not None and (summary.exit_code is not None or _has_ended(events))
@@ -82,8 +91,9 @@ class Watcher:
         changed = [path.stat().st_mtime for path in files if path.is_file()]
         now, began = self._clock.wall(), events[0].get("time_s") if events else None
         elapsed_s = max(0.0, now - began) if isinstance(began, (int, float)) else None
+        state = _state(summary, events, any(each.steps for each in live.ranks))
         return Picture(
-            state=_state(summary, events, any(each.steps for each in live.ranks)),
+            state=state + (self._unread(events, summary, now) if self._data_groups else ""),
             is_over=is_over,
             exit_code=summary.exit_code if summary else None,
             elapsed_s=summary.duration_s if summary and is_over else elapsed_s,
@@ -95,6 +105,20 @@ class Watcher:
             quiet_s=max(0.0, now - max(changed)) if changed else None,
             name=str(self._folder.path),
         )
+
+    def _unread(self, events: Sequence[Mapping[str, Any]], summary: RunSummary | None, now_s: float) -> str:
+        """Names the data groups from which no rank has read, after the state of the run."""
+        if summary is not None and summary.exit_code is not None:
+            found = unread(summary)
+            return f"; {found.clause}" if found else ""
+        first = {str(event["event"]): event for event in reversed(events)}
+        began_s = first.get("training.started", {}).get("time_s")
+        waited_s = now_s - began_s if isinstance(began_s, (int, float)) else 0.0
+        if self._steps or READING in first or "job.decided" in first or waited_s < UNREAD_S:
+            return ""
+        if first["training.started"].get("sees_reads") is not True:
+            return ""
+        return f"; no rank has read from {', '.join(self._data_groups)} since the script began more than a minute ago"
 
 
 def _has_ended(events: Sequence[Mapping[str, Any]]) -> bool:

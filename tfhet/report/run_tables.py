@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.text import Text
 
-from tfhet.advice import peaks
+from tfhet.advice import peaks, unread
 from tfhet.errors import TfhetError, UsageError
 from tfhet.record import RunFolder, RunSummary, Waiting, median, runs_in
 from tfhet.report import numbers
@@ -93,19 +93,6 @@ def parts_of_wait(waits: Waiting) -> list[tuple[str, str]]:
     return rows
 
 
-def _unread(summary: RunSummary) -> str:
-    """The consequence for a job whose script read nothing by tfhet, and what to do; "" for others."""
-    if summary.step_ms is not None or summary.exit_code != 0 or summary.has_read is not False:
-        return ""
-    data = [f"{len(group.get('hosts') or ())} x {name}" for name, group in summary.cluster.items() if _serves(group)]
-    idle = f"so {', '.join(data)} served nothing, and its steps are not known" if data else "so its steps are not known"
-    alike = "; each rank reads what its own code reads, perhaps all the same" if (summary.ranks or 1) > 1 else ""
-    return (
-        f"the script read no data by tfhet, {idle}{alike}: read by tfhet.distribute(dataset) or "
-        "tfhet.torch.loader(make_dataset)"
-    )
-
-
 def _watched(summary: RunSummary) -> list[tuple[object, object]]:
     """Reader, memory and CPUs of a run of `tfhet watch`."""
     found, rows = summary.watched, list[tuple[object, object]]()
@@ -117,10 +104,6 @@ def _watched(summary: RunSummary) -> list[tuple[object, object]]:
     if used := found.get("cpus_used"):
         rows.append(("CPUs used", ", ".join(f"{name} {numbers.number(value)}" for name, value in used.items())))
     return rows
-
-
-def _serves(group: Mapping[str, Any]) -> bool:
-    return group.get("role") == "data"
 
 
 def run_table(summary: RunSummary, folder: Path | str | None = None) -> FittedTable:
@@ -141,8 +124,8 @@ def run_table(summary: RunSummary, folder: Path | str | None = None) -> FittedTa
         between = f"step {numbers.number(min(steps))} to {numbers.number(max(steps), unit='ms')}, waiting "
         rows.append(("of the ranks", f"{between}{numbers.percent(min(shares))} to {numbers.percent(max(shares))}"))
     rows += _watched(summary)
-    if unread := _unread(summary):
-        rows.append(("not read by tfhet", unread))
+    if found := unread(summary):
+        rows.append(("not read by tfhet", found.clause))
     if summary.epochs:
         rows.append(("examples", _examples_seen(summary)))
     if made_good := _made_good(summary):
