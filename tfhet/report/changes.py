@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfhet.advice import InputState, of_run, peaks
-from tfhet.record import Figure, Interval, RunSummary, StepTime, percentile, wait_pct
+from tfhet.record import Figure, Interval, RunSummary, StepTime, median, percentile, wait_pct
 from tfhet.report import numbers
 from tfhet.report.cost import CostRow
 from tfhet.report.run_view import RunView
@@ -60,13 +60,15 @@ def _measured(views: Sequence[RunView]) -> tuple[list[tuple[Figure | None, Figur
     if not all(blocks):
         return [_percentiles(view) for view in views], "p10 to p90 of the steps"
     found: list[tuple[Figure | None, Figure | None]] = [
-        (
-            Figure.of([_mean_ms(block) for block in own], unit="ms"),
-            Figure.of([wait_pct(block) or 0.0 for block in own], unit="%"),
-        )
+        (_range([_mean_ms(block) for block in own], "ms"), _range([wait_pct(block) or 0.0 for block in own], "%"))
         for own in blocks
     ]
-    return found, "95 % interval of means of consecutive steps"
+    return found, "range of means of consecutive steps"
+
+
+def _range(means: Sequence[float], unit: str) -> Figure:
+    """The median of means of blocks, and their range: blocks of one run are more alike than two runs."""
+    return Figure(median(means), min(means), max(means), unit, len(means))
 
 
 def is_apart(first: Figure | None, other: Figure | None) -> bool | None:
