@@ -159,9 +159,10 @@ class Change:
             found.append(f"A step has {counts} examples, all ranks together, so the runs are compared per example.")
         views = {view.name: view.waits for view in (self.first, self.other)}
         for part in dict.fromkeys(name for waits in views.values() for name in peaks(waits)):
-            shares = (f"{_part(waits, part)} in {name}" for name, waits in views.items())
-            found.append(f"{part.capitalize()} cost {' and '.join(shares)}, of the time.")
-        found.append(f"{self._verdict(self.first)}, and {self._verdict(self.other)}.")
+            before, after = (_part(waits, part) for waits in views.values())
+            found.append(f"Share of the time that {part} cost: {before} in {names[0]}, {after} in {names[1]}.")
+        verdicts = f"{self._verdict(self.first)}, and {self._verdict(self.other)}."
+        found.append(verdicts.replace("whether", "Whether", 1) if verdicts.startswith("whether") else verdicts)
         if self.costs and _differs(self.costs):
             more = 100.0 * (self.costs.value - 1)
             found.append(f"Each {self.per} costs {abs(more):.0f} % {'more' if more > 0 else 'less'} in {names[1]}.")
@@ -177,10 +178,11 @@ class Change:
             return f"Whether {other} is faster than {first} is not known ({reason})"
         ratio = self.faster
         if not _differs(ratio):
-            times = " and ".join(numbers.number(step.value, unit="ms") for step in self.steps if step)
-            return (
-                f"{other} and {first} are not told apart per {self.per} by the spread of their steps ({times} per step)"
-            )
+            counts = [examples_per_step(view.run) if self.per == "example" else 1 for view in (self.first, self.other)]
+            pairs = [(step.value, count) for step, count in zip(self.steps, counts, strict=True) if step and count]
+            before, after = (numbers.number(step_ms / count, unit="ms") for step_ms, count in pairs)
+            times = f"by the spread of their steps ({after}, {before})"
+            return f"{other} and {first} are not told apart per {self.per} {times}"
         word, shown = ("faster", ratio) if ratio.value > 1 else ("slower", ratio.inverse())
         ends = f"{numbers.number(shown.low)} to {numbers.number(shown.high)}"
         return f"{other} is {numbers.number(shown.value)} times {word} per {self.per} than {first} ({ends})"
@@ -190,10 +192,12 @@ class Change:
         unknown = [name for name, pct in ((first, before), (other, after)) if pct is None]
         if unknown:
             return f"how long {' and '.join(unknown)} waits is {UNKNOWN}"
+        where = " in the steady state" if peaks(self.first.waits) or peaks(self.other.waits) else ""
         if is_apart(*self.waits):
-            return f"it waits {numbers.percent(after)} of the step instead of {numbers.percent(before)}"
+            who = "it" if self.faster and _differs(self.faster) else other
+            return f"{who} waits {numbers.percent(after)} of the step{where} instead of {numbers.percent(before)}"
         told = "not told apart" if self.waits[0] and self.waits[1] else f"their spread is {UNKNOWN}"
-        return f"it waits {numbers.percent(after)} of the step, {first} {numbers.percent(before)} ({told})"
+        return f"{other} waits {numbers.percent(after)} of the step{where}, {first} {numbers.percent(before)} ({told})"
 
     @staticmethod
     def _verdict(view: RunView) -> str:

@@ -71,14 +71,16 @@ def compare(
 
 def _settings(views: Sequence[RunView]) -> dict[str, list[Any]]:
     """Settings, stages by place, versions and command lines that differ."""
-    stages = [{f"on {place}": "; ".join(each) for place, each in places(view.run).items()} for view in views]
+    found = [places(view.run) for view in views]
+    every = dict.fromkeys(place for each in found for place in each)
+    stages = [{f"on {place}": "; ".join(each.get(place, ["none"])) for place in every if each} for each in found]
     others = [
         {**settings_of(view), **own, **view.run.versions, "CPUs": view.run.machine.get("cores_usable")}
         for view, own in zip(views, stages, strict=True)
     ]
-    found = differing(others)
-    found.pop("mode", None)  # a row of its own
-    return {**found, **differing([{"command": command_of(view)} for view in views])}
+    settings = differing(others)
+    settings.pop("mode", None)  # a row of its own
+    return {**settings, **differing([{"command": command_of(view)} for view in views])}
 
 
 def _shown(value: Any) -> str:

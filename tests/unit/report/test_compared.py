@@ -83,6 +83,13 @@ def test_unknown_figures_are_never_zero():
     assert content == "null"
 
 
+def test_places_without_a_stage_are_known():
+    first = run("A", 20.0, 1.0, stages_where={"rescale()": "trainer"})
+    found = compared(first, run("B", 20.0, 1.0, stages_where={"rescale()": "data_group"}), run("C", 20.0, 1.0))
+    (line,) = [line for line in text(found.table()).splitlines() if "on data_group" in line]
+    assert line.split()[2:] == ["none", "rescale()", "not", "known"]
+
+
 @pytest.fixture
 def folders(tmp_path: Path, monkeypatch) -> list[str]:
     monkeypatch.chdir(tmp_path)
