@@ -18,6 +18,10 @@ _REDRAWN_BYTES = 1 << 14
 """Bytes after which the history of a line that redraws itself is dropped, except its last _SHOWN characters."""
 _SHOWN = 1000
 _MOVES = re.compile(rb"[\r\b]")
+_UP = b"\x1b[A"
+_BELOW = re.compile(rb"((?:\x1b\[A)+)(\n+)(?=\r)")
+"""From a line to one below that exists already: how tqdm redraws the inner one of two nested bars."""
+_PERHAPS_BELOW = re.compile(rb"(?<=\x1b\[A)\n+\Z")
 _TRACEBACK = "Traceback (most recent call last):"
 
 
@@ -70,7 +74,7 @@ class ProcessOutput(asyncio.SubprocessProtocol):
 
 class OutputLines:
     """Takes the bytes of an output as they arrive. A carriage return or a backspace moves the cursor of a line; its new
-    state follows."""
+    state follows. Nested progress bars count as one line that redraws itself."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -79,11 +83,18 @@ class OutputLines:
 
     def add(self, data: bytes) -> Iterator[str]:
         """Yields the lines that these bytes complete."""
-        *lines, self._rest = (self._rest + data).split(b"\n")
+        found = self._rest + data
+        held = None
+        if _UP in found:
+            found = _BELOW.sub(_same_line, found)
+            held = _PERHAPS_BELOW.search(found)  # the next byte decides
+        cut = held.start() if held else len(found)
+        *lines, self._rest = found[:cut].split(b"\n")
         for line in lines:
             yield from self._completed(line)
         if _MOVES.search(self._rest):
             self._rest = _shortened(self._rest)
+        self._rest += found[cut:]
         while len(self._rest) > MOST_BYTES:
             cut = MOST_BYTES
             while self._rest[cut] & 0xC0 == 0x80:  # inside of a character
@@ -94,7 +105,7 @@ class OutputLines:
     def end(self) -> Iterator[str]:
         """Yields the last line, if the output does not end with a line break."""
         if self._rest:
-            yield from self._completed(self._rest)
+            yield from self._completed(self._rest.rstrip(b"\n"))
         self._rest = b""
 
     @property
@@ -116,12 +127,18 @@ class OutputLines:
             yield traceback + rest
 
 
+def _same_line(found: re.Match[bytes]) -> bytes:
+    """A move between lines that exist, as a return to the beginning of one line; with the line breaks beyond them."""
+    return b"\r" + b"\n" * max(0, len(found[2]) - len(found[1]) // len(_UP))
+
+
 def _visible(line: bytes, is_complete: bool = False) -> str:
     """The text that a terminal shows: the last redrawn state."""
     if is_complete and not _MOVES.search(line):
         return line.decode(errors="replace")
-    text = codecs.getincrementaldecoder("utf-8")(errors="replace").decode(line, is_complete)
-    states = [state for state in text.split("\r") if state.strip("\b")] or [""]
+    moved = line.replace(_UP, b"\r")
+    text = codecs.getincrementaldecoder("utf-8")(errors="replace").decode(moved, is_complete)
+    states = [state for state in text.split("\r") if state.strip("\b \n")] or [""]
     return states[-1] if "\b" not in states[-1] else _typed(states[-1])
 
 
@@ -141,5 +158,5 @@ def _shortened(line: bytes) -> bytes:
     """A line that redraws itself, without the states before the last two."""
     *before, last = line.split(b"\r")
     if len(before) > 2:
-        line = b"\r".join([*[state for state in before if state.strip(b"\b")][-1:], b"", last])
+        line = b"\r".join([*[state for state in before if state.strip(b"\b ")][-1:], b"", last])
     return line if len(line) < _REDRAWN_BYTES else b"\r" + _visible(line)[-_SHOWN:].encode()

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tfhet.advice import of_run
 from tfhet.plan.measured_run import MeasuredRun
 from tfhet.report import run_table, text
+from tfhet.report.picture import Watcher
 
 pytestmark = [pytest.mark.horovod, pytest.mark.timeout(240)]
 
@@ -88,3 +90,14 @@ def test_every_failed_rank_is_named(simulated, script):
     assert any(f"Error: {run.summary.failures[0]}" in line for line in run.lines)
     shown = text(run_table(run.summary, run.folder.path)).splitlines()
     assert [line.strip().split("  ")[0] for line in shown if line.strip()][1:3] == ["cause", "failed, too"]
+
+
+def test_data_group_that_nobody_reads_is_named(simulated, script):
+    run = simulated("--train_script", script("reads_nothing"), ranks=1)
+    assert run.summary.exit_code == 0 and run.summary.has_read is False
+    (data,) = [name for name, group in run.summary.cluster.items() if group["role"] == "data"]
+    verdict = of_run(run.summary).verdict
+    assert verdict.kind == "unread_data_group" and f"1 x {data}" in verdict.clause
+    assert verdict.clause in Watcher(run.folder).look().state, "in tfhet top"
+    (started,) = [event for event in run.folder.events() if event["event"] == "training.started"]
+    assert started["sees_reads"] is True

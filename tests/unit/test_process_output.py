@@ -35,6 +35,25 @@ def test_lines_and_states(chunks, expected):
     assert states(*chunks) == expected
 
 
+NESTED = [b"\repoch 0/2", b"\n", b"\rstep 1/9", b"\x1b[A", b"\n", b"\rstep 2/9", b"\x1b[A"]
+"""Two bars of tqdm."""
+
+
+def test_nested_bars_are_one_redrawn_line():
+    shown = states(*NESTED)
+    assert shown == ["[epoch 0/2]", "[step 1/9]", "[step 2/9]"]
+    left = [b"\n\r        ", b"\x1b[A", b"\repoch 1/2", b"\n\rstep 1/9", b"\x1b[A"]
+    assert states(*NESTED, *left)[3:] == ["[epoch 1/2]", "[step 1/9]"]
+    assert states(b"".join(NESTED)) == ["epoch 0/2", "[step 2/9]"]
+
+
+def test_lines_between_nested_bars_are_kept():
+    written = [b"\r      \r", b"saved\n", b"\repoch 1/2", b"\n\rstep 3/9", b"\x1b[A", b"one\ntwo\n", b"three"]
+    found = states(*NESTED, b"".join(written))
+    assert [line for line in found if "[" not in line] == ["saved", "epoch 1/2", "one", "two", "three"]
+    assert states(b"\rbar\x1b[A", b"\n", b"next\n") == ["[bar]", "next"]
+
+
 @pytest.mark.parametrize("state", ["\r{}", "{}\r", "\b" * 16 + "{}", "\b{}"])
 def test_hours_of_a_progress_bar_take_little_memory(state):
     lines = OutputLines()
@@ -58,6 +77,17 @@ def keras_bar() -> None:
         bar.update(number)
 
 
+def test_real_nested_bars_are_one_line(capfdbinary):
+    trange = pytest.importorskip("tqdm").trange
+    for _ in trange(3, mininterval=0, desc="outer"):
+        for _ in trange(50, mininterval=0, desc="inner", leave=False):
+            pass
+    lines = OutputLines()
+    output = b"".join(capfdbinary.readouterr())
+    found = [line for at in range(0, len(output), 7) for line in lines.add(output[at : at + 7])]
+    assert len([line for line in found if line]) <= 4 and len(found) < 10
+
+
 def tqdm_bar() -> None:
     for _ in pytest.importorskip("tqdm").tqdm(range(3), mininterval=0):
         pass
@@ -65,6 +95,8 @@ def tqdm_bar() -> None:
 
 @pytest.mark.parametrize("bar", [keras_bar, tqdm_bar])
 def test_real_bars_have_states(capfdbinary, bar):
+    bar()
+    capfdbinary.readouterr()  # the first import of TensorFlow prints more than the bar
     bar()
     output = b"".join(capfdbinary.readouterr())
     lines, middle = OutputLines(), output[: len(output) // 2]

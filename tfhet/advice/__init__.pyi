@@ -10,6 +10,7 @@ from .input_bound import (
     profile_command as profile_command,
     state_by_wait as state_by_wait,
 )
+from .no_reads import unread as unread
 from .pipeline import of_pipeline as of_pipeline
 from .plan import of_plan as of_plan
 from .training_job import (

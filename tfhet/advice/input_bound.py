@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tfhet.advice import watched
 from tfhet.advice.finding import Finding, counted, sentences
+from tfhet.advice.no_reads import unread
 from tfhet.record import Figure, RunFolder, RunSummary, Waiting, WaitPart
 
 JOB_FILE = "job.yaml"
@@ -170,7 +171,8 @@ def of_run(
     state = state_by_wait(waits.steady_pct)
     if waits.steady_pct is None or state is InputState.UNKNOWN:
         no_steps = "whether this run waited for its input is not known: no step of it was measured"
-        return Diagnosis(state, Finding("no_steps", watched.without_steps(summary) if summary.watched else no_steps))
+        reason = watched.without_steps(summary) if summary.watched else no_steps
+        return Diagnosis(state, unread(summary) or Finding("no_steps", reason))
     lever = SHORTEN_STEP if state is InputState.NOT else _cheaper(costs)
     if busiest_data_host and busiest_data_host[1] < IDLE_PCT:
         since = f"since the busiest data host, {busiest_data_host[0]}, used {busiest_data_host[1]:.1f} % of"

@@ -1,4 +1,4 @@
-"""`tfhet report`, `tfhet timeline`, `tfhet top` and `tfhet runs`."""
+"""`tfhet report`, `tfhet compare`, `tfhet timeline`, `tfhet top` and `tfhet runs`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tfhet.cli.parser import add_examples, add_output, number, write_output
 from tfhet.errors import UsageError
-from tfhet.record import RUNS, RunFolder, latest_in, write_text
+from tfhet.record import RUNS, RunFolder, latest_in, runs_in, write_text
 
 _LATEST = "; a folder of runs stands for its latest one (default: runs)"
 
@@ -25,6 +25,14 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     report.add_argument("--html", type=Path, metavar="FILE", help="write one page of all paths (report.html)")
     add_output(report, "the summaries")
     report.set_defaults(run=run_report)
+
+    compare = commands.add_parser("compare", help="two or more runs: what changed in speed, waiting, settings")
+    add_examples(compare, "tfhet compare", "tfhet compare runs/a runs/b --json - | jq '.changes[0].words'")
+    words = "folder or summary of a run, the first one to compare with (default: the last two runs of runs)"
+    compare.add_argument("paths", nargs="*", type=Path, metavar="RUN", help=words)
+    compare.add_argument("--region", default="us-east-1", help="whose list prices are used (default %(default)s)")
+    add_output(compare, "the comparison")
+    compare.set_defaults(run=run_compare)
 
     timeline = commands.add_parser("timeline", help="where the time of a run went: by rank, process and host")
     add_examples(timeline, "tfhet timeline", "tfhet timeline runs/a --chrome trace.json")
@@ -71,13 +79,45 @@ def run_report(args: argparse.Namespace) -> int:
         (view,) = given.runs
         report.show(report.run_table(view.run, view.folder.path if view.folder else None), wide=args.wide)
     elif given.runs:
-        report.show(report.compare({view.name: view.run for view in given.runs}), wide=args.wide)
+        report.show(report.compare({view.name: view for view in given.runs}), wide=args.wide)
     for record in given.records:
         report.show(report.figure_table(record.figures, title=record.name), wide=args.wide)
     for view in given.runs:
         report.show_next(view.run, view.folder)
     write_output(args, [*(view.run for view in given.runs), *given.records])
     return 0
+
+
+def run_compare(args: argparse.Namespace) -> int:
+    """Prints what changed from the first run to the others, and a table. Raises UsageError for fewer than two runs."""
+    from tfhet import report
+    from tfhet.report import prices_in
+
+    given = report.read_given(_compared(args.paths))
+    if given.records:
+        raise UsageError(f"{given.records[0].name} is a benchmark record: name folders of runs (`tfhet runs`)")
+    found = report.Comparison.of(given.runs, prices_in(args.region, [view.run for view in given.runs]))
+    for sentence in found.words:
+        print(report.harmless(sentence))
+    print()
+    report.show(found.table(), wide=args.wide)
+    write_output(args, found)
+    return 0
+
+
+def _compared(paths: list[Path]) -> list[Path]:
+    """Returns the runs to compare: the named ones, or the last two that left a summary, the earlier one first."""
+    if len(paths) > 1:
+        return paths
+    parent = paths[0] if paths else RUNS
+    ended = [run.path for run in runs_in(parent) if run.summary_path.is_file()]
+    if len(ended) < 2:
+        reason = f"{parent} is a run" if RunFolder(parent).summary_path.is_file() else f"{len(ended)} runs in {parent}"
+        raise UsageError(
+            f"compare needs two runs ({reason} with a summary): name two, like tfhet compare runs/a runs/b"
+        )
+    print(f"the last two runs in {parent}: {ended[1]}, {ended[0]}", file=sys.stderr)
+    return [ended[1], ended[0]]
 
 
 def run_timeline(args: argparse.Namespace) -> int:

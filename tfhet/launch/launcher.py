@@ -172,7 +172,8 @@ class Launcher:
         command = [sys.executable, *([script] if script else ["-m", "tfhet.trainer"]), *self._arguments]
         timeline = self._timeline if self._settings.timeline == "steps" else None
         env = environment_of(self.assignment, self._side, start, self._record.path, timeline)
-        self._observe(Event("training.started", SYSTEM.wall(), {"command": command, "job_id": start.job_id}))
+        facts = {"command": command, "job_id": start.job_id, "sees_reads": self.assignment.plane.sees_reads}
+        self._observe(Event("training.started", SYSTEM.wall(), facts))
         pid = await self._script.start(command, env)
         background = [asyncio.create_task(self._side.beside(pid), name="beside")]
         background += [asyncio.create_task(load_page(), name="page")] if place.is_leader else []

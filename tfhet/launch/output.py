@@ -161,7 +161,7 @@ def write_outcome(
         }
     summary = dataclasses.replace(
         summary,
-        has_read=has_read,
+        has_read=has_read or (False if assignment.plane.sees_reads else None),
         mode=place.mode,
         started=began_s,
         duration_s=SYSTEM.wall() - began_s,

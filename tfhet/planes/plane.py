@@ -129,6 +129,9 @@ class DataPlane:
     """Whether the built-in trainer can prepare its own data when no host serves any more."""
     serves_functions: bool = False
     """Whether ranks can read the batches of a user's function (`batches`)."""
+    sees_reads: bool = True
+    """Whether the launcher learns of all uses of the serving hosts: if not, they may serve a script that reads nothing
+    by tfhet."""
     kinds: Mapping[str, bool] = {}
     """Kinds of processes that faults can name, and whether the leader's host has the only one."""
     module: str | None = None

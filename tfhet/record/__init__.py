@@ -14,6 +14,7 @@ from tfhet.record.entry import ClockOffset, Entry, HostUsage, TimelineFile, Usag
 from tfhet.record.figure import Figure, Interval, Spread, View
 from tfhet.record.folder import RUNS, TIMELINE_FOLDER, EventTail, LineTail, RunFolder, latest_in, runs_in
 from tfhet.record.json_file import json_value, read_json, write_json, write_text
+from tfhet.record.live import LiveRank, LiveRun
 from tfhet.record.record import Record, machine, usable_cores
 from tfhet.record.run import STOP_CODES, RunSummary, Visits
 from tfhet.record.statistics import median, percentile
@@ -25,8 +26,8 @@ from tfhet.versions import versions
 # fmt: off
 __all__ = [
     "RUNS", "STOP_CODES", "TIMELINE_FOLDER", "WARM_UP_STEPS", "ClockOffset", "Entry", "EventTail", "Figure",
-    "HostUsage", "Interval", "LineTail", "Pause", "Record", "RunFolder", "RunSummary", "Spread", "StepTime",
-    "Timeline", "TimelineFile", "UsageSample", "View", "Visits", "WaitPart", "Waiting",
+    "HostUsage", "Interval", "LineTail", "LiveRank", "LiveRun", "Pause", "Record", "RunFolder", "RunSummary",
+    "Spread", "StepTime", "Timeline", "TimelineFile", "UsageSample", "View", "Visits", "WaitPart", "Waiting",
     "json_value", "latest_in", "machine", "measured_steps", "median", "natural", "percentile", "read_json", "runs_in",
     "share_pct", "usable_cores", "versions", "wait_pct", "write_json", "write_text",
 ]

@@ -6,6 +6,7 @@ RUN/
   timeline.jsonl    steps and usage, joined from the `timeline` folders of its hosts (Timeline)
   logs/<host>.log   output of each host; those that launchers write hold noise, too
   report.html       the page made of the above
+  live.json         totals per rank while the run continues (LiveRun), of a run of `tfhet watch`
   profile.json      what `tfhet profile` found of its pipeline, if one was put there; plan.json likewise
 """
 
@@ -20,10 +21,13 @@ from typing import Any
 from tfhet.errors import UsageError
 from tfhet.events import Event
 from tfhet.record.json_file import json_value, read_json, write_json, write_text
+from tfhet.record.live import LiveRun
 from tfhet.record.run import KIND, RunSummary
 from tfhet.record.timeline import Timeline
+from tfhet.schema import check_schema, from_json
 
 RUNS = Path("runs")
+LIVE_KIND, LIVE_SCHEMA = "live state", 1
 TIMELINE_FOLDER = "timeline"
 """Folder in a host's record in which each of its processes writes a timeline file."""
 _TIMELINE_FILES = tuple(f"{at}{TIMELINE_FOLDER}/*.jsonl" for at in ("", "tfhet/", "hosts/*/output/data/tfhet/"))
@@ -40,6 +44,7 @@ class RunFolder:
         self.timeline_path = self.path / "timeline.jsonl"
         self.logs_path = self.path / "logs"
         self.report_path = self.path / "report.html"
+        self.live_path = self.path / "live.json"
         self.profile_path = self.path / "profile.json"
         self.plan_path = self.path / "plan.json"
 
@@ -61,6 +66,24 @@ class RunFolder:
     def read_summary(self) -> RunSummary:
         """Reads `summary.json`. Raises UsageError for no file or another schema, DataError for other content."""
         return RunSummary.from_json(read_json(self.summary_path, KIND), str(self.summary_path))
+
+    def write_live(self, live: LiveRun) -> Path:
+        """Writes `live.json`, whole or not at all. Raises OSError."""
+        return write_json(self.live_path, {"schema": LIVE_SCHEMA, "ranks": live.ranks})
+
+    def read_live(self) -> LiveRun:
+        """Reads `live.json`; a run without ranks if there is none. Raises UsageError for another schema, DataError for
+        other content."""
+        if not self.live_path.is_file():
+            return LiveRun()
+        try:
+            content = read_json(self.live_path, LIVE_KIND)
+        except UsageError:
+            if self.live_path.is_file():
+                raise
+            return LiveRun()  # the run ended meanwhile
+        check_schema(content, LIVE_KIND, LIVE_SCHEMA, str(self.live_path))
+        return from_json(LiveRun, content, f"{LIVE_KIND} {self.live_path}")
 
     def write_event(self, event: Event) -> None:
         """Appends one line to `events.jsonl`. Can be used as an Observer, by several processes at once. Each line is a

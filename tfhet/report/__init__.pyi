@@ -1,3 +1,4 @@
+from .compared import Comparison as Comparison, compare as compare
 from .cost import PriceOf as PriceOf, bill as bill, prices_in as prices_in
 from .html import Given as Given, page as page, read_given as read_given, write_html as write_html
 from .live import Screen as Screen, screen as screen, top as top
@@ -14,7 +15,6 @@ from .numbers import duration as duration, number as number, usd as usd
 from .picture import Picture as Picture
 from .run_tables import (
     COLUMNS as COLUMNS,
-    compare as compare,
     run_list as run_list,
     run_rows as run_rows,
     run_table as run_table,

@@ -1,15 +1,15 @@
-"""Tables of runs: one run, several runs side by side, and the runs of a folder."""
+"""Tables of runs: one run, and the runs of a folder."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.text import Text
 
-from tfhet.advice import peaks
+from tfhet.advice import peaks, unread
 from tfhet.errors import TfhetError, UsageError
 from tfhet.record import RunFolder, RunSummary, Waiting, median, runs_in
 from tfhet.report import numbers
@@ -38,7 +38,8 @@ def places(summary: RunSummary) -> dict[str, list[str]]:
     return {place: found[place] for place in dict.fromkeys((*PLACES, *found)) if place in found}
 
 
-def _groups(summary: RunSummary) -> str:
+def instances(summary: RunSummary) -> str:
+    """Returns the groups of the cluster with the number and type of their hosts."""
     parts = (
         f"{name} {len(group.get('hosts') or ())} x {group.get('instance_type') or 'host'}"
         for name, group in summary.cluster.items()
@@ -92,19 +93,6 @@ def parts_of_wait(waits: Waiting) -> list[tuple[str, str]]:
     return rows
 
 
-def _unread(summary: RunSummary) -> str:
-    """The consequence for a job whose script read nothing by tfhet, and what to do; "" for others."""
-    if summary.step_ms is not None or summary.exit_code != 0 or summary.has_read is not False:
-        return ""
-    data = [f"{len(group.get('hosts') or ())} x {name}" for name, group in summary.cluster.items() if _serves(group)]
-    idle = f"so {', '.join(data)} served nothing, and its steps are not known" if data else "so its steps are not known"
-    alike = "; each rank reads what its own code reads, perhaps all the same" if (summary.ranks or 1) > 1 else ""
-    return (
-        f"the script read no data by tfhet, {idle}{alike}: read by tfhet.distribute(dataset) or "
-        "tfhet.torch.loader(make_dataset)"
-    )
-
-
 def _watched(summary: RunSummary) -> list[tuple[object, object]]:
     """Reader, memory and CPUs of a run of `tfhet watch`."""
     found, rows = summary.watched, list[tuple[object, object]]()
@@ -118,10 +106,6 @@ def _watched(summary: RunSummary) -> list[tuple[object, object]]:
     return rows
 
 
-def _serves(group: Mapping[str, Any]) -> bool:
-    return group.get("role") == "data"
-
-
 def run_table(summary: RunSummary, folder: Path | str | None = None) -> FittedTable:
     """Returns the table of one run; `folder` has its timeline, and is named in the last row."""
     waits = Waiting.of_run(summary, RunView.of(summary, RunFolder(folder)).timeline.steps if folder else ())
@@ -129,7 +113,7 @@ def run_table(summary: RunSummary, folder: Path | str | None = None) -> FittedTa
     errors += [("failed, too", failure) for failure in summary.failures]
     rows: list[tuple[object, object]] = [
         *((what, Text(words, style="red")) for what, words in errors),
-        ("cluster", _groups(summary)),
+        ("cluster", instances(summary)),
         ("step time", numbers.spread(summary.step_ms, "ms")),
         ("waiting for data", waiting(waits)),
         *parts_of_wait(waits),
@@ -140,8 +124,8 @@ def run_table(summary: RunSummary, folder: Path | str | None = None) -> FittedTa
         between = f"step {numbers.number(min(steps))} to {numbers.number(max(steps), unit='ms')}, waiting "
         rows.append(("of the ranks", f"{between}{numbers.percent(min(shares))} to {numbers.percent(max(shares))}"))
     rows += _watched(summary)
-    if unread := _unread(summary):
-        rows.append(("not read by tfhet", unread))
+    if found := unread(summary):
+        rows.append(("not read by tfhet", found.clause))
     if summary.epochs:
         rows.append(("examples", _examples_seen(summary)))
     if made_good := _made_good(summary):
@@ -174,45 +158,6 @@ def run_table(summary: RunSummary, folder: Path | str | None = None) -> FittedTa
         rows.append(("run record", str(folder)))
     named = f"{summary.name}: " if summary.name else ""
     return table(rows, columns=("what", "value"), title=f"{named}{summary.mode} run", header=False)
-
-
-_COMPARED: tuple[tuple[str, Callable[[RunSummary], float | None]], ...] = (
-    ("step time, median (ms)", lambda run: run.step_ms.median if run.step_ms else None),
-    ("step time, p10 (ms)", lambda run: run.step_ms.p10 if run.step_ms else None),
-    ("step time, p90 (ms)", lambda run: run.step_ms.p90 if run.step_ms else None),
-    ("waiting for data (%)", lambda run: run.wait_pct),
-    ("waiting for data, median (%)", lambda run: Waiting.of_run(run).median_pct),
-    ("waiting in the steady state (%)", lambda run: Waiting.of_run(run).steady_pct),
-    ("examples/s", lambda run: run.examples_per_s),
-    ("bytes/example on the wire", lambda run: run.bytes_per_example),
-    ("first batch (s)", lambda run: run.first_batch_s),
-    ("teardown (s)", lambda run: run.teardown_s),
-    ("restarts", lambda run: run.restarts),
-    ("USD per million examples", lambda run: run.usd_per_million_examples),
-    ("billable (s)", lambda run: run.billable_s),
-    ("USD", lambda run: run.usd),
-)
-_RATIOS = ("step time, median (ms)", "examples/s", "USD per million examples")
-
-
-def compare(named: Mapping[str, RunSummary]) -> FittedTable:
-    """Returns runs side by side, with ratios to the first; rows that no run measured are omitted."""
-    if not named:
-        raise UsageError("compare: give at least one run")
-    runs = list(named.values())
-    rows: list[list[object]] = [["cluster", *(_groups(run) for run in runs)], ["mode", *(run.mode for run in runs)]]
-    for what, get in _COMPARED:
-        values = [get(run) for run in runs]
-        if any(value is not None for value in values):
-            shown = [numbers.number(value) for value in values]
-            if what in _RATIOS and (first := values[0]):
-                for index, value in enumerate(values[1:], 1):
-                    shown[index] += "" if value is None else f" ({numbers.number(value / first)}x)"
-            rows.append([what, *shown])
-    metrics = dict.fromkeys(name for run in runs for name in run.metrics)
-    rows += [[name, *(run.metrics.get(name) for run in runs)] for name in metrics]
-    rows.append(["exit code", *(numbers.exit_code(run.exit_code) for run in runs)])
-    return table(rows, columns=["", *named])
 
 
 def run_list(folder: Path) -> list[dict[str, Any]]:

@@ -19,6 +19,7 @@ from tfhet.process import describe_exit, die_with
 from tfhet.record import RUNS, RunFolder, RunSummary
 from tfhet.telemetry import GpuMonitor, gpu_count
 from tfhet.watching import merge
+from tfhet.watching.live import LiveTotals
 from tfhet.watching.usage import TreeUsage
 
 FOLDER_VARIABLE = "TFHET_WATCH"
@@ -71,7 +72,7 @@ class WatchedCommand:
             self._notes = Path(tempfile.mkdtemp(prefix="notes-", dir=folder))
         except OSError as error:
             raise UsageError(f"--out {folder} cannot be written ({error.strerror}): name another folder") from None
-        self._usage = TreeUsage(self._notes, clock)
+        self._usage, self._live = TreeUsage(self._notes, clock), LiveTotals(self._run, self._notes, clock)
         self._began_s, self._code = clock.wall(), 0
 
     def run(self, env: Mapping[str, str]) -> int:
@@ -87,9 +88,11 @@ class WatchedCommand:
             UsageError: The command cannot be executed. Its folder is removed.
         """
         try:
-            self._code = _run(self._command, environment_of(env, self._notes), self._usage)
+            self._run.write_event(Event("watch.started", self._began_s, {"command": list(self._command)}))
+            self._code = _run(self._command, environment_of(env, self._notes), self._usage, self._live)
         except UsageError:
             with contextlib.suppress(OSError):
+                self._run.events_path.unlink(missing_ok=True)
                 for path in (self._notes, self._run.logs_path, self._run.path):
                     path.rmdir()
             raise
@@ -98,7 +101,6 @@ class WatchedCommand:
     def write(self) -> RunSummary:
         """Writes the record, and removes the notes. Raises OSError."""
         shown = describe_exit(self._code) if self._code else None
-        self._run.write_event(Event("watch.started", self._began_s, {"command": list(self._command)}))
         summary = merge.write(
             self._run,
             self._notes,
@@ -110,11 +112,12 @@ class WatchedCommand:
             cause=f"the command ended with {shown}" if shown else None,
             watched=self._usage.facts(),
         )
+        self._live.remove()
         shutil.rmtree(self._notes, ignore_errors=True)
         return summary
 
 
-def _run(command: Sequence[str], env: Mapping[str, str], usage: TreeUsage) -> int:
+def _run(command: Sequence[str], env: Mapping[str, str], usage: TreeUsage, live: LiveTotals) -> int:
     """Runs the command in the foreground; returns its exit code, negative for a signal."""
     watched = _FORWARDED | {signal.SIGCHLD}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
@@ -136,6 +139,7 @@ def _run(command: Sequence[str], env: Mapping[str, str], usage: TreeUsage) -> in
             found = signal.sigtimedwait(watched, PERIOD_S)
             if found is None:
                 usage.sample()
+                live.write()
             elif found.si_signo != signal.SIGCHLD and found.si_code != FROM_KERNEL:
                 with contextlib.suppress(ProcessLookupError):
                     child.send_signal(found.si_signo)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -64,13 +64,20 @@ class ProcessNotes:
         """Reads a file as far as it is written; a line that was cut short is omitted."""
         found = cls()
         with open(path, encoding="utf-8", errors="replace") as file:
-            for line in file:
-                try:
-                    found._add(json.loads(line))
-                except (ValueError, TypeError, KeyError, RecursionError):
-                    continue
-        found.rows.sort(key=lambda row: row.delivered_s)
+            found.take(file)
         return found
+
+    def take(self, lines: Iterable[str | bytes]) -> list[Row]:
+        """Adds lines of the file; returns the new rows."""
+        known = len(self.rows)
+        for line in lines:
+            try:
+                self._add(json.loads(line))
+            except (ValueError, TypeError, KeyError, RecursionError):
+                continue
+        new = self.rows[known:]
+        self.rows.sort(key=lambda row: row.delivered_s)
+        return new
 
     def _add(self, line: Any) -> None:
         if isinstance(line, list):

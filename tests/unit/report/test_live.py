@@ -18,7 +18,7 @@ from tfhet.record import RunFolder, RunSummary, StepTime
 from tfhet.report import gathered, has_colours, painted, place_of, progress_of, table, text
 from tfhet.report.live import COST_EVERY_S, GIVE_UP_S, Plain, Redrawn, screen, top
 from tfhet.report.log_lines import hue, is_error, printable
-from tfhet.report.picture import Picture, Watcher
+from tfhet.report.picture import UNREAD_S, Picture, Watcher
 from tfhet.steps.meter import Meter
 
 
@@ -91,6 +91,20 @@ def test_picture_shows_hosts_restarts_and_faults(folder) -> None:
         assert picture.restarts == 1
         assert [event["time_s"] for event in picture.incidents] == [13.0, 14.0, 15.0]
         folder.join_events()
+
+
+def test_unread_data_group_is_named(folder) -> None:
+    log(folder, "algo-1", f"[algo-1] {HostLine('heterogeneous', 'data', 'data_group')}\n")
+    chief(folder).write_event(Event("training.started", 100.0, {"sees_reads": True}))
+    assert Watcher(folder, FakeClock(100.0 + UNREAD_S - 1)).look().state == "training", "it may load a model first"
+    assert "data_group" in Watcher(folder, FakeClock(100.0 + UNREAD_S)).look().state
+    cluster = {"data_group": {"hosts": ["algo-1"], "role": "data"}}
+    folder.write_summary(RunSummary(exit_code=0, has_read=False, cluster=cluster))
+    state = Watcher(folder).look().state
+    assert state.startswith("succeeded") and "data_group" in state
+    folder.summary_path.unlink()
+    chief(folder).write_event(Event("training.reading", 101.0))
+    assert Watcher(folder, FakeClock(1000.0)).look().state == "training"
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tfhet.__main__ import main
+from tfhet.advice import of_run
 from tfhet.errors import UsageError
 from tfhet.events import Event
 from tfhet.record import Pause, RunFolder, RunSummary, Spread, StepTime, Timeline, latest_in, runs_in
@@ -61,9 +62,14 @@ def test_unknown_values_are_dashes() -> None:
 
 def test_job_that_read_nothing_says_so() -> None:
     cluster = {"data_group": {"hosts": ["algo-1"], "role": "data"}, "dnn_group": {"hosts": ["algo-2"], "role": "dnn"}}
-    unread = summary(step_ms=None, epochs=(), cluster=cluster, ranks=2, has_read=False)
-    assert "1 x data_group served nothing" in rows(unread)["not read by tfhet"]
-    for other in (replace(unread, exit_code=1), replace(unread, has_read=True), summary()):
+    unread = summary(step_ms=None, wait_pct=None, epochs=(), cluster=cluster, ranks=2, has_read=False)
+    assert "nobody read from 1 x data_group" in rows(unread)["not read by tfhet"]
+    assert of_run(unread).verdict.kind == "unread_data_group"
+    alone = of_run(replace(unread, cluster={})).verdict
+    assert alone.kind == "unread" and "data_group" not in alone.clause
+    by_rank = [{"rank": 1, "steps": 9, "step_ms": 20.0, "wait_pct": 3.0}]
+    others = replace(unread, exit_code=1), replace(unread, has_read=True), replace(unread, by_rank=by_rank), summary()
+    for other in others:
         assert "not read by tfhet" not in rows(other)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tfhet.record import RunFolder
+from tfhet.report.picture import Watcher
 from tfhet.watching.command import START, environment_of
 
 TRAIN = """
@@ -62,7 +63,16 @@ def test_a_script_watches_itself(tmp_path):
     found = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=LIMIT_S)
     assert found.returncode == 0 and "input-bound" in found.stdout.lower(), found.stderr
     summary = RunFolder(tmp_path / "out").read_summary()
-    assert summary.steps == 30 and summary.name == "own"
+    assert summary.steps == 30 and summary.name == "own" and summary.exit_code == 0
+
+
+@pytest.mark.parametrize(("end", "state"), [("raise SystemExit(3)", "ended"), ("raise OSError", "failed")])
+def test_top_ends_with_a_script_that_watches_itself(tmp_path, end, state):
+    code = TRAIN.replace("def batches", "watch = tfhet.watch(out='out')\ndef batches") + end
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, timeout=LIMIT_S)
+    picture = Watcher(RunFolder(tmp_path / "out")).look()
+    assert picture.is_over and picture.state.startswith(state) and picture.exit_code != 0
 
 
 def test_the_exit_code_survives_a_lost_record(watch, tmp_path):

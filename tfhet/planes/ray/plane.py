@@ -44,6 +44,7 @@ class Ray(DataPlane):
     packages = ("ray",)
     settings = RaySettings
     serves_functions = True
+    sees_reads = False  # a script can use its cluster by Ray alone
     kinds: Mapping[str, bool] = {"ray": False}
     module = NODE
     orders = Order
