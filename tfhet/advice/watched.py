@@ -19,6 +19,8 @@ LEAST_SAMPLES = 30
 """Number of samples of stacks below which no function is named."""
 MATTERS_PCT = 3.0
 """Share of the time from which epoch starts and stalls are worth a setting."""
+SAMPLED_S = 0.02
+"""Seconds between two samples of a worker's stack."""
 IDLE_PCT = 50.0
 """Share of a function's time without use of a CPU from which the function waits, and does not compute."""
 PER_CPU = 8
@@ -135,7 +137,7 @@ def levers(run: RunSummary, waits: Waiting, is_bound: bool, for_peaks: Sequence[
         (waits.epoch_starts.share_pct, _for_epoch_starts(run, waits)),
         (waits.stalls.share_pct, _for_stalls(run, waits)),
         (waits.stalls.share_pct, ((CODE, each) for each in for_peaks if each.kind not in replaced)),
-        (waits.steady.share_pct, itertools.chain(_settings(run, waits), _code(run)) if is_bound else ()),
+        (waits.steady.share_pct, itertools.chain(_settings(run, waits), _code(run, waits)) if is_bound else ()),
         (0.0, _for_validation(run)),
     ]
     ordered = sorted(
@@ -236,8 +238,19 @@ def _needed(waits: Waiting, workers: int = 1) -> int:
     return max(1, min(64, math.ceil(1.25 * workers * wait_s / compute_s))) if compute_s > 0 else 64
 
 
-def _code(run: RunSummary) -> Iterator[tuple[int, Finding]]:
+def _is_hand_over(run: RunSummary, waits: Waiting) -> bool:
+    """Whether the workers prepared batches in a small part only of the time for which the script waited."""
+    samples = sum(int(each["samples"]) for each in run.watched.get("where") or ())
+    is_of_workers = run.watched.get("where_role") == "worker" and samples > 0
+    return is_of_workers and samples * SAMPLED_S < waits.steady.total_s / 4
+
+
+def _code(run: RunSummary, waits: Waiting) -> Iterator[tuple[int, Finding]]:
     named = _named(run)
+    if _is_hand_over(run, waits):
+        words = "hand over fewer bytes (uint8 instead of float32), or fewer and larger batches: the workers are idle"
+        yield CODE, Finding("hand_over", f"{words}, so the script waits for the hand-over of batches")
+        return
     if named and _is_idle(named[0]):
         words = f"shorten the waits in {named[0]['what']}, {named[0]['pct']:.0f} % of the samples"
         yield CODE, Finding("shorter_waits", f"{words}: a copy of the data on a local disk, or fewer and larger files")
