@@ -9,7 +9,7 @@ from typing import Any
 
 from tfhet.advice.change import BOUND_PCT, Change
 from tfhet.advice.finding import Finding, counted
-from tfhet.record import RunSummary, Waiting
+from tfhet.record import RunSummary, Waiting, median
 
 LEAST_STEPS = 20
 """Number of measured steps below which a watched run has no verdict."""
@@ -23,6 +23,8 @@ SAMPLED_S = 0.02
 """Seconds between two samples of a worker's stack."""
 IDLE_PCT = 50.0
 """Share of a function's time without use of a CPU from which the function waits, and does not compute."""
+MOST_AHEAD = 32
+"""Maximum `prefetch_factor` that is proposed: each batch ahead needs memory."""
 PER_CPU = 8
 """Maximum number of workers per CPU, for workers that wait."""
 SETTING, CODE, STORE, MACHINE = range(4)
@@ -171,8 +173,11 @@ def _for_epoch_starts(run: RunSummary, waits: Waiting) -> Iterator[tuple[int, Fi
 def _for_stalls(run: RunSummary, waits: Waiting) -> Iterator[tuple[int, Finding]]:
     settings, stalls = _settings_of(run), waits.stalls.share_pct
     if settings.get("num_workers") and stalls >= max(MATTERS_PCT, waits.steady.share_pct):
-        ahead = settings.get("prefetch_factor") or 2
-        words = f"raise prefetch_factor from {ahead} to {4 * ahead}, which bridges stalls"
+        ahead, workers = settings.get("prefetch_factor") or 2, settings["num_workers"]
+        step_s = median([each.dur_s - each.wait_s for each in waits.entries])
+        batches = waits.stalls.mean_s / step_s / workers if step_s > 0 else MOST_AHEAD
+        more = max(2 * ahead, min(MOST_AHEAD, math.ceil(batches) + 1))
+        words = f"raise prefetch_factor from {ahead} to {more}: {more * workers} batches ahead bridge most stalls"
         yield SETTING, Finding("little_prefetch", words)
 
 

@@ -267,6 +267,7 @@ def test_stalls_of_a_fast_loader_want_a_setting(tmp_path):
     script.write()
     found = of_run(merge.summarize(tmp_path, merge.ranks_in(tmp_path)))
     assert [each.kind for each in found.levers] == ["little_prefetch", "look_at_stalls"]
+    assert "from 2 to 10" in found.levers[0].clause  # 0.5 s are 17 steps of 30 ms, for two workers
 
 
 def test_expensive_validation_is_named(tmp_path):
