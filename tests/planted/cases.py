@@ -1,6 +1,6 @@
 """Draws cases from a seed, runs each under `tfhet watch`, and compares the verdict with the expected one.
 
-    python -m tests.planted.cases --seed 1 --each 2
+    PYTHONPATH=.:tests python -m planted.cases --seed 1 --each 2
 
 The expectation of a case is written down with it, before any run.
 """
@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.planted import scripts
+from planted import scripts
 from tfhet.advice import Diagnosis, InputState
 from tfhet.record import RunFolder
 from tfhet.watching.verdict import diagnosis

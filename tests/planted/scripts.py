@@ -212,7 +212,7 @@ class Images(Dataset):
         return torch.full((3, 16, 16), index / 255), index % 2
 
 def main():
-    train = DataLoader(Images(160, 0), 4, shuffle=True, num_workers=2, persistent_workers=True)
+    train = DataLoader(Images(160, 0), 4, shuffle=True)  # in memory
     fit(train, 3, DataLoader(Images({count}, {wait_ms}), {val_batch}))
 """
 RESTARTS = """

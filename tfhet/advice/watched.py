@@ -9,7 +9,7 @@ from typing import Any
 
 from tfhet.advice.change import BOUND_PCT, Change
 from tfhet.advice.finding import Finding, counted
-from tfhet.record import RunSummary, Waiting
+from tfhet.record import RunSummary, Waiting, median
 
 LEAST_STEPS = 20
 """Number of measured steps below which a watched run has no verdict."""
@@ -19,8 +19,12 @@ LEAST_SAMPLES = 30
 """Number of samples of stacks below which no function is named."""
 MATTERS_PCT = 3.0
 """Share of the time from which epoch starts and stalls are worth a setting."""
+SAMPLED_S = 0.02
+"""Seconds between two samples of a worker's stack."""
 IDLE_PCT = 50.0
 """Share of a function's time without use of a CPU from which the function waits, and does not compute."""
+MOST_AHEAD = 32
+"""Maximum `prefetch_factor` that is proposed: each batch ahead needs memory."""
 PER_CPU = 8
 """Maximum number of workers per CPU, for workers that wait."""
 SETTING, CODE, STORE, MACHINE = range(4)
@@ -135,7 +139,7 @@ def levers(run: RunSummary, waits: Waiting, is_bound: bool, for_peaks: Sequence[
         (waits.epoch_starts.share_pct, _for_epoch_starts(run, waits)),
         (waits.stalls.share_pct, _for_stalls(run, waits)),
         (waits.stalls.share_pct, ((CODE, each) for each in for_peaks if each.kind not in replaced)),
-        (waits.steady.share_pct, itertools.chain(_settings(run, waits), _code(run)) if is_bound else ()),
+        (waits.steady.share_pct, itertools.chain(_settings(run, waits), _code(run, waits)) if is_bound else ()),
         (0.0, _for_validation(run)),
     ]
     ordered = sorted(
@@ -169,8 +173,11 @@ def _for_epoch_starts(run: RunSummary, waits: Waiting) -> Iterator[tuple[int, Fi
 def _for_stalls(run: RunSummary, waits: Waiting) -> Iterator[tuple[int, Finding]]:
     settings, stalls = _settings_of(run), waits.stalls.share_pct
     if settings.get("num_workers") and stalls >= max(MATTERS_PCT, waits.steady.share_pct):
-        ahead = settings.get("prefetch_factor") or 2
-        words = f"raise prefetch_factor from {ahead} to {4 * ahead}, which bridges stalls"
+        ahead, workers = settings.get("prefetch_factor") or 2, settings["num_workers"]
+        step_s = median([each.dur_s - each.wait_s for each in waits.entries])
+        batches = waits.stalls.mean_s / step_s / workers if step_s > 0 else MOST_AHEAD
+        more = max(2 * ahead, min(MOST_AHEAD, math.ceil(batches) + 1))
+        words = f"raise prefetch_factor from {ahead} to {more}: {more * workers} batches ahead bridge most stalls"
         yield SETTING, Finding("little_prefetch", words)
 
 
@@ -236,8 +243,19 @@ def _needed(waits: Waiting, workers: int = 1) -> int:
     return max(1, min(64, math.ceil(1.25 * workers * wait_s / compute_s))) if compute_s > 0 else 64
 
 
-def _code(run: RunSummary) -> Iterator[tuple[int, Finding]]:
+def _is_hand_over(run: RunSummary, waits: Waiting) -> bool:
+    """Whether the workers prepared batches in a small part only of the time for which the script waited."""
+    samples = sum(int(each["samples"]) for each in run.watched.get("where") or ())
+    is_of_workers = run.watched.get("where_role") == "worker" and samples > 0
+    return is_of_workers and samples * SAMPLED_S < waits.steady.total_s / 4
+
+
+def _code(run: RunSummary, waits: Waiting) -> Iterator[tuple[int, Finding]]:
     named = _named(run)
+    if _is_hand_over(run, waits):
+        words = "hand over fewer bytes (uint8 instead of float32), or fewer and larger batches: the workers are idle"
+        yield CODE, Finding("hand_over", f"{words}, so the script waits for the hand-over of batches")
+        return
     if named and _is_idle(named[0]):
         words = f"shorten the waits in {named[0]['what']}, {named[0]['pct']:.0f} % of the samples"
         yield CODE, Finding("shorter_waits", f"{words}: a copy of the data on a local disk, or fewer and larger files")

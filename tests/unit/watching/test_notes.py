@@ -267,6 +267,7 @@ def test_stalls_of_a_fast_loader_want_a_setting(tmp_path):
     script.write()
     found = of_run(merge.summarize(tmp_path, merge.ranks_in(tmp_path)))
     assert [each.kind for each in found.levers] == ["little_prefetch", "look_at_stalls"]
+    assert "from 2 to 10" in found.levers[0].clause  # 0.5 s are 17 steps of 30 ms, for two workers
 
 
 def test_expensive_validation_is_named(tmp_path):
@@ -285,3 +286,31 @@ def test_expensive_validation_is_named(tmp_path):
     found = of_run(summary)
     assert found.state is InputState.NOT and [each.kind for each in found.evidence] == ["validation"]
     assert [each.kind for each in found.levers] == ["shorten_validation"]
+
+
+def test_idle_workers_hand_over_too_much(tmp_path):
+    script = Script(tmp_path / "notes-h-7.jsonl")
+    script.lines[1]["facts"] = SETTINGS
+    begun = script.begin(1)
+    for _ in range(203):
+        script.batch(begun, 0.03, 0.03)
+    script.end(begun)
+    script.write()
+    content = {"pid": 8, "parent": 7, "role": "worker", "counts": {"a": 9}, "timed": {}, "waited": {}}
+    (tmp_path / "stacks-8.json").write_text(json.dumps(content))
+    found = of_run(merge.summarize(tmp_path, merge.ranks_in(tmp_path)))
+    assert [each.kind for each in found.levers] == ["hand_over"]
+
+
+def test_the_slowest_rank_decides(tmp_path):
+    for rank in range(4):
+        script = Script(tmp_path / f"notes-h-{rank}.jsonl", rank, 4)
+        script.lines[1]["facts"] = {**SETTINGS, "num_workers": 1, "cpus": 4}
+        begun = script.begin(1)
+        for _ in range(40):
+            script.batch(begun, 0.01 if rank == 2 else 0.0, 0.03)
+        script.end(begun)
+        script.write()
+    summary = merge.summarize(tmp_path, merge.ranks_in(tmp_path))
+    found = of_run(summary)
+    assert summary.wait_pct < 10 and found.state is InputState.BOUND and found.levers[0].kind == "slow_rank"
