@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tfhet.record import StepTime, median
+from tfhet.record import StepTime
 
 BOUND_PCT = 10.0
 """Share of the steps' time from which a block of steps is input-bound."""
@@ -14,6 +14,10 @@ BLOCKS, LEAST_BLOCK = 20, 8
 """Maximum number of blocks in which the change is looked for, and steps in each."""
 FALLS = 3.0
 """Ratio by which the share of the wait must fall for a run that waits only at its beginning."""
+
+LEAST_WAITS = 3.0
+"""Ratio of the whole wait at the beginning to its longest wait, below which it is a stall. With several workers, one of
+several steps waits for all of them."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +46,9 @@ class Change:
         end = next((at for at, each in enumerate(shares) if each < least), 0)
         if not 0 < end <= len(shares) / 2:
             return None
-        found = cls._at(steps, end * size)
-        is_usual = median([_share([each]) for each in steps[: end * size]]) >= BOUND_PCT  # not one long wait
-        return found if is_usual and found.after_pct <= found.before_pct / FALLS else None
+        found, waits_s = cls._at(steps, end * size), [each.times * each.wait_s for each in steps[: end * size]]
+        is_one_wait = max(waits_s) > sum(waits_s) / LEAST_WAITS
+        return found if not is_one_wait and found.after_pct <= found.before_pct / FALLS else None
 
     @classmethod
     def _at(cls, steps: Sequence[StepTime], index: int) -> Change:

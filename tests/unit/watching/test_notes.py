@@ -246,15 +246,27 @@ def test_restarted_workers_are_the_first_advice(tmp_path, steady_s):
     assert kinds[:1] == ["restarted_workers"] and "bridge_epochs" not in kinds
 
 
-def test_a_wait_at_the_beginning_is_named(tmp_path):
+@pytest.mark.parametrize("workers", [1, 4])
+def test_a_wait_at_the_beginning_is_named(tmp_path, workers):
     script = Script(tmp_path / "notes-h-7.jsonl")
     begun = script.begin(1)
     for index in range(203):
-        script.batch(begun, 0.1 if index < 43 else 0.001, 0.03)
+        script.batch(begun, 0.1 if index < 43 and index % workers == 0 else 0.001, 0.03)
     script.end(begun)
     script.write()
     found = of_run(merge.summarize(tmp_path, merge.ranks_in(tmp_path)))
     assert [each.kind for each in found.evidence] == ["waited_until"] and found.levers[0].kind == "warm_up"
+
+
+def test_one_long_wait_at_the_beginning_is_a_stall(tmp_path):
+    script = Script(tmp_path / "notes-h-7.jsonl")
+    begun = script.begin(1)
+    for index in range(203):
+        script.batch(begun, 2.0 if index == 5 else 0.0, 0.03)
+    script.end(begun)
+    script.write()
+    found = of_run(merge.summarize(tmp_path, merge.ranks_in(tmp_path)))
+    assert not found.evidence and found.levers[0].kind == "look_at_stalls"
 
 
 def test_stalls_of_a_fast_loader_want_a_setting(tmp_path):
