@@ -127,7 +127,7 @@ class Records:
         self._receives: _Sealing = _Tags(receives)
 
     def sealed(self, message: bytes, data: int = 0) -> bytes:
-        """Returns the record of a message, up to its data, of which there are `data` bytes."""
+        """Returns the record of a message, up to its `data` bytes of data."""
         return self._sends.seal(_LENGTHS.pack(len(message), data)) + self._sends.seal(message)
 
     def lengths(self, head: bytes | memoryview, most: int) -> tuple[int, int]:
@@ -194,7 +194,7 @@ def encrypted(records: Records, session: bytes, *, is_server: bool) -> Generator
     MissingPackage.
 
     Args:
-        records: Those of this connection, of which none was used.
+        records: The unused records of this connection.
         session: S of the handshake.
         is_server: Whether this side is the server.
     """

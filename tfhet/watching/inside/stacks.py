@@ -53,7 +53,7 @@ class StackSampler:
     def __init__(self, role: str, is_busy: Callable[[], int | None]):
         self.counts: Counter[str] = Counter()
         self.timed: Counter[str] = Counter()
-        """Samples of which it is known whether the thread computed."""
+        """Samples that tell whether the thread computed."""
         self.waited: Counter[str] = Counter()
         """Samples of these in which it did not."""
         self._before: tuple[int, float, float] | None = None
