@@ -31,7 +31,8 @@ NOT_FOUND, NOT_EXECUTABLE = 127, 126
 FROM_KERNEL = 0x80
 """`si_code` of a signal that a terminal sends: its whole process group has received it."""
 _FORWARDED = {getattr(signal, f"SIG{name}") for name in ("INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "CONT", "WINCH")}
-PERIOD_S = 1.0
+FIRST_S, PERIOD_S = 0.1, 1.0
+"""Seconds before the first sample of memory and CPUs, and between two later ones; the time between them doubles."""
 
 
 def new_folder(out: Path | None, name: str, clock: Clock = SYSTEM) -> Path:
@@ -135,10 +136,12 @@ def _run(command: Sequence[str], env: Mapping[str, str], usage: TreeUsage, live:
         raise UsageError(f"{command[0]} cannot be executed ({error.strerror}): use `python {command[0]}`") from None
     else:
         usage.follow(child.pid, GpuMonitor().start() if gpu_count(env) else None)
+        period_s = FIRST_S
         while child.poll() is None:
-            found = signal.sigtimedwait(watched, PERIOD_S)
+            found = signal.sigtimedwait(watched, period_s)
             if found is None:
                 usage.sample()
+                period_s = min(PERIOD_S, 2 * period_s)
                 live.write()
             elif found.si_signo != signal.SIGCHLD and found.si_code != FROM_KERNEL:
                 with contextlib.suppress(ProcessLookupError):

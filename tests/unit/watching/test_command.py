@@ -20,6 +20,27 @@ for _ in tfhet.watch(batches()):
     time.sleep(0.01)
 print("trained", *sys.argv[1:])
 """
+OWN_LOADER = """
+import time, tfhet
+
+class Squares:
+    def __len__(self):
+        return 60
+    def __getitem__(self, at):
+        return at * at
+
+def squares(shard):
+    return Squares()
+
+if __name__ == "__main__":
+    train = tfhet.batches(squares, batch_size=2)
+    validation = tfhet.batches(squares, batch_size=4, training=False)
+    for epoch in range(2):
+        for batch in train:
+            time.sleep(0.001)
+        for batch in validation:
+            pass
+"""
 LIMIT_S = 120
 
 
@@ -46,6 +67,14 @@ def test_output_is_untouched_and_the_verdict_follows(watch, tmp_path):
     assert summary.watched["memory_rss_peak_bytes"] > 1e6 and summary.watched["memory_pss_peak_bytes"] > 1e6
     assert (tmp_path / "out" / "report.html").is_file()
     assert not list((tmp_path / "out").glob("notes-*"))
+
+
+def test_loaders_of_tfhet_are_seen(watch, tmp_path):
+    (tmp_path / "train.py").write_text(OWN_LOADER)
+    found = watch(sys.executable, "train.py")
+    assert found.returncode == 0, found.stderr
+    summary = RunFolder(tmp_path / "out").read_summary()
+    assert summary.steps == 60 and summary.watched["other_batches"] == 30 and summary.batch_size == 2
 
 
 @pytest.mark.parametrize(("code", "expected"), [("raise SystemExit(7)", 7), ("import os; os.abort()", 134)])

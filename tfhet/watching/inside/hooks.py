@@ -19,6 +19,7 @@ HOOKS = {
     "datasets.iterable_dataset": "readers.on_iterable_datasets",
     "ray.data.iterator": "readers.on_ray",
     "nvidia.dali.plugin.base_iterator": "readers.on_dali",
+    "tfhet.planes.feed.loader": "readers.on_tfhet",
     "tensorflow.python.data.ops.dataset_ops": "tf_data.on_datasets",
     "keras.src.backend.tensorflow.trainer": "tf_data.on_keras",
     "keras.src.engine.training": "tf_data.on_keras",

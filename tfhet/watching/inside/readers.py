@@ -67,6 +67,11 @@ def marked(iterable: Iterable[Any], training: bool) -> NotedIterable:
     return NotedIterable(iterable, f"{type(iterable).__name__}, marked by the script", facts, kind)
 
 
+def on_tfhet(module: Any) -> None:
+    """tfhet's own loaders, which state whether they train."""
+    _wrap(module.Loader, "tfhet", kind_of=lambda loader: "training" if loader._training else "validation")
+
+
 def on_accelerate(module: Any) -> None:
     """Loaders of accelerate fetch a batch ahead: the script's own requests are those to the outer iterator."""
     for name in ("DataLoaderShard", "DataLoaderDispatcher"):
@@ -113,8 +118,13 @@ def on_dali(module: Any) -> None:
             _wrap_next(each, "DALI")
 
 
-def _wrap(kind: Any, name: str, facts: Callable[[Any], dict[str, Any]] | None = None) -> None:
-    """Notes the passes that begin with `__iter__` of a class."""
+def _wrap(
+    kind: Any,
+    name: str,
+    facts: Callable[[Any], dict[str, Any]] | None = None,
+    kind_of: Callable[[Any], str] = lambda reader: "",
+) -> None:
+    """Notes the passes that begin with `__iter__` of a class. kind_of: see `Pass`."""
     if kind is None or "__iter__" not in kind.__dict__:
         return
     iterate = kind.__iter__
@@ -123,7 +133,8 @@ def _wrap(kind: Any, name: str, facts: Callable[[Any], dict[str, Any]] | None = 
     def __iter__(self: Any) -> Any:
         if Recorder.here() is None:
             return iterate(self)
-        return NotedIterator(iterate(self), name, facts(self) if facts else {"type": type(self).__name__})
+        found = facts(self) if facts else {"type": type(self).__name__}
+        return NotedIterator(iterate(self), name, found, kind_of(self))
 
     kind.__iter__ = __iter__
 
