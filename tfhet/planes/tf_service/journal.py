@@ -12,8 +12,9 @@ from pathlib import Path
 
 from tfhet.source import write_record
 
-NUMBERS = 1_000_000_000
-"""How many numbers of each kind a dispatcher may give."""
+NUMBERS, DISPATCHERS = 10_000_000, 200
+"""How many numbers of each kind a dispatcher may give, and how many dispatchers have numbers of their own: workers report
+finished tasks in 32 bits."""
 _JOB, _ITERATION, _CLIENT, _RELEASED, _TASK, _FINISHED = 14, 2, 6, 7, 3, 4
 """Fields of `Update`: CreateJob, CreateIteration, AcquireIterationClient, ReleaseIterationClient, CreateTask and
 FinishTask."""
@@ -24,7 +25,7 @@ def begin(work_dir: Path, generation: int) -> None:
     work_dir.mkdir()
     if generation == 1:
         return
-    folder, number = work_dir / "tf_data_dispatcher_journal", (generation - 1) * NUMBERS
+    folder, number = work_dir / "tf_data_dispatcher_journal", (generation - 1) % DISPATCHERS * NUMBERS
     folder.mkdir()
     updates: list[tuple[int, Mapping[int, int | str]]] = [
         (_JOB, {1: number, 2: f"tfhet.generation-{generation}"}),
