@@ -13,8 +13,8 @@ from pathlib import Path
 from tfhet.source import write_record
 
 NUMBERS, DISPATCHERS = 10_000_000, 200
-"""How many numbers of each kind a dispatcher may give, and how many dispatchers have numbers of their own: workers report
-finished tasks in 32 bits."""
+"""How many numbers of each kind a dispatcher may give, and how many dispatchers have numbers of their own. Workers
+report finished tasks in 32 bits."""
 _JOB, _ITERATION, _CLIENT, _RELEASED, _TASK, _FINISHED = 14, 2, 6, 7, 3, 4
 """Fields of `Update`: CreateJob, CreateIteration, AcquireIterationClient, ReleaseIterationClient, CreateTask and
 FinishTask."""
