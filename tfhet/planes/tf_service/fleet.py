@@ -81,9 +81,9 @@ class Fleet(Processes):
             self.servers["dispatcher"].renew(self._dispatcher_command())
 
     def _dispatcher_command(self) -> list[str]:
-        self._generations += 1
-        work_dir = self._own_folder() / f"generation-{self._generations}"
-        journal.begin(work_dir, self._generations)
+        before, self._generations = self._generations, self._generations + 1
+        work_dir, last = (self._own_folder() / f"generation-{number}" for number in (self._generations, before))
+        journal.begin(work_dir, self._generations, last if before else None)
         return self._command("dispatcher", "--port", str(self._dispatcher_port), "--work_dir", str(work_dir))
 
     def _own_folder(self) -> Path:

@@ -118,7 +118,8 @@ for line in sys.stdin:
         if dispatcher is not None:
             dispatcher.stop()
         dispatcher, generation = None, generation + 1  # frees its port
-        journal.begin(folder / str(generation), generation)
+        before = folder / str(generation - 1) if generation > 1 else None
+        journal.begin(folder / str(generation), generation, before)
         dispatcher = engine.dispatcher(WIRE, port, str(folder / str(generation)))
     print(dispatcher.num_workers(), flush=True)
 """
