@@ -134,7 +134,7 @@ class Waiting:
     @classmethod
     def of_run(cls, run: RunSummary, steps: Sequence[StepTime] = ()) -> Waiting:
         """Divides the wait of a run. In a run of `tfhet watch` it is the wait of the rank that waits most: its ranks
-        exchange gradients, so all are as slow. steps: those of its timeline, of any ranks; without them its summary
+        exchange gradients, so all are as slow. steps: the steps of its timeline, of any ranks; without them its summary
         has to do."""
         slowest = max(run.by_rank, key=lambda each: each["wait_pct"], default=None) if run.watched else None
         whole_pct = slowest["wait_pct"] if slowest else run.wait_pct

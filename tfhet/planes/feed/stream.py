@@ -93,7 +93,7 @@ def _owned(container: Any, key: Any, is_alone: bool) -> Any:
 
 
 def _references(container: Any, key: Any) -> int:
-    """Returns the number of references to a value of a container, with those of this function."""
+    """Returns the number of references to a value of a container, including the references of this function."""
     value = container[key]
     return sys.getrefcount(value)
 

@@ -24,8 +24,8 @@ FinishTask."""
 
 
 def begin(work_dir: Path, generation: int, before: Path | None = None) -> None:
-    """Makes the folder `work_dir` of the `generation`-th dispatcher, the first one being 1. before: that of the one
-    before it."""
+    """Makes the folder `work_dir` of the `generation`-th dispatcher; the first one is 1. before: the folder of the
+    previous dispatcher, if there was one."""
     work_dir.mkdir()
     if before is None:
         return
