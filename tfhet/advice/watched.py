@@ -17,6 +17,9 @@ APART_PCT = 10.0
 """Difference between the waits of ranks that is named."""
 LEAST_SAMPLES = 30
 """Number of samples of stacks below which no function is named."""
+EACH_READS_ALL = (
+    "; each worker reads all of an IterableDataset that does not divide itself by torch.utils.data.get_worker_info()"
+)
 MATTERS_PCT = 3.0
 """Share of the time from which epoch starts and stalls are worth a setting."""
 SAMPLED_S = 0.02
@@ -203,6 +206,8 @@ def _settings(run: RunSummary, waits: Waiting) -> Iterator[tuple[int, Finding]]:
         return
     hosts = max((int(group.get("ranks_per_host") or 1) for group in run.cluster.values()), default=1)
     cpus = max(1, int(settings.get("cpus") or 1) // hosts)
+    # With more workers, a stream that is not divided would deliver each example several times, without an error.
+    divided = EACH_READS_ALL if settings.get("is_iterable") else ""
     if workers == 0:
         more = min(cpus * (PER_CPU if idle else 1), _needed(waits))
         yield (
@@ -210,15 +215,16 @@ def _settings(run: RunSummary, waits: Waiting) -> Iterator[tuple[int, Finding]]:
             Finding(
                 "no_workers",
                 f"set num_workers={more} in the DataLoader: with 0 the training process prepares each batch itself,"
-                f" while the model waits ({counted(cpus, 'CPU')} per rank)",
+                f" while the model waits ({counted(cpus, 'CPU')} per rank){divided}",
             ),
         )
     elif idle and workers < PER_CPU * cpus:
         more = min(PER_CPU * cpus, workers + _needed(waits, workers))
         words = f"raise num_workers from {workers} to {more}, also above the number of CPUs: {idle['what']} waits"
-        yield SETTING, Finding("wait_in_parallel", f"{words}, for files or a network, and uses no CPU meanwhile")
+        words = f"{words}, for files or a network, and uses no CPU meanwhile{divided}"
+        yield SETTING, Finding("wait_in_parallel", words)
     elif workers < cpus:
-        words = f"raise num_workers from {workers} to {cpus}, the number of CPUs per rank"
+        words = f"raise num_workers from {workers} to {cpus}, the number of CPUs per rank{divided}"
         yield SETTING, Finding("few_workers", words)
     elif workers > 2 * cpus and not idle:
         words = f"lower num_workers from {workers} to {cpus}, the number of CPUs per rank"

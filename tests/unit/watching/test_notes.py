@@ -139,6 +139,8 @@ SETTINGS = {"num_workers": 2, "cpus": 2, "pin_memory": True, "has_gpu": True, "t
         ({}, "cheaper_stages"),
         ({"num_workers": 0}, "no_workers"),
         ({"cpus": 8}, "few_workers"),
+        ({"num_workers": 0, "is_iterable": True}, "no_workers"),
+        ({"cpus": 8, "is_iterable": True}, "few_workers"),
         ({"num_workers": 8}, "many_workers"),
         ({"pin_memory": False}, "not_pinned"),
         ({"opencv_threads": 4}, "opencv_threads"),
@@ -152,7 +154,8 @@ def test_advice_follows_the_settings(tmp_path, settings, kind):
         script.batch(begun, 0.03, 0.03)
     script.end(begun)
     script.write()
-    assert of_run(merge.summarize(tmp_path, merge.ranks_in(tmp_path))).levers[0].kind == kind
+    first = of_run(merge.summarize(tmp_path, merge.ranks_in(tmp_path))).levers[0]
+    assert first.kind == kind and ("get_worker_info" in first.clause) == bool(settings.get("is_iterable"))
 
 
 def test_the_script_decides_if_it_says(tmp_path):

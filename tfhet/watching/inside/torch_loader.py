@@ -65,6 +65,7 @@ def settings(loader: Any) -> dict[str, Any]:
     return {
         **facts,
         "dataset": type(dataset).__name__,
+        "is_iterable": isinstance(dataset, torch.utils.data.IterableDataset),
         "sampler": type(getattr(loader, "sampler", None)).__name__,
         "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "torch_threads": torch.get_num_threads(),
