@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from tfhet import __version__
-from tfhet.cli import catalogue, doctor, follow, launch, plan, profile, report, simulate, source, submit, watch
+from tfhet.cli import catalogue, doctor, follow, launch, plan, profile, report, simulate, source, submit, trial, watch
 from tfhet.cli.parser import Parser, add_examples, json_for_pipe
 from tfhet.cluster import environment
 from tfhet.errors import TfhetError
@@ -17,7 +17,7 @@ from tfhet.report import harmless
 from tfhet.standard_streams import open_standard_streams
 
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
-COMMANDS = (watch, simulate, report, doctor, source, catalogue, profile, plan, submit, follow, launch)
+COMMANDS = (watch, trial, simulate, report, doctor, source, catalogue, profile, plan, submit, follow, launch)
 """In the order of the help."""
 
 

@@ -14,3 +14,4 @@ images = transform(contents, ids=indices)  # list of bytes -> float32 [batch, 3,
 
 from tfhet.torch.batches import loader, tensors
 from tfhet.torch.transform import Stages, stages
+from tfhet.torch.translated import TranslatedTransform, from_torchvision, read_file

@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tfhet.clock import SYSTEM, Clock
@@ -75,6 +75,7 @@ class WatchedCommand:
             raise UsageError(f"--out {folder} cannot be written ({error.strerror}): name another folder") from None
         self._usage, self._live = TreeUsage(self._notes, clock), LiveTotals(self._run, self._notes, clock)
         self._began_s, self._code = clock.wall(), 0
+        self._env: Mapping[str, str] = {}
 
     def run(self, env: Mapping[str, str]) -> int:
         """Runs the command to its end.
@@ -88,9 +89,10 @@ class WatchedCommand:
         Raises:
             UsageError: The command cannot be executed. Its folder is removed.
         """
+        self._env = env
         try:
             self._run.write_event(Event("watch.started", self._began_s, {"command": list(self._command)}))
-            self._code = _run(self._command, environment_of(env, self._notes), self._usage, self._live)
+            self._code = run_in_foreground(self._command, environment_of(env, self._notes), self._follow, self._sample)
         except UsageError:
             with contextlib.suppress(OSError):
                 self._run.events_path.unlink(missing_ok=True)
@@ -98,6 +100,13 @@ class WatchedCommand:
                     path.rmdir()
             raise
         return self._code if self._code >= 0 else 128 - self._code
+
+    def _follow(self, pid: int) -> None:
+        self._usage.follow(pid, GpuMonitor().start() if gpu_count(self._env) else None)
+
+    def _sample(self) -> None:
+        self._usage.sample()
+        self._live.write()
 
     def write(self) -> RunSummary:
         """Writes the record, and removes the notes. Raises OSError."""
@@ -118,8 +127,26 @@ class WatchedCommand:
         return summary
 
 
-def _run(command: Sequence[str], env: Mapping[str, str], usage: TreeUsage, live: LiveTotals) -> int:
-    """Runs the command in the foreground; returns its exit code, negative for a signal."""
+def run_in_foreground(
+    command: Sequence[str],
+    env: Mapping[str, str],
+    follow: Callable[[int], None] = lambda pid: None,
+    sample: Callable[[], None] = lambda: None,
+) -> int:
+    """Runs a command that gets all signals of this process.
+
+    Args:
+        command: Program and arguments.
+        env: Its environment.
+        follow: Receives the process id.
+        sample: Called about once a second.
+
+    Returns:
+        The exit code; negative for a signal.
+
+    Raises:
+        UsageError: The command cannot be executed.
+    """
     watched = _FORWARDED | {signal.SIGCHLD}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
 
@@ -135,14 +162,13 @@ def _run(command: Sequence[str], env: Mapping[str, str], usage: TreeUsage, live:
     except OSError as error:
         raise UsageError(f"{command[0]} cannot be executed ({error.strerror}): use `python {command[0]}`") from None
     else:
-        usage.follow(child.pid, GpuMonitor().start() if gpu_count(env) else None)
+        follow(child.pid)
         period_s = FIRST_S
         while child.poll() is None:
             found = signal.sigtimedwait(watched, period_s)
             if found is None:
-                usage.sample()
+                sample()
                 period_s = min(PERIOD_S, 2 * period_s)
-                live.write()
             elif found.si_signo != signal.SIGCHLD and found.si_code != FROM_KERNEL:
                 with contextlib.suppress(ProcessLookupError):
                     child.send_signal(found.si_signo)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -27,13 +27,24 @@ HOOKS = {
     "keras.src.optimizers.optimizer": "tf_data.on_optimizer",
 }
 """By the name of a module: the function that gets the module after its import."""
+TRIAL_HOOKS = {
+    "torch.utils.data.dataloader": "trial.controller.on_loader",
+    "torch.optim.optimizer": "torch_loader.on_optimizer",
+    "torchvision.transforms.transforms": "trial.places.on_compose",
+    "torchvision.transforms.v2._container": "trial.places.on_compose",
+    "torchvision.datasets.vision": "trial.places.on_dataset",
+}
+"""The hooks of `tfhet try`, in the place of HOOKS."""
 
 
 class _Finder:
-    """Finds the modules of HOOKS by the other finders, and runs their hooks after them."""
+    """Finds modules by the other finders, and runs their hooks after them. hooks: as HOOKS."""
+
+    def __init__(self, hooks: Mapping[str, str]) -> None:
+        self.hooks = hooks
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if name not in HOOKS:
+        if name not in self.hooks:
             return None
         for finder in sys.meta_path:
             spec = None if finder is self else finder.find_spec(name, path, target)
@@ -47,7 +58,7 @@ class _Finder:
 
             def exec_module(module: Any) -> None:
                 load(module)
-                run(name, module)
+                run(name, module, self.hooks)
 
             loader.exec_module = exec_module
         except Exception as error:
@@ -55,24 +66,24 @@ class _Finder:
         return spec
 
 
-def install(folder: str) -> None:
+def install(folder: str, hooks: Mapping[str, str] = HOOKS) -> None:
     """Records the readers of this process into `folder`, also those that are imported already."""
     Recorder.folder = folder
     if not any(type(each).__name__ == "_Finder" and type(each).__module__ == __name__ for each in sys.meta_path):
-        sys.meta_path.insert(0, _Finder())
-    for name in HOOKS:
+        sys.meta_path.insert(0, _Finder(hooks))
+    for name in hooks:
         module = sys.modules.get(name)
         if module is not None:
-            run(name, module)
+            run(name, module, hooks)
 
 
-def run(name: str, module: Any) -> None:
+def run(name: str, module: Any, hooks: Mapping[str, str] = HOOKS) -> None:
     """Runs the hook of a module, once."""
     if getattr(module, "_tfhet_watched", False):
         return
     try:
         module._tfhet_watched = True
-        where, function = HOOKS[name].split(".")
+        where, _, function = hooks[name].rpartition(".")
         getattr(import_module(f"tfhet.watching.inside.{where}"), function)(module)
     except Exception as error:
         failed(f"the hooks of {name}", error)

@@ -23,7 +23,8 @@ def _install() -> None:
     try:
         from tfhet.watching.inside import hooks
 
-        hooks.install(os.environ["TFHET_WATCH"])
+        is_trial = "TFHET_TRY" in os.environ
+        hooks.install(os.environ["TFHET_WATCH"], hooks.TRIAL_HOOKS if is_trial else hooks.HOOKS)
     finally:
         for name in STUBS[:2]:  # an `import tfhet` of the script finds the real package
             del sys.modules[name]

@@ -1,0 +1,48 @@
+"""`tfhet try`: whether another data loader makes a script faster, measured in the running script."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from pathlib import Path
+
+from tfhet.cli.parser import add_examples, add_output, number, output_file, write_output
+from tfhet.errors import UsageError
+
+SECONDS = 120.0
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    words = "compares data loaders in a running PyTorch script, and writes the fastest one as a patch"
+    trial = commands.add_parser("try", help=words)
+    add_examples(trial, "tfhet try -- python train.py", "tfhet try --seconds 30 --patch loader.patch -- python train.py")
+    words = "time of all measurements; the script is ended after them (default %(default)g)"
+    trial.add_argument("--seconds", type=number(float, above=0.0), default=SECONDS, metavar="X", help=words)
+    words = "file of the patch (default %(default)s)"
+    trial.add_argument("--patch", type=output_file, default=Path("tfhet-try.patch"), metavar="FILE", help=words)
+    add_output(trial, "the measurements", has_tables=False)
+    trial.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs the command after `--`; returns 0. Raises UsageError for a command that has nothing to compare."""
+    from tfhet.cluster import environment
+    from tfhet.report import harmless
+    from tfhet.watching import lines, patch_of, run_trial
+
+    if not args.command:
+        raise UsageError("what should run? put the command after --, like: tfhet try -- python train.py")
+    result = run_trial(args.command, environment(), args.seconds)
+    print("\n" + harmless("\n".join(lines(result))))
+    patch, best = patch_of(result), result.best
+    if patch is None or best is None:
+        print("No loader is faster than the script's own in every round: no patch.")
+    else:
+        content = patch.text(Path.cwd())
+        if content:
+            args.patch.write_text(content, encoding="utf-8")
+            print(f"Patch for {best.name}: {args.patch} (patch -p1 < {args.patch})")
+        for each in patch.by_hand:
+            print(harmless(f"by hand: {each}"))
+    write_output(args, {"loaders": [asdict(each) for each in result.loaders], "comparison": result.comparison})
+    return 0

@@ -1,0 +1,240 @@
+"""The course of a trial: the training loop of the script reads from several loaders in turn, and its steps are timed.
+
+The loop sees one loader whose passes have the usual number of batches. Behind it the loader changes: each of the
+variants in turn, in two rounds. After the last one the process ends, because its training is of no use.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import json
+import multiprocessing
+import os
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from tfhet.watching.inside.recorder import Recorder, examples_in, now, rank_of_process
+from tfhet.watching.inside.trial.datasets import shapes
+from tfhet.watching.inside.trial.places import note_places
+from tfhet.watching.inside.trial.variants import Proposals, Variant, proposals
+
+VARIABLE = "TFHET_TRY"
+"""Variable with the seconds of a trial."""
+RESULT = "try.json"
+ROUNDS = 2
+SEEN_STEPS = 3
+"""Number of optimizer steps in a pass over a loader after which it is the training loader."""
+LEAST_STEPS = 10
+"""Number of measured steps without which a slice lasts longer, up to LONGEST times its time."""
+LONGEST = 3.0
+
+
+@dataclass
+class Slice:
+    """The measured steps of one variant in one round."""
+
+    variant: int
+    steps: int = 0
+    examples: int = 0
+    total_s: float = 0.0
+    wait_s: float = 0.0
+
+
+@dataclass
+class Trial:
+    """The trial of this process. It begins when a loader has turned out to be the training loader."""
+
+    seconds: float
+    iterate: Callable[[Any], Iterator[Any]]
+    """`DataLoader.__iter__`."""
+    loader: Any = None
+    found: Proposals | None = None
+    slices: list[Slice] = field(default_factory=list)
+    _batches: Iterator[Any] | None = None
+    _begun_s: float = 0.0
+    _skip: int = 0
+    """Number of steps that are not measured because the loader has just begun."""
+    _form: list[Any] = field(default_factory=list)
+
+    def begin(self, loader: Any) -> None:
+        """Makes the variants and starts the first one."""
+        place = rank_of_process()
+        if place["size"] > 1:
+            words = f"the script runs as {place['size']} ranks, and tfhet try measures one: start it without torchrun,"
+            self.end(f"{words} mpirun or accelerate launch")
+        print("tfhet try: compares loaders while the script trains", file=sys.stderr, flush=True)
+        self.loader, self.found = loader, proposals(loader, self.iterate)
+        self._start(0)
+
+    def batch(self) -> Any:
+        """Returns the next batch of the current variant. A variant that fails is dropped."""
+        while True:
+            try:
+                if self._batches is None:
+                    self._restart()
+                batch = next(self._batches)  # type: ignore[arg-type]
+            except StopIteration:
+                self._batches = None
+                continue
+            except Exception as error:
+                if not self._slice.variant:
+                    raise
+                self._drop(f"{type(error).__name__}: {error}")
+                continue
+            form = shapes(batch)
+            if self._slice.variant and form != self._form:
+                self._drop(f"its batches are {form}, and the script's are {self._form}")
+                continue
+            self._form = form
+            return batch
+
+    def count(self, taken_s: float, wait_s: float, examples: int) -> None:
+        """Counts a step of the training loop, and goes on to the next variant when it is due."""
+        if self._skip:
+            self._skip -= 1
+            return
+        at = self._slice
+        at.steps, at.examples = at.steps + 1, at.examples + examples
+        at.total_s, at.wait_s = at.total_s + taken_s, at.wait_s + wait_s
+        spent_s, slice_s = now() - self._begun_s, self.seconds / ROUNDS / len(self._variants)
+        if spent_s >= slice_s and (at.steps >= LEAST_STEPS or spent_s >= LONGEST * slice_s):
+            self._next()
+
+    def skip(self, most: int) -> None:
+        """Omits the next steps: workers have made batches in the meantime."""
+        self._skip = min(2 * self._variants[self._slice.variant].workers + 2, max(1, most))
+
+    def end(self, error: str = "") -> None:
+        """Writes the result and ends the process."""
+        self.write(error)
+        self._batches = None
+        for child in multiprocessing.active_children():
+            child.terminate()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
+
+    def write(self, error: str = "") -> None:
+        """Writes what was measured."""
+        found = self.found
+        content: dict[str, Any] = {"error": error, "slices": [vars(each) for each in self.slices]}
+        if found is not None:
+            content |= {"facts": found.facts, "remarks": found.remarks, "comparison": found.comparison}
+            names = ("name", "workers", "changes", "why_not")
+            content["variants"] = [{name: getattr(each, name) for name in names} for each in found.variants]
+        path = os.path.join(Recorder.folder, RESULT)
+        with open(f"{path}.part", "w", encoding="utf-8") as file:
+            json.dump(content, file, default=str)
+        os.replace(f"{path}.part", path)
+
+    @property
+    def _variants(self) -> list[Variant]:
+        assert self.found is not None
+        return self.found.variants
+
+    @property
+    def _slice(self) -> Slice:
+        return self.slices[-1]
+
+    def _start(self, variant: int) -> None:
+        self.slices.append(Slice(variant))
+        self._batches, self._begun_s = None, now()
+        count = ROUNDS * len(self._variants)
+        words = f"tfhet try: {len(self.slices)} of {count}: {self._variants[variant].name}"
+        print(words, file=sys.stderr, flush=True)
+
+    def _restart(self) -> None:
+        self._batches = self._variants[self._slice.variant].make()
+        self.skip(sys.maxsize)
+
+    def _next(self) -> None:
+        for at in range(len(self.slices), ROUNDS * len(self._variants)):
+            variant = at % len(self._variants)
+            if not self._variants[variant].why_not:
+                self._start(variant)
+                return
+            self.slices.append(Slice(variant))
+        self.end()
+
+    def _drop(self, reason: str) -> None:
+        self._variants[self._slice.variant].why_not = reason
+        self._next()
+
+
+class TrialIterator:
+    """A pass of the script over a loader; of the training loader, with as many batches as usual."""
+
+    def __init__(self, trial: Trial, loader: Any, batches: Iterator[Any] | None) -> None:
+        self._trial, self._loader, self._batches = trial, loader, batches
+        self._requested_s = self._delivered_s = 0.0
+        self._examples = self._count = self._steps = 0
+        try:
+            self._length = len(loader)
+        except TypeError:
+            self._length = sys.maxsize
+        if batches is None:
+            trial.skip(self._length // 2)
+
+    def __iter__(self) -> TrialIterator:
+        return self
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def __next__(self) -> Any:
+        trial, requested_s = self._trial, now()
+        if self._batches is not None and trial.loader is None and self._has_trained():
+            self._batches = None
+            trial.begin(self._loader)
+            requested_s = now()
+        elif self._batches is None and self._delivered_s:
+            trial.count(requested_s - self._requested_s, self._delivered_s - self._requested_s, self._examples)
+        if self._batches is not None:
+            batch = next(self._batches)
+            self._count += 1
+            return batch
+        if self._count >= self._length:
+            self._delivered_s = 0.0
+            raise StopIteration
+        batch = trial.batch()
+        self._count, self._examples = self._count + 1, examples_in(batch)
+        self._requested_s, self._delivered_s = requested_s, now()
+        return batch
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or self.__dict__.get("_batches") is None:
+            raise AttributeError(name)
+        return getattr(self._batches, name)
+
+    def _has_trained(self) -> bool:
+        """Whether an optimizer has stepped after batches of this pass."""
+        recorder = Recorder.here()
+        steps = recorder.optimizer_steps if recorder is not None else 0
+        self._steps = self._steps or steps
+        return steps >= self._steps + SEEN_STEPS
+
+
+def on_loader(module: Any) -> None:
+    """Lets the training loader of the script take part in a trial."""
+    kind = module.DataLoader
+    iterate = kind.__iter__
+    trial = Trial(float(os.environ[VARIABLE]), iterate)
+    note_places(kind)
+
+    @functools.wraps(iterate)
+    def __iter__(self: Any) -> Any:
+        if Recorder.here() is None:  # a process that prepares data for another one
+            return iterate(self)
+        if trial.loader is self:
+            return TrialIterator(trial, self, None)
+        return TrialIterator(trial, self, iterate(self))
+
+    def write() -> None:
+        if multiprocessing.parent_process() is None and not os.path.exists(os.path.join(Recorder.folder, RESULT)):
+            trial.write("the script ended before the comparison did: use more epochs or more data")
+
+    kind.__iter__ = __iter__
+    atexit.register(write)

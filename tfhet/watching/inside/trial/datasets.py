@@ -1,0 +1,155 @@
+"""The transform of a dataset: where it is, the same dataset with another one, and the cost of both on its images."""
+
+from __future__ import annotations
+
+import copy
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+IMAGES = 64
+"""Number of images for which two transforms are compared."""
+LONGEST_S = 10.0
+"""Seconds after which the comparison ends with the images that it has."""
+_TRANSFORMS = "torchvision.transforms."
+_INNER = ("dataset", "datasets")
+
+
+class Found(NamedTuple):
+    """A transform and the dataset that has it."""
+
+    transform: Any
+    dataset: Any
+
+
+def find_transform(dataset: Any) -> Found | None:
+    """Returns the first transform of torchvision in a dataset, or in the datasets within it."""
+    for inner in _with_inner(dataset):
+        for value in _attributes(inner).values():
+            if type(value).__module__.startswith(_TRANSFORMS) and type(value).__name__ != "StandardTransform":
+                return Found(value, inner)
+    return None
+
+
+def with_transform(dataset: Any, old: Any, new: Any, read_file: Any = None) -> Any:
+    """Returns a copy of a dataset that shares its data, and has another transform.
+
+    Args:
+        dataset: The dataset. Datasets within it are copied, too.
+        old: The transform to replace.
+        new: Its replacement.
+        read_file: Reads a file in the place of torchvision's default loader; None keeps the loader.
+    """
+    made = copy.copy(dataset)
+    for name, value in _attributes(dataset).items():
+        if value is old:
+            made.__dict__[name] = new
+        elif getattr(value, "transform", None) is old:  # torchvision's StandardTransform
+            made.__dict__[name] = copy.copy(value)
+            made.__dict__[name].transform = new
+        elif name in _INNER and isinstance(value, (list, tuple)):
+            made.__dict__[name] = [with_transform(each, old, new, read_file) for each in value]
+        elif name in _INNER:
+            made.__dict__[name] = with_transform(value, old, new, read_file)
+    if read_file is not None and reads_files(dataset) and made.transform is new:
+        made.__dict__["loader"] = read_file
+    return made
+
+
+def reads_files(dataset: Any) -> bool:
+    """Whether a dataset is an ImageFolder or a DatasetFolder that reads images as PIL images."""
+    folder = sys.modules.get("torchvision.datasets.folder")
+    if folder is None or not isinstance(dataset, folder.DatasetFolder):
+        return False
+    is_own = type(dataset).__getitem__ is folder.DatasetFolder.__getitem__
+    return is_own and dataset.loader in (folder.default_loader, folder.pil_loader)
+
+
+def examples(dataset: Any) -> list[int]:
+    """Returns indices of a dataset, evenly spaced."""
+    return [*range(0, len(dataset), max(1, len(dataset) // IMAGES))][:IMAGES]
+
+
+def time_of_example(dataset: Any) -> tuple[float, float]:
+    """Returns the mean seconds of an example, and the seconds of CPU time within them."""
+    indices, began_s, cpu_s = examples(dataset)[1::4] or [0], time.perf_counter(), time.process_time()
+    count = 0
+    for index in indices:
+        dataset[index]
+        count += 1
+        if time.perf_counter() - began_s > LONGEST_S / 2:
+            break
+    return (time.perf_counter() - began_s) / count, (time.process_time() - cpu_s) / count
+
+
+def compare(old: Any, new: Any, is_random: bool) -> dict[str, Any]:
+    """Compares two datasets with the same images: milliseconds of CPU time of an example, and values of its image.
+
+    Args:
+        old: The dataset as it is.
+        new: The dataset with another transform.
+        is_random: Whether a transform draws random numbers, so that only the distributions can be compared.
+
+    Returns:
+        `images`, `old_ms`, `new_ms`; for each of both `mean` and `std` of all values; `difference`: mean and maximum
+        of the absolute difference, None for random transforms and different shapes.
+    """
+    began_s, times = time.perf_counter(), [0.0, 0.0]
+    sums, differences = [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]], list[tuple[float, float]]()
+    count = 0
+    for index in examples(old):
+        images = []
+        for at, dataset in enumerate((old, new)):
+            cpu_s = time.process_time()
+            example = dataset[index]
+            times[at] += time.process_time() - cpu_s
+            image = _first_tensor(example).double()
+            images.append(image)
+            for place, value in enumerate((image.numel(), image.sum(), (image * image).sum())):
+                sums[at][place] += float(value)
+        if not is_random and images[0].shape == images[1].shape:
+            apart = (images[0] - images[1]).abs()
+            differences.append((float(apart.mean()), float(apart.max())))
+        count += 1
+        if time.perf_counter() - began_s > LONGEST_S:
+            break
+    found: dict[str, Any] = {"images": count, "old_ms": 1e3 * times[0] / count, "new_ms": 1e3 * times[1] / count}
+    means = [total / size for size, total, _ in sums]
+    spreads = [max(0.0, squares / size - mean**2) ** 0.5 for (size, _, squares), mean in zip(sums, means, strict=True)]
+    found |= {"mean": means, "std": spreads, "difference": None}
+    if differences:
+        found["difference"] = [sum(mean for mean, _ in differences) / count, max(most for _, most in differences)]
+    return found
+
+
+def shapes(batch: Any, depth: int = 3) -> list[tuple[Any, ...]]:
+    """Returns dtype and shape of each tensor of a batch, without the number of its examples."""
+    if hasattr(batch, "dtype") and hasattr(batch, "shape"):
+        return [(str(batch.dtype), *batch.shape[1:])]
+    if depth and isinstance(batch, (list, tuple)):
+        return [shape for each in batch for shape in shapes(each, depth - 1)]
+    if depth and hasattr(batch, "values"):
+        return [shape for each in batch.values() for shape in shapes(each, depth - 1)]
+    return []
+
+
+def _first_tensor(example: Any) -> Any:
+    if hasattr(example, "numel"):
+        return example
+    values = example.values() if hasattr(example, "values") else example
+    return next(each for each in values if hasattr(each, "numel"))
+
+
+def _with_inner(dataset: Any, depth: int = 4) -> Iterator[Any]:
+    yield dataset
+    for name in _INNER if depth else ():
+        value = _attributes(dataset).get(name)
+        for each in value if isinstance(value, (list, tuple)) else (value,):
+            if each is not None:
+                yield from _with_inner(each, depth - 1)
+
+
+def _attributes(made: Any) -> dict[str, Any]:
+    found = getattr(made, "__dict__", None)
+    return dict(found) if isinstance(found, dict) else {}
