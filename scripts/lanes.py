@@ -41,7 +41,7 @@ SKIPPED, NO_TESTS, OVER_LIMIT = 77, 5, 124
 """Exit codes: this machine cannot run the lane, and says why; pytest selected no test; the lane took too long."""
 UNMARKED = "not slow and not matrix"
 TORCH = [
-    *(f"tests/integration/test_{name}.py" for name in ("torch", "torch_recipes", "drift", "watch_torch")),
+    *(f"tests/integration/test_{name}.py" for name in ("torch", "torch_recipes", "drift", "try", "watch_torch")),
     "tests/unit/test_torch_loader.py",
     "tests/unit/test_torch_stages.py",
     "tests/unit/stages/test_torchvision.py",

@@ -1,4 +1,4 @@
-"""`tfhet try` of scripts that are written like public ones: the fastest loader is found, and its patch runs."""
+"""`tfhet try` of scripts that are written like public ones: loaders are compared, and the patch of each runs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+from tfhet.watching.patch import Patch
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(400)]
 pytest.importorskip("torch")
@@ -61,6 +63,22 @@ if __name__ == "__main__":
 '''
 
 
+OWN_DATASET = """
+class Photos(torch.utils.data.Dataset):
+    def __init__(self, transform=None):
+        self.transform = transform
+        self.files = [path for path, _ in datasets.ImageFolder("photos").samples]
+    def __len__(self):
+        return len(self.files)
+    def __getitem__(self, index):
+        with Image.open(self.files[index]) as image:
+            return self.transform(image.convert("RGB")), index % 2
+
+
+def main():
+"""
+
+
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("data") / "photos"
@@ -98,19 +116,67 @@ def script(tmp_path, photos):
     return write
 
 
-def test_patch_of_the_fastest_loader_runs(script):
+def test_patch_of_each_loader_runs(script):
     folder = script()
     ended = tried(folder)
     assert ended.returncode == 0, ended.stderr
-    loaders = {each["name"]: each for each in json.loads((folder / "try.json").read_text())["loaders"]}
-    assert [each["why_not"] for each in loaders.values()] == [""] * len(loaders)
-    assert len(loaders) >= 3, ended.stdout
-    assert "translated transform" in loaders
-    patch = (folder / "tfhet-try.patch").read_text()
-    assert "+import tfhet.torch\n" in patch
-    (folder / "train.py").write_text((folder / "train.py").read_text().replace("range(1000)", "range(2)"))
-    applied = run(folder, "patch", "-p1", "-i", "tfhet-try.patch")
-    assert applied.returncode == 0, applied.stdout
-    trained = run(folder, sys.executable, "train.py")
-    assert trained.returncode == 0, trained.stderr
-    assert trained.stdout.splitlines() == [f"epoch {epoch} 20 torch.float32 (3, 64, 64)" for epoch in range(2)]
+    found = json.loads((folder / "try.json").read_text())
+    changes = {each["name"]: each["changes"] for each in found["loaders"]}
+    both = "translated transform, num_workers="
+    assert {"as it is", "translated transform", "tfhet.torch.loader(pipeline)"} <= changes.keys()
+    assert "mean" in found["comparison"]
+    content = (folder / "train.py").read_text().replace("range(1000)", "range(2)")
+    for name in [each for each in changes if each.startswith((both, "tfhet"))]:
+        (folder / "train.py").write_text(content)
+        patch = Patch.of(changes[name], found["facts"]["places"])
+        (folder / "patch").write_text(patch.text(folder).replace("range(1000)", "range(2)"))
+        assert run(folder, "patch", "-p1", "-i", "patch").returncode == 0
+        assert "tfhet.torch" in (folder / "train.py").read_text()
+        trained = run(folder, sys.executable, "train.py")
+        assert trained.returncode == 0, trained.stderr
+        assert trained.stdout.splitlines() == [f"epoch {epoch} 20 torch.float32 (3, 64, 64)" for epoch in range(2)]
+
+
+def test_dataset_and_arguments_of_another_form(script):
+    """Arguments of the loader are packed, and a dataset of the script's own is in a Subset."""
+    folder = script()
+    content = (folder / "train.py").read_text().replace("\ndef main():\n", OWN_DATASET)
+    for old, new in (
+        ('datasets.ImageFolder(\n        "photos",', "Photos("),
+        ("import torch\n", "import torch\nfrom PIL import Image\n"),
+        ("train_dataset, batch_size=8, shuffle=True,", "torch.utils.data.Subset(train_dataset, range(96)),"),
+        ("num_workers=args.workers, pin_memory=False)", "**options)"),
+        ("train_loader =", 'options = {"batch_size": 8, "num_workers": 1, "shuffle": True}; train_loader ='),
+    ):
+        assert old in content
+        content = content.replace(old, new)
+    (folder / "train.py").write_text(content)
+    ended = tried(folder)
+    assert ended.returncode == 0, ended.stderr
+    found = json.loads((folder / "try.json").read_text())
+    loaders = {each["name"]: each["why_not"] for each in found["loaders"]}
+    assert {"as it is", "translated transform"} <= loaders.keys()
+    assert [each for each in loaders.values() if each and "steps were measured" not in each] == []
+    assert found["comparison"]["images"] == 64
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("transforms.ToTensor()", "transforms.ToTensor(), transforms.Lambda(lambda x: x)", "it is a Python function"),
+        ("range(1000)", "range(1)", "the script ended before the comparison did"),
+        ("main()\n", "raise SystemExit(3)\n", "exit code 3"),
+        (
+            "for images, target in train_loader:",
+            "for images, target in [next(iter(train_loader))] * 9:",
+            "no DataLoader",
+        ),
+    ],
+    ids=["untranslatable", "short", "failed", "unread"],
+)
+def test_what_cannot_be_compared_is_named(script, old, new, said):
+    folder = script()
+    content = (folder / "train.py").read_text().replace(old, new) if said != "exit code 3" else "raise SystemExit(3)\n"
+    (folder / "train.py").write_text(content.replace("range(1000)", "range(3)") if "no Data" in said else content)
+    ended = tried(folder, 3.0)
+    assert said in ended.stdout + ended.stderr, ended.stdout + ended.stderr

@@ -51,6 +51,13 @@ def check_trainer(words: list[str]) -> None:
     Settings.parse(words)
 
 
+def test_fences_begin_their_lines():
+    """A fence within a line is text: the block around it is neither shown as code nor tested."""
+    within = re.compile(r"\S.*```")
+    found = [(path.name, line) for path in PAGES for line in path.read_text().splitlines() if within.match(line)]
+    assert found == []
+
+
 @pytest.mark.parametrize("path", pages_with("python"), ids=lambda path: path.name)
 def test_python_of_a_page_runs(path, tmp_path, monkeypatch):
     from tfhet.stages import registry

@@ -210,3 +210,36 @@ def test_unknown_stages_are_refused():
         transform_of("random_flop()")
     with pytest.raises(UsageError, match="batch.*flow"):
         transform_of("batch(3)")
+
+
+class TestDropInTransform:
+    """`tfhet.torch.from_torchvision` in the place of a transform."""
+
+    @staticmethod
+    def made(*transforms):
+        import tfhet.torch
+
+        v2 = pytest.importorskip("torchvision.transforms.v2")
+        parts = [getattr(v2, name)(*arguments) for name, *arguments in transforms]
+        return tfhet.torch.from_torchvision(v2.Compose([*parts, v2.ToTensor()]))
+
+    def test_draws_follow_the_generator_of_pytorch(self):
+        transform = self.made(("RandomResizedCrop", (24, 20)), ("RandomHorizontalFlip",))
+        torch.manual_seed(3)
+        first, second = transform(FILES[0]), transform(FILES[0])
+        assert not torch.equal(first, second)
+        torch.manual_seed(3)
+        assert torch.equal(transform(FILES[0]), first)
+        assert torch.equal(pickle.loads(pickle.dumps(transform))(FILES[0]), second)
+
+    def test_files_equal_their_images(self):
+        transform = self.made(("Resize", (30, 40)), ("CenterCrop", 24))
+        image = Image.open(io.BytesIO(FILES[1]))
+        of_file, of_image = transform(FILES[1]), transform(image)
+        assert of_file.dtype == torch.float32
+        assert of_file.shape == (3, 24, 24)
+        assert torch.allclose(of_file, of_image, atol=1.01 / 255)
+
+    def test_transform_without_stages_is_refused(self):
+        with pytest.raises(UsageError, match="have no equal stages"):
+            self.made(("Lambda", str))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from dataclasses import asdict
 from pathlib import Path
 
@@ -15,7 +16,9 @@ SECONDS = 120.0
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     words = "compares data loaders in a running PyTorch script, and writes the fastest one as a patch"
     trial = commands.add_parser("try", help=words)
-    add_examples(trial, "tfhet try -- python train.py", "tfhet try --seconds 30 --patch loader.patch -- python train.py")
+    add_examples(
+        trial, "tfhet try -- python train.py", "tfhet try --seconds 30 --patch loader.patch -- python train.py"
+    )
     words = "time of all measurements; the script is ended after them (default %(default)g)"
     trial.add_argument("--seconds", type=number(float, above=0.0), default=SECONDS, metavar="X", help=words)
     words = "file of the patch (default %(default)s)"
@@ -34,15 +37,18 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("what should run? put the command after --, like: tfhet try -- python train.py")
     result = run_trial(args.command, environment(), args.seconds)
     print("\n" + harmless("\n".join(lines(result))))
+    write_output(args, asdict(result))
+    if result.error:
+        raise UsageError(result.error)
     patch, best = patch_of(result), result.best
-    if patch is None or best is None:
-        print("No loader is faster than the script's own in every round: no patch.")
-    else:
-        content = patch.text(Path.cwd())
-        if content:
+    if patch is not None and best is not None:
+        folder = patch.folder(Path.cwd())
+        if content := patch.text(folder):
             args.patch.write_text(content, encoding="utf-8")
-            print(f"Patch for {best.name}: {args.patch} (patch -p1 < {args.patch})")
+            where = "" if folder == Path.cwd() else f"-d {shlex.quote(str(folder))} "
+            print(f"Patch for {best.name}: {args.patch} (patch -p1 {where}< {args.patch})")
         for each in patch.by_hand:
             print(harmless(f"by hand: {each}"))
-    write_output(args, {"loaders": [asdict(each) for each in result.loaders], "comparison": result.comparison})
+    elif not result.keeps_up:
+        print("No loader is faster than the script's own in every round: no patch.")
     return 0

@@ -42,9 +42,15 @@ class Patch:
             made._argument(places.get("loader"), "num_workers", str(changes["num_workers"]), WORKERS_AT)
         return made
 
+    def folder(self, current: Path) -> Path:
+        """Returns the folder in which the patch applies: the current one, if all files are below it."""
+        files = [Path(name) for name in self._edits]
+        is_below = all(current.resolve() in (name.resolve(), *name.resolve().parents) for name in files)
+        return current if is_below else Path(os.path.commonpath([name.parent for name in files]))
+
     def text(self, folder: Path) -> str:
-        """Returns the unified diff, with paths relative to a folder. Raises OSError."""
-        parts = []
+        """Returns the unified diff, with paths relative to a folder; "" without changes. Raises OSError."""
+        parts = list[str]()
         for name, edits in self._edits.items():
             before = Path(name).read_bytes()
             after = before
@@ -52,8 +58,8 @@ class Patch:
             for start, end, new in sorted(edits, reverse=True):
                 after = after[:start] + new + after[end:]
             path = os.path.relpath(name, folder)
-            lines = [content.decode("utf-8").splitlines(keepends=True) for content in (before, after)]
-            parts += difflib.unified_diff(*lines, f"a/{path}", f"b/{path}")
+            old, changed = (content.decode("utf-8").splitlines(keepends=True) for content in (before, after))
+            parts += difflib.unified_diff(old, changed, f"a/{path}", f"b/{path}")
         return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in parts)
 
     def _wrap(self, place: Place | None, function: str) -> None:
@@ -94,7 +100,9 @@ class Patch:
         named = {each.arg: each.value for each in call.node.keywords} if call else {}
         found = [*call.node.args[:2], None, None][:2] if call else [None, None]
         dataset, size = found[0] or named.get("dataset"), found[1] or named.get("batch_size")
-        more = "".join(f", {name}={value}" for name, value in arguments.items() if value is not False or "split" in name)
+        more = "".join(
+            f", {name}={value}" for name, value in arguments.items() if value is not False or "split" in name
+        )
         if call is None or dataset is None or (size is None and packed):
             words = "replace the DataLoader by tfhet.torch.loader(tfhet.Pipeline(tfhet.FileList(DATASET.samples),"
             self.by_hand.append(f'{words} "{chain}", batch_size=N{more}))')
@@ -165,6 +173,7 @@ def _import(source: bytes) -> list[tuple[int, int, bytes]]:
     imports = [node for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom))]
     if any(isinstance(node, ast.Import) and any(each.name == "tfhet.torch" for each in node.names) for node in imports):
         return []
-    line = imports[-1].end_lineno if imports else 0
+    first = [*imports[-1:], *tree.body[:1]] if imports or ast.get_docstring(tree) is not None else []
+    line = first[0].end_lineno if first else 0
     at = sum(map(len, source.splitlines(keepends=True)[:line]))
     return [(at, at, f"{IMPORT}\n".encode())]

@@ -12,16 +12,11 @@ from typing import Any
 from tfhet.errors import TfhetError, UsageError
 from tfhet.report import number, table, text
 from tfhet.watching.command import environment_of, run_in_foreground
+from tfhet.watching.inside.trial.controller import LEAST_STEPS, NO_LOADER, RESULT, VARIABLE
 from tfhet.watching.patch import Patch
 
-VARIABLE, RESULT = "TFHET_TRY", "try.json"
-LEAST_STEPS = 10
-"""Number of measured steps in each round below which a loader is not judged."""
 AS_FAST = 1.03
 """Ratio of steps below which the smaller change is preferred."""
-NO_LOADER = (
-    "no DataLoader of PyTorch trained a model, so there is nothing to compare; tfhet watch also sees other readers"
-)
 
 
 @dataclass(frozen=True)
@@ -44,7 +39,8 @@ class Measured:
     def of(cls, variant: Mapping[str, Any], slices: Sequence[Mapping[str, Any]]) -> Measured:
         kept = [each for each in slices if each["steps"] >= LEAST_STEPS]
         total_s = sum(each["total_s"] for each in kept)
-        few = "" if len(kept) == len(slices) and kept else f"fewer than {LEAST_STEPS} steps were measured in a round"
+        few = f"fewer than {LEAST_STEPS} steps were measured in a round; raise --seconds"
+        few = few if slices and len(kept) < len(slices) else ""
         return cls(
             variant["name"],
             variant["workers"],
@@ -71,14 +67,20 @@ class TrialResult:
     remarks: tuple[str, ...]
     comparison: Mapping[str, Any]
     """Of the transform with its translation."""
+    error: str = ""
+    """Why the comparison is incomplete."""
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> TrialResult:
         variants, slices = content["variants"], content["slices"]
-        loaders = [
-            Measured.of(each, [it for it in slices if it["variant"] == at]) for at, each in enumerate(variants)
-        ]
-        return cls(tuple(loaders), content["facts"], tuple(content["remarks"]), content["comparison"])
+        loaders = [Measured.of(each, [it for it in slices if it["variant"] == at]) for at, each in enumerate(variants)]
+        return cls(tuple(loaders), content["facts"], tuple(content["remarks"]), content["comparison"], content["error"])
+
+    @property
+    def keeps_up(self) -> bool:
+        """Whether the script hardly waits for its data, so that no other loader was measured."""
+        own, *others = self.loaders
+        return bool(own.rounds) and not self.error and not any(each.rounds or each.why_not for each in others)
 
     @property
     def best(self) -> Measured | None:
@@ -87,7 +89,7 @@ class TrialResult:
         own, *others = self.loaders
         if not own.rounds:
             return None
-        faster = [each for each in others if not each.why_not and max(each.rounds) < min(own.rounds)]
+        faster = [each for each in others if each.rounds and not each.why_not and max(each.rounds) < min(own.rounds)]
         least = min((each.step_ms for each in faster), default=0.0)
         return next((each for each in faster if each.step_ms <= AS_FAST * least), None)
 
@@ -116,26 +118,28 @@ def run_trial(command: Sequence[str], env: Mapping[str, str], seconds: float) ->
         except FileNotFoundError:
             raise UsageError(f"{NO_LOADER}{log}") from None
     if "variants" not in content:
-        has_loader = "as it is" if content["slices"] else ""
-        raise UsageError(content["error"] if has_loader or "ranks" in content["error"] else f"{NO_LOADER}{log}")
+        raise UsageError(f"{content['error']}{log}")
     return TrialResult.of(content)
 
 
 def lines(result: TrialResult) -> list[str]:
     """Returns the loaders, the comparison of the transform, and what was not tried."""
-    rows = []
+    own, rows = result.loaders[0], []
     for each in result.loaders:
         row: dict[str, object] = {"loader": each.name}
         if each.rounds:
-            own = result.loaders[0]
             row |= {"step ms": each.step_ms, "rounds": " ".join(map(number, each.rounds)), "steps": each.steps}
             row |= {"waiting %": round(each.wait_pct, 1), "examples/s": each.examples_per_s}
             row |= {"times faster": own.step_ms / each.step_ms if own.rounds else None}
         rows.append(row)
     found = [text(table(rows))]
+    if result.keeps_up:
+        found.append(
+            f"The script waits for its data in {own.wait_pct:.1f} % of its steps: another loader cannot make it faster."
+        )
     found += [f"not measured: {each.name}: {each.why_not}" for each in result.loaders if each.why_not]
     found += [f"not tried: {each}" for each in result.remarks]
-    return found + [*_comparison(result.comparison)]
+    return found + _comparison(result.comparison)
 
 
 def _comparison(found: Mapping[str, Any]) -> list[str]:
@@ -161,6 +165,6 @@ def _comparison(found: Mapping[str, Any]) -> list[str]:
 
 
 def patch_of(result: TrialResult) -> Patch | None:
-    """Returns the patch for the best loader; None if the script's own is as fast."""
+    """Returns the patch for the best loader; None if no loader is faster than the script's own."""
     best = result.best
     return Patch.of(best.changes, result.facts["places"]) if best else None

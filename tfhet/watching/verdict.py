@@ -33,4 +33,8 @@ def verdict(folder: RunFolder) -> str:
         lines.append(f"  Some hooks failed, so steps may be missing: {log}")
     lines += [f"  {sentence(each)}" for each in found.evidence]
     lines += [f"  - {sentence(each)}" for each in found.levers]
+    if found.levers and "num_workers" in run.watched.get("settings", {}) and (run.ranks or 1) == 1:
+        lines.append(
+            "  `tfhet try -- COMMAND` measures other loaders in the script, and writes the fastest one as a patch."
+        )
     return "\n".join(line.rstrip(", ") for line in lines)

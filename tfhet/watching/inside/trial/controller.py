@@ -30,6 +30,13 @@ SEEN_STEPS = 3
 LEAST_STEPS = 10
 """Number of measured steps without which a slice lasts longer, up to LONGEST times its time."""
 LONGEST = 3.0
+"""Also the whole trial, in which workers start."""
+KEEPS_UP = 0.03
+"""Share of the steps below which waiting for data leaves nothing to gain."""
+NO_LOADER = (
+    "no DataLoader of PyTorch trained a model, so there is nothing to compare; tfhet watch also sees other readers"
+)
+ENDED = "the script ended before the comparison did: use more epochs, more data or fewer --seconds"
 
 
 @dataclass
@@ -53,8 +60,12 @@ class Trial:
     loader: Any = None
     found: Proposals | None = None
     slices: list[Slice] = field(default_factory=list)
+    _made: Any = None
+    """The loader of the current slice, and its pass."""
     _batches: Iterator[Any] | None = None
     _begun_s: float = 0.0
+    """Time of the first batch of the slice; 0 before it."""
+    _until_s: float = 0.0
     _skip: int = 0
     """Number of steps that are not measured because the loader has just begun."""
     _form: list[Any] = field(default_factory=list)
@@ -66,7 +77,8 @@ class Trial:
             words = f"the script runs as {place['size']} ranks, and tfhet try measures one: start it without torchrun,"
             self.end(f"{words} mpirun or accelerate launch")
         print("tfhet try: compares loaders while the script trains", file=sys.stderr, flush=True)
-        self.loader, self.found = loader, proposals(loader, self.iterate)
+        self.loader, self.found = loader, proposals(loader)
+        self._until_s = now() + LONGEST * self.seconds
         self._start(0)
 
     def batch(self) -> Any:
@@ -88,29 +100,32 @@ class Trial:
             if self._slice.variant and form != self._form:
                 self._drop(f"its batches are {form}, and the script's are {self._form}")
                 continue
-            self._form = form
+            self._form, self._begun_s = form, self._begun_s or now()
             return batch
 
     def count(self, taken_s: float, wait_s: float, examples: int) -> None:
         """Counts a step of the training loop, and goes on to the next variant when it is due."""
+        at = self._slice
         if self._skip:
             self._skip -= 1
-            return
-        at = self._slice
-        at.steps, at.examples = at.steps + 1, at.examples + examples
-        at.total_s, at.wait_s = at.total_s + taken_s, at.wait_s + wait_s
+        else:
+            at.steps, at.examples = at.steps + 1, at.examples + examples
+            at.total_s, at.wait_s = at.total_s + taken_s, at.wait_s + wait_s
         spent_s, slice_s = now() - self._begun_s, self.seconds / ROUNDS / len(self._variants)
-        if spent_s >= slice_s and (at.steps >= LEAST_STEPS or spent_s >= LONGEST * slice_s):
-            self._next()
+        if spent_s < slice_s or (at.steps < LEAST_STEPS and spent_s < LONGEST * slice_s):
+            return
+        if len(self.slices) == 1 and at.steps >= LEAST_STEPS and at.wait_s < KEEPS_UP * at.total_s:
+            self.end()  # no other loader can be faster
+        self._next()
 
-    def skip(self, most: int) -> None:
-        """Omits the next steps: workers have made batches in the meantime."""
-        self._skip = min(2 * self._variants[self._slice.variant].workers + 2, max(1, most))
+    def skip(self, length: int) -> None:
+        """Omits the first steps of a pass of `length` batches: workers begin, or have made batches in the meantime."""
+        self._skip = min(2 * self._variants[self._slice.variant].workers + 2, max(1, length // 4))
 
     def end(self, error: str = "") -> None:
         """Writes the result and ends the process."""
         self.write(error)
-        self._batches = None
+        self._made = self._batches = None
         for child in multiprocessing.active_children():
             child.terminate()
         sys.stdout.flush()
@@ -141,16 +156,21 @@ class Trial:
 
     def _start(self, variant: int) -> None:
         self.slices.append(Slice(variant))
-        self._batches, self._begun_s = None, now()
+        self._made, self._batches, self._begun_s = None, None, 0.0
         count = ROUNDS * len(self._variants)
         words = f"tfhet try: {len(self.slices)} of {count}: {self._variants[variant].name}"
         print(words, file=sys.stderr, flush=True)
 
     def _restart(self) -> None:
-        self._batches = self._variants[self._slice.variant].make()
-        self.skip(sys.maxsize)
+        if self._made is None:
+            self._made = self._variants[self._slice.variant].make()
+        is_torch = isinstance(self._made, sys.modules["torch.utils.data"].DataLoader)  # its `__iter__` is replaced
+        self._batches = self.iterate(self._made) if is_torch else iter(self._made)
+        self.skip(length_of(self.loader))
 
     def _next(self) -> None:
+        if now() > self._until_s:
+            self.end(f"the loaders were not all measured in {LONGEST * self.seconds:g} s: raise --seconds")
         for at in range(len(self.slices), ROUNDS * len(self._variants)):
             variant = at % len(self._variants)
             if not self._variants[variant].why_not:
@@ -171,12 +191,9 @@ class TrialIterator:
         self._trial, self._loader, self._batches = trial, loader, batches
         self._requested_s = self._delivered_s = 0.0
         self._examples = self._count = self._steps = 0
-        try:
-            self._length = len(loader)
-        except TypeError:
-            self._length = sys.maxsize
+        self._length = length_of(loader)
         if batches is None:
-            trial.skip(self._length // 2)
+            trial.skip(self._length)
 
     def __iter__(self) -> TrialIterator:
         return self
@@ -217,6 +234,14 @@ class TrialIterator:
         return steps >= self._steps + SEEN_STEPS
 
 
+def length_of(loader: Any) -> int:
+    """Number of batches of a pass."""
+    try:
+        return len(loader)
+    except TypeError:  # an iterable dataset
+        return sys.maxsize
+
+
 def on_loader(module: Any) -> None:
     """Lets the training loader of the script take part in a trial."""
     kind = module.DataLoader
@@ -234,7 +259,7 @@ def on_loader(module: Any) -> None:
 
     def write() -> None:
         if multiprocessing.parent_process() is None and not os.path.exists(os.path.join(Recorder.folder, RESULT)):
-            trial.write("the script ended before the comparison did: use more epochs or more data")
+            trial.write(NO_LOADER if trial.found is None else ENDED)
 
     kind.__iter__ = __iter__
     atexit.register(write)

@@ -7,7 +7,10 @@ import os
 import sys
 import sysconfig
 from itertools import islice
+from types import FrameType
 from typing import Any
+
+from tfhet.watching.inside.recorder import failed
 
 PLACE = "_tfhet_place"
 _LIBRARIES = tuple({sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib")})
@@ -15,18 +18,20 @@ _LIBRARIES = tuple({sysconfig.get_paths()[name] for name in ("stdlib", "purelib"
 
 def place_of_caller() -> dict[str, Any] | None:
     """The innermost call in the script's own code: file, and line and byte offset of its first and last character."""
-    frame = sys._getframe(1)
-    while frame is not None:
-        path = frame.f_code.co_filename
-        if not path.startswith(("<", *_LIBRARIES)) and path != __file__ and "site-packages" not in path:
-            at = next(islice(frame.f_code.co_positions(), frame.f_lasti // 2, None), (None,) * 4)
-            line, end_line, column, end_column = at
-            if None in at:
-                return None
-            span = {"line": line, "column": column, "end_line": end_line, "end_column": end_column}
-            return {"file": os.path.abspath(path), **span}
-        frame = frame.f_back  # type: ignore[assignment]
-    return None
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not _is_of_script(frame.f_code.co_filename):
+        frame = frame.f_back
+    if frame is None or not hasattr(frame.f_code, "co_positions"):  # Python 3.10
+        return None
+    position = next(islice(frame.f_code.co_positions(), frame.f_lasti // 2, None), (None,))
+    if None in position:
+        return None
+    span = dict(zip(("line", "end_line", "column", "end_column"), position, strict=True))
+    return {"file": os.path.abspath(frame.f_code.co_filename), **span}
+
+
+def _is_of_script(path: str) -> bool:
+    return path != __file__ and "site-packages" not in path and not path.startswith(("<", *_LIBRARIES))
 
 
 def note_places(kind: Any) -> None:
@@ -36,8 +41,10 @@ def note_places(kind: Any) -> None:
     @functools.wraps(init)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         init(self, *args, **kwargs)
-        if PLACE not in self.__dict__:
-            self.__dict__[PLACE] = place_of_caller()
+        try:
+            self.__dict__.setdefault(PLACE, place_of_caller())
+        except Exception as error:
+            failed("the place of a call", error)
 
     kind.__init__ = __init__
 

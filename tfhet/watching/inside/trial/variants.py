@@ -5,12 +5,19 @@ from __future__ import annotations
 import copy
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from tfhet.watching.inside.torch_loader import settings
-from tfhet.watching.inside.trial.datasets import Found, compare, find_transform, reads_files, time_of_example, with_transform
+from tfhet.watching.inside.trial.datasets import (
+    Found,
+    compare,
+    find_transform,
+    reads_files,
+    time_of_example,
+    with_transform,
+)
 from tfhet.watching.inside.trial.places import place_of
 
 COMPUTES = 0.5
@@ -25,8 +32,8 @@ class Variant:
     """One loader of a trial."""
 
     name: str
-    make: Callable[[], Iterator[Any]]
-    """Returns the batches of a new pass."""
+    make: Callable[[], Any]
+    """Returns the loader, which may be iterated over several times."""
     workers: int = 0
     changes: dict[str, Any] = field(default_factory=dict)
     """What the script must change: `num_workers`, `transform`, `read_file`, `pipeline`."""
@@ -38,8 +45,6 @@ class Variant:
 class Proposals:
     """All loaders of a trial, the script's own first, and what is known of its data."""
 
-    iterate: Callable[[Any], Iterator[Any]]
-    """Begins a pass over a DataLoader."""
     variants: list[Variant]
     facts: dict[str, Any]
     """Settings of the loader, and `places` of the calls that made loader, transform and dataset."""
@@ -50,14 +55,13 @@ class Proposals:
 
     def add(self, loader: Any, name: str, changes: dict[str, Any], dataset: Any = None) -> None:
         workers = changes.get("num_workers", loader.num_workers)
-        make = lambda: self.iterate(_changed(loader, workers, dataset))  # noqa: E731
-        self.variants.append(Variant(name, make, workers, changes))
+        self.variants.append(Variant(name, lambda: _changed(loader, workers, dataset), workers, changes))
 
 
-def proposals(loader: Any, iterate: Callable[[Any], Iterator[Any]]) -> Proposals:
-    """Returns the loaders to compare with the script's loader, an object of PyTorch's DataLoader, with `iterate`."""
+def proposals(loader: Any) -> Proposals:
+    """Returns the loaders to compare with the script's loader, an object of PyTorch's DataLoader."""
     facts, own = settings(loader), loader.num_workers
-    found = Proposals(iterate, [Variant("as it is", lambda: iterate(loader), own)], facts, [])
+    found = Proposals([Variant("as it is", lambda: loader, own)], facts, [])
     facts["places"] = {"loader": place_of(loader)}
     more = _workers(loader, facts, found.remarks)
     if more is not None:
@@ -112,12 +116,12 @@ def _add_pipeline(found: Proposals, loader: Any, chain: str) -> None:
     import tfhet.torch as own
 
     size, drop_last = loader.batch_size, loader.drop_last
-    shuffle = {"shuffle": True} if is_shuffled else {"shuffle_splits": False}
-    source = tfhet.FileList(loader.dataset.samples)
+    shuffle: dict[str, Any] = {"shuffle": True} if is_shuffled else {"shuffle_splits": False}
+    source: Any = tfhet.FileList(loader.dataset.samples)
     pipeline = tfhet.Pipeline(source, chain, batch_size=size, drop_last=drop_last, **shuffle)
     batches = own.loader(pipeline)
     changes = {"pipeline": chain, "arguments": {**shuffle, "drop_last": drop_last}}
-    found.variants.append(Variant("tfhet.torch.loader(pipeline)", lambda: iter(batches), 0, changes))
+    found.variants.append(Variant("tfhet.torch.loader(pipeline)", lambda: batches, 0, changes))
 
 
 def _workers(loader: Any, facts: dict[str, Any], remarks: list[str]) -> int | None:
@@ -138,7 +142,7 @@ def _workers(loader: Any, facts: dict[str, Any], remarks: list[str]) -> int | No
 def _changed(loader: Any, workers: int, dataset: Any) -> Any:
     """Returns a copy of a loader with other workers, or with another dataset."""
     made = copy.copy(loader)
-    changed: dict[str, Any] = {"num_workers": workers, "_iterator": None, "persistent_workers": False}
+    changed: dict[str, Any] = {"num_workers": workers, "_iterator": None, "persistent_workers": workers > 0}
     changed["prefetch_factor"] = (loader.prefetch_factor or 2) if workers else None
     if not workers:
         changed["timeout"] = 0
