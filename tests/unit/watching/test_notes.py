@@ -215,9 +215,10 @@ def test_a_process_that_looks_at_the_data_is_no_rank(tmp_path):
     assert only.phase.steps == 40
 
 
-def test_a_function_without_cpu_wants_more_workers(tmp_path):
+@pytest.mark.parametrize("is_iterable", [False, True])
+def test_a_function_without_cpu_wants_more_workers(tmp_path, is_iterable):
     script = Script(tmp_path / "notes-h-7.jsonl")
-    script.lines[1]["facts"] = SETTINGS
+    script.lines[1]["facts"] = {**SETTINGS, "is_iterable": is_iterable}
     begun = script.begin(1)
     for _ in range(40):
         script.batch(begun, 0.03, 0.03)
@@ -228,6 +229,7 @@ def test_a_function_without_cpu_wants_more_workers(tmp_path):
     (tmp_path / "stacks-8.json").write_text(json.dumps(content))
     found = of_run(merge.summarize(tmp_path, merge.ranks_in(tmp_path)))
     assert [each.kind for each in found.levers] == ["wait_in_parallel", "shorter_waits", "cache"]
+    assert ("get_worker_info" in found.levers[0].clause) == is_iterable
     content["waited"] = {}
     (tmp_path / "stacks-8.json").write_text(json.dumps(content))
     found = of_run(merge.summarize(tmp_path, merge.ranks_in(tmp_path)))
@@ -285,8 +287,10 @@ def test_stalls_of_a_fast_loader_want_a_setting(tmp_path):
     assert "from 2 to 10" in found.levers[0].clause  # 0.5 s are 17 steps of 30 ms, for two workers
 
 
-def test_expensive_validation_is_named(tmp_path):
+@pytest.mark.parametrize("is_iterable", [False, True])
+def test_expensive_validation_is_named(tmp_path, is_iterable):
     script = Script(tmp_path / "notes-h-7.jsonl")
+    script.lines[2]["facts"] = {"num_workers": 0, "is_iterable": is_iterable}
     for _ in range(3):
         training, validation = script.begin(1), script.begin(2)
         for _ in range(20):
@@ -301,6 +305,7 @@ def test_expensive_validation_is_named(tmp_path):
     found = of_run(summary)
     assert found.state is InputState.NOT and [each.kind for each in found.evidence] == ["validation"]
     assert [each.kind for each in found.levers] == ["shorten_validation"]
+    assert ("get_worker_info" in found.levers[0].clause) == is_iterable
 
 
 def test_idle_workers_hand_over_too_much(tmp_path):
