@@ -15,6 +15,7 @@ from tfhet.cluster import DATA_GROUP, DNN_GROUP
 from tfhet.errors import UsageError
 from tfhet.schema import Name, Region, one_of, whole
 from tfhet.submit import values
+from tfhet.submit.tuning import Tuning
 from tfhet.submit.values import Value
 from tfhet.yaml_file import Key, YamlFile
 
@@ -199,6 +200,8 @@ class Job:
     profiler: Profiler | None = None
     """None: as SageMaker does by default."""
     encrypt_traffic: values.Truth = False
+    tuning: Tuning | None = None
+    """None: one training job."""
     tags: Mapping[values.Tag, values.TagValue] = field(default_factory=dict)
     region: Region | None = None
     """None: the region of AWS's own configuration."""

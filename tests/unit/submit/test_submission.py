@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +167,20 @@ def test_job_without_stored_code_is_not_created(submission):
     assert sagemaker.asked == []
 
 
+def test_tuning_job_is_created(jobs):
+    job = replace(read(jobs / "tuning.yaml"), name="digits-with-a-long-name")
+    made = JobSubmission.of(job, clock=FakeClock())
+    assert made.name.startswith("digits-with-a-lo-1970") and len(made.name) <= 32
+    sagemaker = Service()
+    sagemaker.create_hyper_parameter_tuning_job = lambda **request: (
+        sagemaker.asked.append(request) or {"HyperParameterTuningJobArn": ARN}
+    )
+    assert made.send(sagemaker, Service()) == ARN
+    assert sagemaker.asked[0]["HyperParameterTuningJobName"] == made.name
+    with pytest.raises(UsageError, match="at most 32 characters"):
+        JobSubmission.of(read(jobs / "tuning.yaml"), "a" * 33)
+
+
 def submitted(*words: object) -> int:
     return main(["submit", *map(str, words)])
 
@@ -181,6 +196,27 @@ def test_dry_run_needs_no_boto3(jobs, tmp_path, capsys, monkeypatch):
     assert "several groups and spot" in err
     assert submitted(jobs / "spot.yaml") == 2
     assert "boto3" in capsys.readouterr().err
+
+
+def test_highest_cost_of_tuning_is_printed(jobs, tmp_path, capsys):
+    assert submitted(jobs / "tuning.yaml", "--dry_run") == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["TrainingJobDefinition"]["ResourceConfig"]["InstanceGroups"]
+    assert "several groups and tuning: SageMaker decides" in err
+    assert "at most 20 training jobs of at most 14400 s; their highest cost is not known: no price of training" in err
+    prices = tmp_path / "prices.yaml"
+    prices.write_text(
+        "prices: [{region: us-east-1, market: sagemaker training, source: a test, date: 2026-11-30,"
+        " usd_per_hour: {ml.c5.18xlarge: 4, ml.p4d.24xlarge: 32}}]"
+    )
+    assert submitted(jobs / "tuning.yaml", "--dry_run", "--instances", prices) == 0
+    assert "at 40 USD per hour: at most 3,200.00 USD on demand" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", [("--wait",), ("--alarms", "alarms.json")])
+def test_options_for_one_training_job_are_refused_with_tuning(jobs, option, capsys):
+    assert submitted(jobs / "tuning.yaml", *option) == 2
+    assert f"{option[0]} is for one training job" in capsys.readouterr().err
 
 
 @pytest.fixture
