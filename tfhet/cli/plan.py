@@ -44,6 +44,10 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="memory that a dnn host of today's cluster needs (default: the run's)",
     )
     flag("gpu_memory_gb", type=above_0, metavar="X", help="memory that one GPU needs (default: the run's)")
+    words = "disk that each host needs: channels in File mode, stored conversions, caches (default: the run's)"
+    flag("disk_gb", type=above_0, metavar="X", help=words)
+    words = "EBS volume of a host without disks of its own (default: that of the job file of --write, else as needed)"
+    flag("volume_gib", type=whole, metavar="N", help=words)
     flag("vcpu_speed", default="", metavar="TEXT", help="relative to the profiled CPU: ml.c5=1.1,ml.g5=0.9 (default 1)")
     flag("dnn", metavar="TYPES", help="types or families that may train (default: today's family)")
     flag("data", default=DATA_FAMILIES, metavar="TYPES", help="types or families for data (%(default)s)")
@@ -76,6 +80,8 @@ def run(args: argparse.Namespace) -> int:
     profile = Profile.of(Record.read(path))
     cheaper = advice.of_pipeline(profile)
     saves_us = max((finding.saves_us for finding in cheaper), default=0.0)
+    if args.write and args.volume_gib is None:
+        args.volume_gib = submit.read(args.write).limits.volume_gib
     plan = plan_of(args, profile, planes.get(profile.plane), saves_us, measured)
     findings = advice.of_plan(plan, cheaper)
     decision = advice.sentences(findings)

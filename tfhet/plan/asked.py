@@ -44,7 +44,8 @@ def plan_of(
     agreement = None
     if run is not None and own is not None:
         workload, agreement = as_measured(run, workload, own)
-    need = with_stated(memory_of(run, today) if run else UNKNOWN, today, args.memory_gb, args.gpu_memory_gb)
+    sizes = args.memory_gb, args.gpu_memory_gb, args.disk_gb, args.volume_gib
+    need = with_stated(memory_of(run, today) if run else UNKNOWN, today, *sizes)
     workload = replace(workload, memory=need)
     ranks = [today.ranks]
     while args.deadline_h and 2 * ranks[-1] <= args.max_hosts * today.dnn.ranks:
@@ -64,9 +65,10 @@ def plan_of(
     if run is not None:
         stated = bool(args.accelerator_ms or args.accelerator_examples_per_s), args.trainer_cpu_ms is not None
         notes = [*run.notes(workload.trainer, step_given=stated[0], cpu_given=stated[1]), *notes]
-    return make_plan(
+    found = make_plan(
         workload, today, space, usd.get, plane, limits=limits, saves_us=saves_us, notes=notes, agreement=agreement
     )
+    return found if run is None else replace(found, waited_pct=run.waited_pct)
 
 
 def _workload(

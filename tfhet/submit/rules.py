@@ -266,5 +266,5 @@ def notes(job: Job) -> Iterator[str]:
         yield f"no vpc: {whose} know no authentication, so keep strangers out with a security group"
     if job.spot and job.tuning:
         yield "spot with tuning: no checkpoints, so a training job that is interrupted begins from nothing"
-    if not job.checkpoints and not job.spot:
+    if not job.checkpoints and not job.spot and not job.tuning:
         yield "no checkpoints: a job that ends early begins from nothing"
