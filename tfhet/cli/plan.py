@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     if args.calibrate is not None:
         calibrate(None if args.calibrate == Path() else args.calibrate)
         return 0
-    from tfhet import advice, planes, report, submit
+    from tfhet import advice, catalogue, planes, report, submit
     from tfhet.plan import MeasuredRun, plan_of
     from tfhet.profile import Profile
     from tfhet.record import Record
@@ -80,8 +80,9 @@ def run(args: argparse.Namespace) -> int:
     profile = Profile.of(Record.read(path))
     cheaper = advice.of_pipeline(profile)
     saves_us = max((finding.saves_us for finding in cheaper), default=0.0)
+    known = catalogue.default(args.instances)
     if args.write and args.volume_gib is None:
-        args.volume_gib = submit.read(args.write).limits.volume_gib
+        args.volume_gib = submit.read(args.write, known).limits.volume_gib
     plan = plan_of(args, profile, planes.get(profile.plane), saves_us, measured)
     findings = advice.of_plan(plan, cheaper)
     decision = advice.sentences(findings)
@@ -90,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
     print(*decision, *(f"- {note}" for note in plan.notes), sep="\n")
     write_output(args, plan.to_json() | {"decision": decision, "findings": findings})
     if plan.chosen is not None and args.write:
-        print(f"job file: {submit.write_plan(args.write, plan)}")
+        print(f"job file: {submit.write_plan(args.write, plan, known)}")
     return int(plan.chosen is None)
 
 

@@ -251,3 +251,11 @@ def test_plan_is_written_into_the_job_file(own_file, tmp_path, capsys):
     words = ["plan", "--profile", profile, "--cluster", "ml.g5.xlarge", "--data", "ml.c5", "--accelerator_ms", "5"]
     assert main([*words, "--market", "ec2", "--max_hosts", "2", "--write", str(own_file)]) == 0
     assert str(own_file) in capsys.readouterr().out and "cut" in read(own_file).pipeline
+    types = tmp_path / "types.yaml"
+    types.write_text(
+        "instances: {ml.new.xlarge: {vcpus: 8, memory_gib: 32, gpus: 1, gpu_kind: A10G, gpu_memory_gib: 24}}"
+    )
+    own_file.write_text(own_file.read_text().replace("ml.g5.xlarge", "ml.new.xlarge"))
+    words[words.index("ml.g5.xlarge")] = "ml.new.xlarge"
+    assert main([*words, "--instances", str(types), "--write", str(own_file)]) == 0
+    assert "ml.new.xlarge" in own_file.read_text()
