@@ -46,7 +46,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     flag("gpu_memory_gb", type=above_0, metavar="X", help="memory that one GPU needs (default: the run's)")
     words = "disk that each host needs: channels in File mode, stored conversions, caches (default: the run's)"
     flag("disk_gb", type=above_0, metavar="X", help=words)
-    words = "EBS volume of a host without disks of its own (default: that of the job file of --write, else as needed)"
+    words = "EBS volume of a host without disks of its own (default: by the job file of --write, else as needed)"
     flag("volume_gib", type=whole, metavar="N", help=words)
     flag("vcpu_speed", default="", metavar="TEXT", help="relative to the profiled CPU: ml.c5=1.1,ml.g5=0.9 (default 1)")
     flag("dnn", metavar="TYPES", help="types or families that may train (default: today's family)")

@@ -96,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
         )
     submission = JobSubmission.of(job, args.name)
     template = Alarms(**stated).template(job, submission.name, known) if args.alarms else None
-    notes = list(rules.notes(job))
+    notes = list(rules.notes(job, known))
     if left_out := submission.archive.left_out:
         notes.append(f"not packed, as hidden files and files with secrets are not: {', '.join(left_out)}")
     for note in (*notes, *filter(None, [highest_cost(job, known)])):

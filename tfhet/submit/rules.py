@@ -138,7 +138,7 @@ def _check_parameters(job: Job) -> Iterator[UsageError]:
     count = len(job.hyperparameters) + len(job.pipeline) + len(tuned)
     if count > MOST_GIVEN:
         yield job.mistake(
-            "hyperparameters", f"must be at most {MOST_GIVEN} with those of pipeline and tuning; there are {count}"
+            "hyperparameters", f"must be at most {MOST_GIVEN} together with pipeline and tuning; there are {count}"
         )
     seen: dict[str, str] = {}
     fixed = [(f"hyperparameters: {name}", name, (value,)) for name, value in job.hyperparameters.items()]
@@ -247,8 +247,12 @@ def _check_code(job: Job) -> Iterator[UsageError]:
             yield job.mistake(f"hyperparameters: {name}", f"must be a file in {directory}; {script} is none")
 
 
-def notes(job: Job) -> Iterator[str]:
+def notes(job: Job, known: Catalogue) -> Iterator[str]:
     """Yields a sentence about each thing that is allowed and may cost money or be a surprise."""
+    for group in job.groups.values():
+        store_gb, wanted = known.instance(group.instance_type).instance_store_gb, job.limits.volume_gib
+        if store_gb is not None and group.count and wanted > store_gb:
+            yield f"limits: volume_gib is {wanted}, but {group.instance_type} has its own disks of {store_gb:g} GB only"
     hetero = sum(group.count > 0 for group in job.groups.values()) > 1
     for channel in job.channels.values():
         if channel.groups and job.dnn.name not in channel.groups:

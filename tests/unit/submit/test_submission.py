@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import sys
 import tarfile
 from dataclasses import replace
@@ -233,6 +234,14 @@ def test_launcher_arguments_are_checked(own_file, argument, named, capsys):
     assert submitted(own_file, "--dry_run") == 2
     error = capsys.readouterr().err
     assert f":11: hyperparameters: {argument.partition(':')[0]} " in error and named in error
+
+
+def test_volume_that_instance_store_replaces_is_noted(own_file, capsys):
+    for volume_gib, is_noted in ((250, False), (251, True)):
+        own_file.write_text(re.sub(r"max_run_s: \d+", rf"\g<0>, volume_gib: {volume_gib}", own_file.read_text()))
+        assert submitted(own_file, "--dry_run") == 0
+        assert ("ml.g5.xlarge has its own disks of 250 GB only" in capsys.readouterr().err) == is_noted
+        own_file.write_text(own_file.read_text().replace(f", volume_gib: {volume_gib}", ""))
 
 
 def test_own_instance_types_are_known(own_file, tmp_path, capsys):
