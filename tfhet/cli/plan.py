@@ -18,7 +18,7 @@ PLACE = "~/.config/tfhet/costs.json"
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     plan = commands.add_parser("plan", help="the cheapest cluster and the cut, from a profile and prices")
     add_examples(plan, "tfhet plan --run", "tfhet plan --profile p.json --cluster ml.g5.xlarge --accelerator_ms 80..92")
-    plan.set_defaults(run=run)
+    plan.set_defaults(run=run, copied_bytes=0)
     whole, least_0, above_0 = number(int, 1), number(float, 0), number(float, above=0)
 
     def flag(name: str, to: argparse._ActionsContainer = plan, **more: Any) -> None:
@@ -81,8 +81,9 @@ def run(args: argparse.Namespace) -> int:
     cheaper = advice.of_pipeline(profile)
     saves_us = max((finding.saves_us for finding in cheaper), default=0.0)
     known = catalogue.default(args.instances)
-    if args.write and args.volume_gib is None:
-        args.volume_gib = submit.read(args.write, known).limits.volume_gib
+    if args.write:
+        job = submit.read(args.write, known)
+        args.copied_bytes, args.volume_gib = job.copied_bytes, args.volume_gib or job.limits.volume_gib
     plan = plan_of(args, profile, planes.get(profile.plane), saves_us, measured)
     findings = advice.of_plan(plan, cheaper)
     decision = advice.sentences(findings)

@@ -217,6 +217,13 @@ class Job:
         return {name: value for name, value in vars(self.pipeline_arguments).items() if value is not None}
 
     @property
+    def copied_bytes(self) -> int:
+        """Size of the channels that SageMaker copies to each host, by their local directories; 0 if there are none."""
+        copied = [each.local for each in self.channels.values() if each.local and each.mode == FILE and each.uri]
+        folders = [Path(self.file.path).parent / local for local in copied]
+        return sum(path.stat().st_size for folder in folders for path in folder.rglob("*") if path.is_file())
+
+    @property
     def dnn(self) -> JobGroup:
         return next(group for group in self.groups.values() if group.role == DNN)
 

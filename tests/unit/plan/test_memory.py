@@ -226,6 +226,15 @@ def test_unknown_memory_is_said_to_be_unknown(planned):
     assert "memory of dnn hosts (--memory_gb), data hosts, GPUs (--gpu_memory_gb) is not known" in said
 
 
+JOB = """\
+name: a
+image: 1.dkr/tfhet
+role: arn:aws:iam::123456789012:role/training
+output: s3://my-bucket/b
+code: {directory: ., script: launcher.py}
+limits: {max_run_s: 60, volume_gib: 200}
+instances: {type: ml.p3.2xlarge, count: 1}
+"""
 SMALL_JOB = {**WATCHED, "watched": {"memory_pss_peak_bytes": GIB}}
 
 
@@ -245,10 +254,21 @@ def test_too_small_volumes_are_named_with_their_figures(planned, tmp_path):
     assert "ml.p3.2xlarge has 100 GiB of EBS volume (limits: volume_gib), and the job needs 279.4 GiB there" in said
     assert "No cluster has enough EBS volume (limits: volume_gib): state a larger --volume_gib" in said
     job = tmp_path / "job.yaml"
-    job.write_text(
-        "name: a\nimage: 1.dkr/tfhet\nrole: arn:aws:iam::123456789012:role/training\noutput: s3://my-bucket/b\n"
-        "code: {directory: ., script: launcher.py}\nlimits: {max_run_s: 60, volume_gib: 200}\n"
-        "instances: {type: ml.p3.2xlarge, count: 1}\n"
-    )
+    job.write_text(JOB)
     code, said = planned(*ebs, "--write", str(job), **SMALL_JOB)
     assert code == 1 and "ml.p3.2xlarge has 200 GiB of EBS volume" in said
+
+
+def test_copied_channels_of_the_job_file_need_disk(planned, tmp_path):
+    (tmp_path / "train").mkdir()
+    with (tmp_path / "train" / "images.tar").open("wb") as file:
+        file.truncate(300 * 10**9)  # sparse
+    job = tmp_path / "job.yaml"
+    job.write_text(JOB.replace("200", "100") + 'channels: {training: {uri: "s3://my-bucket/train", local: train}}\n')
+    words = ["--cluster", "ml.p3.2xlarge", "--write", str(job)]
+    code, said = planned(*words, **SMALL_JOB)
+    assert code == 1
+    assert "has 100 GiB of EBS volume (limits: volume_gib), and the job needs 279.4 GiB there" in said
+    assert "(mode File), as large as their local directories" in said
+    job.write_text(job.read_text().replace("local: train", "local: train, mode: FastFile"))
+    assert planned(*words, **SMALL_JOB)[0] == 0
