@@ -22,11 +22,13 @@ def memory_of(run: MeasuredRun, today: ClusterShape) -> MemoryNeed:
     found, ranks = run.run.watched, run.dnn_ranks or 1
     # A host that has trained has enough memory, even if nearly all of it was used.
     has = run.run.machine.get("memory_bytes") or None
+    shared = found.get("memory_shared_peak_bytes") or 0
     peak = found.get("memory_pss_peak_bytes") or found.get("memory_rss_peak_bytes")
+    if peak:  # a batch on its way between processes is in the memory of none
+        peak += shared
     rank = Amount.measured(peak / ranks, has and has / ranks) if peak else None
     loaders = found.get("memory_loaders_peak_bytes")
     gpu = max(found.get("gpus_memory_peak_bytes") or [0])
-    shared = found.get("memory_shared_peak_bytes")
     return MemoryNeed(
         rank,
         shared=Amount.stated(shared / ranks) if shared else None,
