@@ -294,7 +294,7 @@ def test_a_wait_of_the_run_is_named_where_the_plan_predicts_none(planned):
     assert "The run itself waited 61% of the time for data, on its machine" in said
 
 
-def test_a_wait_of_the_run_is_named_without_a_prediction_for_its_cluster(planned):
+def test_wait_is_named_without_a_prediction(planned):
     """The stated cluster is another one than the run's, so no prediction is compared with the run."""
     code, said = planned("--cluster", "ml.p3.2xlarge", **{**ALONE, "waits": [61.0]})
     said = " ".join(said.split())

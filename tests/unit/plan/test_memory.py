@@ -155,7 +155,7 @@ def test_a_launched_run_has_the_memory_of_each_kind_of_host(run_of):
     assert (need.data_hosts, need.is_on_dnn) == (2, False)
 
 
-def test_a_launched_run_has_the_disk_and_the_size_of_shm_of_its_hosts(run_of):
+def test_launched_run_has_disk_and_shm(run_of):
     usage = use("algo-1", 10, disk_gib=100), use("algo-3", 30, shared_gib=4, disk_gib=40)
     machine = {"memory_bytes": 64 * GIB, "shm_bytes": 48 * GIB}
     need = memory_of(run_of(*usage, machine=machine), TODAY)
@@ -238,7 +238,7 @@ instances: {type: ml.p3.2xlarge, count: 1}
 SMALL_JOB = {**WATCHED, "watched": {"memory_pss_peak_bytes": GIB}}
 
 
-def test_a_job_of_300_gb_is_planned_on_no_host_with_a_smaller_disk(planned):
+def test_too_small_disks_are_named_with_figures(planned):
     code, said = planned("--disk_gb", "300", **SMALL_JOB)
     assert code == 0
     assert "ml.g4dn.xlarge has 116.4 GiB of instance store, and the job needs 279.4 GiB there" in said

@@ -215,7 +215,7 @@ def test_highest_cost_of_tuning_is_printed(jobs, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("option", [("--wait",), ("--alarms", "alarms.json")])
-def test_options_for_one_training_job_are_refused_with_tuning(jobs, option, capsys):
+def test_options_for_training_jobs_are_refused(jobs, option, capsys):
     assert submitted(jobs / "tuning.yaml", *option) == 2
     assert f"{option[0]} is for one training job" in capsys.readouterr().err
 

@@ -56,7 +56,7 @@ def test_batches_in_shared_memory_are_in_the_facts(rank, tmp_path, monkeypatch):
     assert usage.facts()["memory_shared_peak_bytes"] == 800
 
 
-def test_memory_of_a_short_script_is_measured_when_it_grows(rank, tmp_path, monkeypatch):
+def test_growing_memory_is_measured_at_once(rank, tmp_path, monkeypatch):
     usage = TreeUsage(tmp_path)
     monkeypatch.setattr(psutil.Process, "children", lambda self, recursive: [])
     usage.follow(rank.pid)
