@@ -17,6 +17,16 @@ from markdown_links import dead_links
 
 MODULE_LINES, MEDIAN_LINES = 300, 130
 """Maximum lines of a module, and of the median module without `__init__.py`."""
+# fmt: off
+TOP_LEVEL = {
+    ".dockerignore", ".gitignore", "CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "Dockerfile", "Dockerfile.aws",
+    "LICENSE", "README.md", "SECURITY.md", "pyproject.toml", "requirements-classic.lock", "requirements.lock",
+    "setup.cfg",
+}
+"""Files in the root of the repository. A new one belongs here; a download or a build does not belong there."""
+# fmt: on
+LARGEST_BYTES = 512 * 1024
+"""Maximum size of a file, so that a clone stays small."""
 EMPTY_NAMES = {"util", "utils", "common", "misc", "helper", "helpers", "base", "core", "manager"}
 # fmt: off
 QUICK = [
@@ -162,6 +172,15 @@ def test_names_say_what_is_inside(texts):
     assert [path for path, stem in stems.items() if stem in EMPTY_NAMES] == []
     # A setup.py would switch SageMaker's toolkit into package mode.
     assert [path for path in texts if PurePosixPath(path).name == "setup.py"] == []
+
+
+def test_root_has_known_files_only(repository):
+    assert {name for name in files_of(repository) if "/" not in name} == TOP_LEVEL
+
+
+def test_no_file_is_large(repository):
+    sizes = {name: (repository / name).stat().st_size for name in files_of(repository)}
+    assert {name: size for name, size in sizes.items() if size > LARGEST_BYTES} == {}
 
 
 def test_no_file_names_a_package_index(texts):

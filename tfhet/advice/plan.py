@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from tfhet.advice.finding import Finding
 from tfhet.advice.input_bound import InputState, state_by_wait
 from tfhet.advice.pipeline import STORED
-from tfhet.plan import Candidate, Plan, Resource, disagreement
+from tfhet.plan import EBS, Candidate, Plan, Resource, disagreement
 from tfhet.record import Interval
 
 LEAST_BREAK_EVEN_USD = 0.001
@@ -22,7 +22,10 @@ def of_plan(plan: Plan, cheaper: Sequence[Finding] = ()) -> list[Finding]:
 def _choice(plan: Plan) -> Finding:
     if plan.chosen is None:
         if plan.too_small and all(one.misfits for one in plan.candidates):
-            return Finding("no_memory", "no cluster has enough memory: name larger types with --dnn and --data")
+            lacking = dict.fromkeys(misfit.kind for one in plan.candidates for misfit in one.misfits)
+            types = "name larger types with --dnn and --data"
+            larger = "state a larger --volume_gib" if lacking.keys() == {EBS} else types
+            return Finding("all_too_small", f"no cluster has enough {' and '.join(lacking)}: {larger}")
         return Finding("none_fits", "no cluster keeps the limits: allow more time, money or hosts")
     chosen = plan.candidates[plan.chosen]
     binds = _binds(chosen.prediction.binding.value)
@@ -50,11 +53,11 @@ def _run(plan: Plan) -> Iterator[Finding]:
 
 
 def _too_small(plan: Plan) -> Iterator[Finding]:
-    """Yields the clusters that would be chosen, or nearly, if they had more memory."""
+    """Yields the clusters that would be chosen, or nearly, if they had more memory or disk."""
     for one in (plan.candidates[index] for index in plan.too_small):
         usd = f"cost {one.usd_per_million.value:.3g} USD per million examples" if one.usd_per_million else "do"
         why = ", and ".join(map(str, one.misfits))
-        yield Finding("too_little_memory", f"{one.cluster} would {usd}, but {why}")
+        yield Finding("too_small", f"{one.cluster} would {usd}, but {why}")
 
 
 def _today(plan: Plan, cheaper: Sequence[Finding]) -> Iterator[Finding]:
@@ -67,13 +70,12 @@ def _today(plan: Plan, cheaper: Sequence[Finding]) -> Iterator[Finding]:
     if state_by_wait(wait_pct) is InputState.NOT:
         neither = "neither cheaper stages nor more CPUs shorten a step"
         yield Finding("prediction_keeps_up", f"the input keeps up with the accelerator: {neither}")
-        if plan.agreement is not None and state_by_wait(plan.agreement.waited_pct) is InputState.BOUND:
-            run = plan.agreement
-            waited = f"the run itself waited {run.waited_pct:.0f}% of the time for data, on {run.cluster}"
-            yield Finding("run_waited", f"{waited}: only a run on {today.cluster} shows that it does not wait there")
+        yield from _run_waited(plan, today)
         return
     waits = f"the accelerator could do a step in {_step(accelerator)}: it waits {wait_pct:.0f}% of the time"
     yield Finding("prediction_waits", waits)
+    if state_by_wait(wait_pct) is not InputState.BOUND:
+        yield from _run_waited(plan, today)
     best = max(cheaper, key=lambda finding: finding.saves_us, default=None)
     disk = next((finding for finding in cheaper if finding.kind == STORED), None)
     if best and best.saves_us > 0 and plan.cheaper_step_s is not None:
@@ -85,6 +87,14 @@ def _today(plan: Plan, cheaper: Sequence[Finding]) -> Iterator[Finding]:
         yield Finding("no_cheaper_stages", "cheaper stages: the profile knows of none")
     if disk is not None and disk is not best:
         yield disk
+
+
+def _run_waited(plan: Plan, today: Candidate) -> Iterator[Finding]:
+    """Yields the wait of the run, if it contradicts a prediction without one."""
+    if state_by_wait(plan.waited_pct) is InputState.BOUND:
+        where = f", on {plan.agreement.cluster}" if plan.agreement else ""
+        waited = f"the run itself waited {plan.waited_pct:.0f}% of the time for data{where}"
+        yield Finding("run_waited", f"{waited}: only a run on {today.cluster} shows that it does not wait there")
 
 
 def _best(plan: Plan) -> Iterator[Finding]:

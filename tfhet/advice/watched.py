@@ -190,9 +190,15 @@ def _for_validation(run: RunSummary) -> Iterator[tuple[int, Finding]]:
         return
     if found.get("num_workers") == 0 and found["wait_pct"] >= IDLE_PCT:
         words = "set num_workers in the DataLoader of the validation, too: it waits for its data"
-        yield SETTING, Finding("shorten_validation", words)
+        yield SETTING, Finding("shorten_validation", f"{words}{_if_undivided(found)}")
     else:
         yield CODE, Finding("shorten_validation", "validate less often, or with fewer or larger batches")
+
+
+def _if_undivided(settings: Mapping[str, Any]) -> str:
+    """Returns the warning for advice about more workers: with them, a stream that is not divided delivers each example
+    several times, without an error. settings: of the reader that gets more workers."""
+    return EACH_READS_ALL if settings.get("is_iterable") else ""
 
 
 def _settings(run: RunSummary, waits: Waiting) -> Iterator[tuple[int, Finding]]:
@@ -206,8 +212,7 @@ def _settings(run: RunSummary, waits: Waiting) -> Iterator[tuple[int, Finding]]:
         return
     hosts = max((int(group.get("ranks_per_host") or 1) for group in run.cluster.values()), default=1)
     cpus = max(1, int(settings.get("cpus") or 1) // hosts)
-    # With more workers, a stream that is not divided would deliver each example several times, without an error.
-    divided = EACH_READS_ALL if settings.get("is_iterable") else ""
+    divided = _if_undivided(settings)
     if workers == 0:
         more = min(cpus * (PER_CPU if idle else 1), _needed(waits))
         yield (

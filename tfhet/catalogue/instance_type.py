@@ -36,6 +36,8 @@ class Instance:
     """Sustained bandwidth in each direction; None if no number is published."""
     network_burst_gbit_per_s: Positive | None = None
     """Bandwidth for some minutes; None if it is not higher."""
+    instance_store_gb: Positive | None = None
+    """GB (10^9 bytes) of its own disks; None if its disk is an EBS volume."""
 
     def __post_init__(self) -> None:
         if not (self.gpus > 0) == (self.gpu_kind is not None) == (self.gpu_memory_gib is not None):

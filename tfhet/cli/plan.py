@@ -18,7 +18,7 @@ PLACE = "~/.config/tfhet/costs.json"
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     plan = commands.add_parser("plan", help="the cheapest cluster and the cut, from a profile and prices")
     add_examples(plan, "tfhet plan --run", "tfhet plan --profile p.json --cluster ml.g5.xlarge --accelerator_ms 80..92")
-    plan.set_defaults(run=run)
+    plan.set_defaults(run=run, copied_bytes=0)
     whole, least_0, above_0 = number(int, 1), number(float, 0), number(float, above=0)
 
     def flag(name: str, to: argparse._ActionsContainer = plan, **more: Any) -> None:
@@ -44,6 +44,10 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="memory that a dnn host of today's cluster needs (default: the run's)",
     )
     flag("gpu_memory_gb", type=above_0, metavar="X", help="memory that one GPU needs (default: the run's)")
+    words = "disk that each host needs: channels in File mode, stored conversions, caches (default: the run's)"
+    flag("disk_gb", type=above_0, metavar="X", help=words)
+    words = "EBS volume of a host without disks of its own (default: by the job file of --write, else as needed)"
+    flag("volume_gib", type=whole, metavar="N", help=words)
     flag("vcpu_speed", default="", metavar="TEXT", help="relative to the profiled CPU: ml.c5=1.1,ml.g5=0.9 (default 1)")
     flag("dnn", metavar="TYPES", help="types or families that may train (default: today's family)")
     flag("data", default=DATA_FAMILIES, metavar="TYPES", help="types or families for data (%(default)s)")
@@ -63,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     if args.calibrate is not None:
         calibrate(None if args.calibrate == Path() else args.calibrate)
         return 0
-    from tfhet import advice, planes, report, submit
+    from tfhet import advice, catalogue, planes, report, submit
     from tfhet.plan import MeasuredRun, plan_of
     from tfhet.profile import Profile
     from tfhet.record import Record
@@ -76,6 +80,10 @@ def run(args: argparse.Namespace) -> int:
     profile = Profile.of(Record.read(path))
     cheaper = advice.of_pipeline(profile)
     saves_us = max((finding.saves_us for finding in cheaper), default=0.0)
+    known = catalogue.default(args.instances)
+    if args.write:
+        job = submit.read(args.write, known)
+        args.copied_bytes, args.volume_gib = job.copied_bytes, args.volume_gib or job.limits.volume_gib
     plan = plan_of(args, profile, planes.get(profile.plane), saves_us, measured)
     findings = advice.of_plan(plan, cheaper)
     decision = advice.sentences(findings)
@@ -84,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
     print(*decision, *(f"- {note}" for note in plan.notes), sep="\n")
     write_output(args, plan.to_json() | {"decision": decision, "findings": findings})
     if plan.chosen is not None and args.write:
-        print(f"job file: {submit.write_plan(args.write, plan)}")
+        print(f"job file: {submit.write_plan(args.write, plan, known)}")
     return int(plan.chosen is None)
 
 

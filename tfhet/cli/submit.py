@@ -28,7 +28,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     package.add_argument("--script", type=Path, metavar="FILE", help="the training script; else the built-in trainer")
     package.add_argument("--requirements", type=Path, metavar="FILE", help="lines for requirements.txt")
     package.set_defaults(run=run_package)
-    submit = commands.add_parser("submit", help="create the training job of a job file on SageMaker")
+    submit = commands.add_parser("submit", help="create the training job or tuning job of a job file on SageMaker")
     add_examples(submit, "tfhet submit --dry_run job.yaml", "tfhet submit job.yaml --wait")
     submit.add_argument("job", type=Path, metavar="JOB.yaml", help="the job file")
     how = submit.add_mutually_exclusive_group()
@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
     from tfhet import catalogue
     from tfhet.aws import client
     from tfhet.record import write_json
-    from tfhet.submit import Alarms, JobSubmission, job_file, rules
+    from tfhet.submit import Alarms, JobSubmission, highest_cost, job_file, rules
 
     known = catalogue.default(args.instances)
     job = job_file.read(args.job, known)
@@ -89,12 +89,17 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("bounds and topic of alarms need --alarms FILE: the file that gets the alarms")
     if args.alarms == STDOUT:
         raise UsageError("--alarms -: standard output has the request already; name a file")
+    if job.tuning and (args.alarms or args.wait):
+        raise UsageError(
+            f"{'--wait' if args.wait else '--alarms'} is for one training job, and {args.job} has tuning: list the "
+            "training jobs of the tuning job in SageMaker, and follow one with `tfhet follow`"
+        )
     submission = JobSubmission.of(job, args.name)
     template = Alarms(**stated).template(job, submission.name, known) if args.alarms else None
-    notes = list(rules.notes(job))
+    notes = list(rules.notes(job, known))
     if left_out := submission.archive.left_out:
         notes.append(f"not packed, as hidden files and files with secrets are not: {', '.join(left_out)}")
-    for note in notes:
+    for note in (*notes, *filter(None, [highest_cost(job, known)])):
         print(f"[submit] {note}", file=sys.stderr)
     write_output(args, submission.shown)
     if template is not None:
@@ -118,8 +123,10 @@ def check_arguments(job: Job) -> None:
     from tfhet.launch import LaunchSettings
 
     with Mistakes() as mistakes:
-        for name, value in job.parameters.items():
+        fixed = [(f"hyperparameters: {name}", name, (value,)) for name, value in job.parameters.items()]
+        for where, name, values in (*fixed, *(job.tuning.parameters() if job.tuning else ())):
             try:
-                LaunchSettings.parse([f"--{name}", str(value)])
+                for value in values:
+                    LaunchSettings.parse([f"--{name}", str(value)])
             except UsageError as error:
-                mistakes.add(job.mistake(f"hyperparameters: {name}", f"must be what the launcher takes: {error}"))
+                mistakes.add(job.mistake(where, f"must be what the launcher takes: {error}"))

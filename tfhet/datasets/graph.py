@@ -37,10 +37,6 @@ class DatasetGraph:
         """Returns the edited data set."""
         return tf_internals.from_graph(self._graph, self._data)
 
-    def operations(self) -> set[str]:
-        """Returns the operations outside functions."""
-        return {node.op for node in self._graph.node}
-
     def place_of(self, part: tf.data.Dataset, route: Route = ()) -> str:
         """Returns the name of the node of a part of this data set. Raises NotEditable."""
         other = DatasetGraph(part)

@@ -27,7 +27,7 @@ from tfhet.messages import HostLine, JobResultLine, link as reports, rank
 from tfhet.planes import Outlets
 from tfhet.record import TIMELINE_FOLDER, RunFolder, TimelineFile
 from tfhet.schema import to_json
-from tfhet.telemetry import GpuMonitor, Metric, Sampler, gpu_count, host_counters
+from tfhet.telemetry import GpuMonitor, Metric, Sampler, gpu_count, host_counters, own_volume
 from tfhet.trainer import Settings
 from tfhet.writer import Writer
 
@@ -212,7 +212,8 @@ class Launcher:
         if self._settings.timeline != "off":
             counters = host_counters() if place.leads_host else None
             gpus = GpuMonitor().start() if place.leads_host and gpu_count(place.env) else None
-            given = (self._processes, link.clock_offset, counters, gpus, self.say)
+            volume = own_volume(place.paths.input_data, place.paths.model) if place.leads_host else None
+            given = (self._processes, link.clock_offset, counters, gpus, self.say, volume)
             await Sampler(place.host, place.member, file, *given).run()
 
     async def _expose(self) -> None:

@@ -15,7 +15,7 @@ from tfhet.plan.decision import Plan, make_plan
 from tfhet.plan.host import ClusterShape, HostType
 from tfhet.plan.measured_memory import memory_of, notes as memory_notes, with_stated
 from tfhet.plan.measured_run import MeasuredRun
-from tfhet.plan.memory import UNKNOWN
+from tfhet.plan.memory import UNKNOWN, Amount
 from tfhet.plan.workload import PipelineCost, Trainer, Workload
 from tfhet.planes import CostFile, DataPlane
 from tfhet.profile import Profile
@@ -44,7 +44,13 @@ def plan_of(
     agreement = None
     if run is not None and own is not None:
         workload, agreement = as_measured(run, workload, own)
-    need = with_stated(memory_of(run, today) if run else UNKNOWN, today, args.memory_gb, args.gpu_memory_gb)
+    sizes = args.memory_gb, args.gpu_memory_gb, args.disk_gb, args.volume_gib
+    need = with_stated(memory_of(run, today) if run else UNKNOWN, today, *sizes)
+    of_disk = list[str]()
+    if need.disk is None and args.copied_bytes:
+        need = replace(need, disk=Amount.stated(args.copied_bytes))
+        copied = "the channels that the job file copies (mode File), as large as their local directories"
+        of_disk.append(f"assumed: a host's disk holds {copied}, and nothing else (--disk_gb)")
     workload = replace(workload, memory=need)
     ranks = [today.ranks]
     while args.deadline_h and 2 * ranks[-1] <= args.max_hosts * today.dnn.ranks:
@@ -57,16 +63,17 @@ def plan_of(
     market = args.market or known.common_market(names, args.region) or catalogue.TRAINING
     usd = {name: price.usd_per_hour for name, price in known.prices(args.region, market).items()}
     limits = PlanLimits(args.examples, args.deadline_h, args.budget_usd)
-    notes = [*_notes(args, workload, market, agreement), *memory_notes(need, today, run, bool(data))]
+    notes = [*_notes(args, workload, market, agreement), *memory_notes(need, today, run, bool(data)), *of_disk]
     if ranks[1:]:
         said = f"assumed: with more ranks a step takes as long as with {today.ranks}, allreduce included"
         notes.append(f"{said}; a short run with as many would say (--accelerator_ms)")
     if run is not None:
         stated = bool(args.accelerator_ms or args.accelerator_examples_per_s), args.trainer_cpu_ms is not None
         notes = [*run.notes(workload.trainer, step_given=stated[0], cpu_given=stated[1]), *notes]
-    return make_plan(
+    found = make_plan(
         workload, today, space, usd.get, plane, limits=limits, saves_us=saves_us, notes=notes, agreement=agreement
     )
+    return found if run is None else replace(found, waited_pct=run.waited_pct)
 
 
 def _workload(

@@ -24,7 +24,7 @@ class Candidate:
     on_frontier: bool = False
     """Whether no other cluster is both cheaper and faster."""
     misfits: tuple[Misfit, ...] = ()
-    """Hosts with too little memory."""
+    """Hosts with too little memory or disk."""
 
     @property
     def cluster(self) -> ClusterShape:
@@ -112,7 +112,7 @@ class Space:
 
 
 def candidates(workload: Workload, clusters: Iterable[ClusterShape], price_of: UsdPerHour) -> list[Candidate]:
-    """Returns each cluster with its best layout, and the hosts of it that have too little memory."""
+    """Returns each cluster with its best layout, and the hosts of it that are too small."""
     found = []
     for cluster in clusters:
         layout = best_layout(workload, cluster)[1]

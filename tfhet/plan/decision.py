@@ -20,9 +20,9 @@ SCHEMA = 1
 SHOWN = 8
 """Number of best candidates that are kept, beside the frontier, today's, and the best with and without data hosts."""
 CLOSE = 1.1
-"""Cost over the cost of the choice up to which a cluster with too little memory is named."""
+"""Cost over the cost of the choice up to which a cluster with too little memory or disk is named."""
 NAMED = 3
-"""Number of clusters with too little memory that are named."""
+"""Number of clusters with too little memory or disk that are named."""
 NO_LIMITS = PlanLimits()
 
 
@@ -48,14 +48,16 @@ class Plan:
     notes: tuple[str, ...]
     """Assumptions, and what is not known."""
     too_small: tuple[int, ...] = ()
-    """Indices of clusters with too little memory that are as cheap as the chosen one, or nearly."""
+    """Indices of clusters with too little memory or disk that are as cheap as the chosen one, or nearly."""
     agreement: Agreement | None = None
     """The prediction for the cluster of the run against the run; None if no run was measured."""
+    waited_pct: float = 0.0
+    """Share of the run's steps that waited for data, 0 to 100; 0 without a run."""
 
     def to_json(self) -> dict[str, Any]:
         """Returns JSON values: an interval is `value`, `low` and `high`, a price that is not known is None."""
         names = ["chosen", "runner_up", "today", "alone", "mixed", "break_even_usd_per_hour", "notes"]
-        names += ["too_small", "agreement"]
+        names += ["too_small", "agreement", "waited_pct"]
         candidates = [self._candidate(one) for one in self.candidates]
         found = {"schema": SCHEMA, "candidates": candidates, **{name: getattr(self, name) for name in names}}
         return dict(json_value(found))
@@ -89,7 +91,7 @@ class Plan:
             "on_frontier": one.on_frontier,
             "fits": not one.missed,
             "misses": one.missed,
-            "too_little_memory": one.misfits,
+            "misfits": one.misfits,
         }
 
     def table(self) -> tuple[list[str], list[list[object]]]:
@@ -110,7 +112,7 @@ class Plan:
             also = ", dnn hosts too" if layout.where is Where.EVERYWHERE and one.cluster.data_hosts else ""
             servers = f"{layout.servers_per_host} a host{also}"
         return [
-            mark or ("frontier" if one.on_frontier else "too little memory" if one.misfits else "; ".join(one.missed)),
+            mark or ("frontier" if one.on_frontier else "too small" if one.misfits else "; ".join(one.missed)),
             str(one.cluster),
             1e3 * prediction.step_s.value,
             round(prediction.examples_per_s.value),
@@ -179,8 +181,8 @@ def make_plan(
 def _too_small(
     found: Sequence[Candidate], fitting: Sequence[Candidate], limits: PlanLimits, today: ClusterShape
 ) -> list[Candidate]:
-    """Returns the best cluster for each host with too little memory, among today's and those that would be chosen, or
-    nearly."""
+    """Returns the best cluster for each host with too little memory or disk, among today's and those that would be
+    chosen, or nearly."""
     first: dict[tuple[str, str], Candidate] = {}
     most = CLOSE * _cost(fitting[0]) if fitting else math.inf
     for one in found:

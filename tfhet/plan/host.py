@@ -36,6 +36,8 @@ class HostType:
     """Host memory as published; None if it is not known, so that it is never a limit."""
     gpu_memory_bytes: float | None = None
     """Memory of each GPU as published; None without GPUs, or if it is not known."""
+    instance_store_bytes: float | None = None
+    """Size of its own disks as published; None if its disk is an EBS volume."""
 
     def __post_init__(self) -> None:
         network = self.network_gbit_per_s
@@ -54,6 +56,7 @@ class HostType:
             speed,
             GIB * instance.memory_gib,
             None if gpu_gib is None else GIB * gpu_gib,
+            None if instance.instance_store_gb is None else 1e9 * instance.instance_store_gb,
         )
 
     @property

@@ -1,4 +1,4 @@
-"""Memory that a job needs on its hosts and GPUs, and the hosts of a cluster that do not have it."""
+"""Memory and disk that a job needs on its hosts and GPUs, and the hosts of a cluster that do not have it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,12 @@ MARGIN = 1.15
 """Needed memory over the measured peak: samples of a second miss short peaks, an instance or GPU offers programs up to
 7 % less than its published memory, and allocators differ between runs."""
 SHM_PART = 0.5
-"""Part of a host's memory that /dev/shm holds at most: the default of Linux for a tmpfs."""
+"""Part of a host's memory that /dev/shm holds at most, if no run recorded it: the default of Linux for a tmpfs. AWS
+does not publish the size in SageMaker's containers, and a request cannot set it."""
+EBS = "EBS volume (limits: volume_gib)"
+"""Kind of disk, with the field of the job file that sets its size."""
+LARGEST_VOLUME = 16_384 * GIB
+"""Size of the largest EBS volume: the maximum of VolumeSizeInGB."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +51,11 @@ class Amount:
 
 @dataclass(frozen=True)
 class Misfit:
-    """A kind of host that has too little memory."""
+    """A kind of host that has too little memory or disk."""
 
     host: str
     kind: str
-    """`memory`, `GPU memory` or `shared memory`."""
+    """`memory`, `GPU memory`, `shared memory`, `instance store` or EBS."""
     has: float
     needs: Amount
 
@@ -60,7 +65,7 @@ class Misfit:
 
 @dataclass(frozen=True)
 class MemoryNeed:
-    """Memory that a job needs. None if it is not known: then no host has too little of it."""
+    """Memory and disk that a job needs. None if it is not known: then no host has too little of it."""
 
     rank: Amount | None = None
     """Host memory by rank: all processes of a dnn host over its ranks."""
@@ -76,20 +81,33 @@ class MemoryNeed:
     """Servers on each host that had some."""
     is_on_dnn: bool = True
     """Whether the dnn hosts of the run prepared data, so that `rank` includes the memory for it."""
+    shm_part: float = SHM_PART
+    """Part of a host's memory that /dev/shm holds at most."""
+    disk: Amount | None = None
+    """Disk of one dnn host, which holds channels in `File` mode, stored conversions and caches."""
+    data_host_disk: Amount | None = None
+    """Disk of one data host; None if it needs as much as a dnn host."""
+    volume_bytes: float = LARGEST_VOLUME
+    """Size of the EBS volume of each host without disks of its own."""
 
     def misfits(self, cluster: ClusterShape, layout: Layout) -> Iterator[Misfit]:
-        """Yields each host of the cluster that has too little of a kind of memory."""
+        """Yields each host of the cluster that has too little of a kind of memory, or of disk."""
         dnn, data = cluster.dnn, cluster.data
         if self.rank is not None:
             yield from _misfit(dnn, "memory", dnn.memory_bytes, self._dnn_host(self.rank, cluster, layout))
         if self.shared is not None:
-            has = None if dnn.memory_bytes is None else SHM_PART * dnn.memory_bytes
+            has = None if dnn.memory_bytes is None else self.shm_part * dnn.memory_bytes
             yield from _misfit(dnn, "shared memory", has, self.shared.times(dnn.ranks))
         if self.gpu is not None and dnn.gpus:
             yield from _misfit(dnn, "GPU memory", dnn.gpu_memory_bytes, self.gpu)
         if self.data_host is not None and data is not None:
             needs = self.data_host.times(max(1.0, layout.servers_per_host / self.servers))
             yield from _misfit(data, "memory", data.memory_bytes, needs)
+        for host, needs_disk in ((dnn, self.disk), (data, self.data_host_disk or self.disk)):
+            if needs_disk is not None and host is not None:
+                own = host.instance_store_bytes
+                kind, has = (EBS, self.volume_bytes) if own is None else ("instance store", own)
+                yield from _misfit(host, kind, has, needs_disk)
 
     def fits(self, cluster: ClusterShape, layout: Layout) -> bool:
         return next(self.misfits(cluster, layout), None) is None

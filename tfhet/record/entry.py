@@ -41,6 +41,8 @@ class HostUsage:
     """Per GPU: memory in use; () without GPUs."""
     shared_bytes: float | None = None
     """Shared memory and files in tmpfs, a part of `memory_bytes`; None if it was not counted."""
+    disk_bytes: float | None = None
+    """Disk in use on the volume of the job's data; None if the job has no volume of its own."""
 
 
 @dataclass(frozen=True)

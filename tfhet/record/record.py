@@ -108,9 +108,12 @@ def _compact_json(content: Mapping[str, Any]) -> str:
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
+SHM = Path("/dev/shm")
+
+
 def machine(proc: Path = Path("/proc")) -> dict[str, Any]:
     """The machine as JSON values: cpu, cpu_features (those between which kernels choose), cores
-    (logical), cores_usable, memory_bytes, gpus, kernel, system, python."""
+    (logical), cores_usable, memory_bytes, shm_bytes (size of /dev/shm), gpus, kernel, system, python."""
     import psutil
 
     flags = next((value.split() for key, value in _facts(proc / "cpuinfo") if key in ("flags", "Features")), [])
@@ -122,6 +125,7 @@ def machine(proc: Path = Path("/proc")) -> dict[str, Any]:
         "cores": os.cpu_count() or 1,
         "cores_usable": usable_cores(),
         "memory_bytes": int(psutil.virtual_memory().total),
+        "shm_bytes": int(psutil.disk_usage(str(SHM)).total) if SHM.is_dir() else None,
         "gpus": [value for facts in gpus for key, value in facts if key == "Model"],
         "kernel": platform.release(),
         "system": f"{platform.system()} {platform.machine()}",

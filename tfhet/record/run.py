@@ -103,7 +103,8 @@ class RunSummary:
     """Of a run of `tfhet watch`: reader, its settings, where (share of the samples of stacks by function), where_role,
     other_batches (not for training), hidden_passes (of a thread that prefetches), is_cut
     (the end is not recorded), cpus_used (by process), memory_pss_peak_bytes, memory_rss_peak_bytes,
-    memory_loaders_peak_bytes (of the processes of loaders), gpus_memory_peak_bytes (by GPU, of all programs)."""
+    memory_loaders_peak_bytes (of the processes of loaders), gpus_memory_peak_bytes (by GPU, of all
+    programs), memory_shared_peak_bytes (in /dev/shm, without what was there at the start)."""
     status: str | None = None
     """Status of the training job on its platform: `Completed`, `Failed` or `Stopped`."""
     failure_reason: str | None = None

@@ -15,8 +15,6 @@ class Window(Stage):
 
     keeps_shape: ClassVar[bool] = False
     takes: ClassVar[tuple[str, ...]] = ("images", "ragged")
-    confined: ClassVar[bool] = True
-    """Whether the window's own edge is repeated beyond it; else the image continues there."""
 
     height: int
     width: int

@@ -89,7 +89,6 @@ class ResizedCenterCrop(Window):
     """Whether a pixel of a shrunken image is a mean of the pixels that it covers, torchvision's default."""
 
     commutes_with_rescale: ClassVar[bool] = True
-    confined: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

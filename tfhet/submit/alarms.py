@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfhet.advice import INPUT_BOUND_PCT
-from tfhet.catalogue import REGION, TRAINING, Catalogue
+from tfhet.catalogue import Catalogue
 from tfhet.errors import UsageError
 from tfhet.schema import checked
 from tfhet.submit import values
+from tfhet.submit.cost import usd_per_hour
 from tfhet.submit.job import Job
 from tfhet.units import HOUR_S
 
@@ -56,8 +57,8 @@ class Alarms:
         hosts = [f"algo-{number + 1}" for number in range(sum(group.count for group in job.groups.values()))]
         found = {"Waiting": self._waiting(name), **dict(_silent(name, hosts))}
         if self.budget_usd is not None:
-            usd_per_hour, is_spot = _usd_per_hour(job, known), job.spot is not None
-            found["Cost"] = _cost(name, hosts[0], self.budget_usd, usd_per_hour, is_spot=is_spot)
+            usd, is_spot = usd_per_hour(job, known), job.spot is not None
+            found["Cost"] = _cost(name, hosts[0], self.budget_usd, usd, is_spot=is_spot)
         actions = {"AlarmActions": [self.topic]} if self.topic else {}
         return {
             short: {"AlarmName": f"{name}-{short.lower()}", **more, "TreatMissingData": "notBreaching", **actions}
@@ -135,21 +136,6 @@ def _cost(name: str, host: str, budget_usd: float, usd_per_hour: float, *, is_sp
         "Threshold": 1.0,
         "ComparisonOperator": "GreaterThanOrEqualToThreshold",
     }
-
-
-def _usd_per_hour(job: Job, known: Catalogue) -> float:
-    region, total = job.region or REGION, 0.0
-    for group in job.groups.values():
-        if not group.count:
-            continue
-        price = known.price(group.instance_type, region, TRAINING)
-        if price is None:
-            raise UsageError(
-                f"--budget_usd: no price of training on {group.instance_type} in {region} is known: "
-                f"`tfhet prices refresh --region {region}` asks for it, --instances FILE states it"
-            )
-        total += group.count * price.usd_per_hour
-    return total
 
 
 def _cpu(query: str, name: str, host: str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from tfhet.cluster import DATA_GROUP, DNN_GROUP
 from tfhet.errors import UsageError
 from tfhet.schema import Name, Region, one_of, whole
 from tfhet.submit import values
+from tfhet.submit.tuning import Tuning
 from tfhet.submit.values import Value
 from tfhet.yaml_file import Key, YamlFile
 
@@ -199,6 +200,8 @@ class Job:
     profiler: Profiler | None = None
     """None: as SageMaker does by default."""
     encrypt_traffic: values.Truth = False
+    tuning: Tuning | None = None
+    """None: one training job."""
     tags: Mapping[values.Tag, values.TagValue] = field(default_factory=dict)
     region: Region | None = None
     """None: the region of AWS's own configuration."""
@@ -212,6 +215,13 @@ class Job:
     def pipeline(self) -> dict[str, Value]:
         """The pipeline arguments that are set, by name."""
         return {name: value for name, value in vars(self.pipeline_arguments).items() if value is not None}
+
+    @property
+    def copied_bytes(self) -> int:
+        """Size of the channels that SageMaker copies to each host, by their local directories; 0 if there are none."""
+        copied = [each.local for each in self.channels.values() if each.local and each.mode == FILE and each.uri]
+        folders = [Path(self.file.path).parent / local for local in copied]
+        return sum(path.stat().st_size for folder in folders for path in folder.rglob("*") if path.is_file())
 
     @property
     def dnn(self) -> JobGroup:

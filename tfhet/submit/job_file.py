@@ -109,8 +109,9 @@ def with_plan(text: str, file: str, plan: Plan, known: Catalogue | None = None) 
     return text
 
 
-def write_plan(path: Path, plan: Plan) -> Path:
-    path.write_text(with_plan(read_text(path, "job file"), str(path), plan), encoding="utf-8")
+def write_plan(path: Path, plan: Plan, known: Catalogue | None = None) -> Path:
+    """Writes a plan into a job file, and returns its path. known: as `read`. Raises as `with_plan`."""
+    path.write_text(with_plan(read_text(path, "job file"), str(path), plan, known), encoding="utf-8")
     return path
 
 

@@ -1,4 +1,4 @@
-"""The request CreateTrainingJob that starts a job: a pure function of the job."""
+"""The request CreateTrainingJob or CreateHyperParameterTuningJob that starts a job: a pure function of the job."""
 
 from __future__ import annotations
 
@@ -62,8 +62,34 @@ DEFINITIONS = (
 
 
 def create_request(job: Job, job_name: str, archive_uri: str, secret: str) -> dict[str, Any]:
-    """Returns the arguments of boto3's `create_training_job`. job_name: at most 63 characters. archive_uri: S3 URI of
-    the packed code. secret: of the launchers' link."""
+    """Returns the arguments of boto3's `create_training_job`, or for a job with `tuning` of
+    `create_hyper_parameter_tuning_job`.
+
+    Args:
+        job: The job.
+        job_name: At most 63 characters, with `tuning` 32.
+        archive_uri: S3 URI of the packed code.
+        secret: Of the launchers' link. All training jobs of a tuning job have the same.
+    """
+    request = _training_job(job, job_name, archive_uri, secret)
+    if job.tuning is None:
+        return request
+    del request["TrainingJobName"]
+    tags = {"Tags": request.pop("Tags")} if job.tags else {}
+    request["StaticHyperParameters"] = request.pop("HyperParameters")
+    if job.tuning.objective.regex:
+        own = {"Name": job.tuning.objective.metric_name, "Regex": job.tuning.objective.regex}
+        request["AlgorithmSpecification"]["MetricDefinitions"].append(own)
+    return {
+        "HyperParameterTuningJobName": job_name,
+        "HyperParameterTuningJobConfig": job.tuning.to_request(json.dumps),
+        "TrainingJobDefinition": request,
+        **tags,
+    }
+
+
+def _training_job(job: Job, job_name: str, archive_uri: str, secret: str) -> dict[str, Any]:
+    """Returns the arguments of boto3's `create_training_job`."""
     request: dict[str, Any] = {
         "TrainingJobName": job_name,
         "RoleArn": job.role,
@@ -102,8 +128,9 @@ def create_request(job: Job, job_name: str, archive_uri: str, secret: str) -> di
 
 def _checkpoints(job: Job, job_name: str) -> dict[str, str]:
     """Returns CheckpointConfig; {} without checkpoints. A job on spot hosts has them in any case. Where the file names
-    no place they lie below the training job's own output: its retries go on from them, and another job does not."""
-    if job.checkpoints is None and job.spot is None:
+    no place they are below the training job's own output: its retries continue from them, and another job does not. The
+    training jobs of a tuning job would share one place, and continue from each other's checkpoints: they have none."""
+    if job.tuning or (job.checkpoints is None and job.spot is None):
         return {}
     given = job.checkpoints or CheckpointPlace()
     uri = given.uri or f"{job.output.rstrip('/')}/{job_name}/checkpoints"

@@ -12,12 +12,17 @@ from tfhet.control import HYPERPARAMETER_VARIABLE, SECRET_VARIABLE
 from tfhet.errors import Mistakes, UsageError
 from tfhet.strategies import OWN as OWN_RANKS
 from tfhet.submit.job import ALONE, CHECKPOINTS, DATA, DNN, FILE, PIPE, ROLES, SPARE, Job, JobGroup, Profiler
-from tfhet.submit.request import MOST_GIVEN, OWN
-from tfhet.submit.values import VALUE_CHARACTERS
+from tfhet.submit.request import DEFINITIONS, MOST_GIVEN, OWN
+from tfhet.submit.tuning import GRID, MOST_RANGES, Tuning
+from tfhet.submit.values import TUNED_CHARACTERS, VALUE_CHARACTERS
 
 MOST_GROUPS = 5
 _MOST = {"environment": 99, "tags": 50, "channels": 20}
 """Limits of SageMaker; one of its 100 variables is the secret's."""
+_MOST_TUNED = 47
+"""The same for the variables of a tuning job, which may have 48."""
+_NOT_TUNED = "strategy", "train_script"
+"""Hyperparameters by which a job file is checked and the ranks are started."""
 _SET_BY_GROUPS = {"data_group": "role", "dnn_group": "role", "processes_per_host": "ranks"}
 _OWN_DISKS = re.compile(r"ml\.(\w*d|g5|g6|p5|trn1)")
 """Instance types with disks of their own: a `d` in the family or g5, by `instance_supports_kms` of the SageMaker SDK 2;
@@ -30,7 +35,7 @@ def check(job: Job, known: Catalogue) -> None:
     with Mistakes(error for group in job.groups.values() for error in _check_group(job, group, known)):
         pass  # each rule takes those before it for granted
     with Mistakes(_check_groups(job)):
-        parts = _check_channels, _check_storage, _check_parameters, _check_spot, _check_limits
+        parts = _check_channels, _check_storage, _check_parameters, _check_spot, _check_limits, _check_tuning
     with Mistakes(mistake for check_part in parts for mistake in check_part(job)):
         pass
 
@@ -129,18 +134,21 @@ def _check_storage(job: Job) -> Iterator[UsageError]:
 
 
 def _check_parameters(job: Job) -> Iterator[UsageError]:
-    count = len(job.hyperparameters) + len(job.pipeline)
+    tuned = list(job.tuning.parameters()) if job.tuning else []
+    count = len(job.hyperparameters) + len(job.pipeline) + len(tuned)
     if count > MOST_GIVEN:
         yield job.mistake(
-            "hyperparameters", f"must be at most {MOST_GIVEN} with those of the pipeline; there are {count}"
+            "hyperparameters", f"must be at most {MOST_GIVEN} together with pipeline and tuning; there are {count}"
         )
     seen: dict[str, str] = {}
-    for name, value in job.hyperparameters.items():
-        where, plain = f"hyperparameters: {name}", name.replace("-", "_")
-        if isinstance(value, float) and not math.isfinite(value):
+    fixed = [(f"hyperparameters: {name}", name, (value,)) for name, value in job.hyperparameters.items()]
+    for where, name, values in (*fixed, *tuned):
+        plain, limit = name.replace("-", "_"), TUNED_CHARACTERS if where.startswith("tuning") else VALUE_CHARACTERS
+        if any(isinstance(value, float) and not math.isfinite(value) for value in values):
             yield job.mistake(where, "must be a finite number")
-        if (characters := len(json.dumps(value))) > VALUE_CHARACTERS or "\0" in str(value):
-            most = f"at most {VALUE_CHARACTERS} characters as JSON, without NUL"
+        characters = max(len(json.dumps(value)) for value in values)
+        if characters > limit or any("\0" in str(value) for value in values):
+            most = f"at most {limit} characters as JSON, without NUL"
             yield job.mistake(where, f"must be {most}; it has {characters}")
         if plain.startswith(OWN):
             yield job.mistake(where, f"must not begin with {OWN}: tfhet submit sets the toolkit's own hyperparameters")
@@ -150,8 +158,52 @@ def _check_parameters(job: Job) -> Iterator[UsageError]:
             yield job.mistake(where, f"must be left out: the groups say it, by {_SET_BY_GROUPS[plain]}")
         if plain in job.pipeline:
             yield job.mistake(where, "must be left out: the pipeline says it")
-        if (other := seen.setdefault(plain, name)) != name:
+        if (other := seen.setdefault(plain, where)) != where:
             yield job.mistake(where, f"must be left out: it is the same as {other}")
+
+
+def _check_tuning(job: Job) -> Iterator[UsageError]:
+    if (tuning := job.tuning) is None:
+        return
+    own, objective = [definition.name for definition in DEFINITIONS], tuning.objective
+    if objective.regex and objective.metric_name in own:
+        yield job.mistake("tuning: objective", f"must have another metric_name: tfhet prints {objective.metric_name}")
+    if not objective.regex and objective.metric_name not in own:
+        yield job.mistake(
+            "tuning: objective: metric_name",
+            f"must be a metric that tfhet prints ({', '.join(own)}), or have a regex that finds it in the log",
+        )
+    names = [name for _, name, _ in tuning.parameters()]
+    if not 1 <= len(names) <= MOST_RANGES:
+        yield job.mistake("tuning", f"must have 1 to {MOST_RANGES} parameter ranges; it has {len(names)}")
+    for where, name, _ in tuning.parameters():
+        if name.replace("-", "_") in _NOT_TUNED:
+            yield job.mistake(where, "must be left out: it has one value for all training jobs, in hyperparameters")
+    yield from _check_number(job, tuning)
+    if len(job.environment) > _MOST_TUNED:
+        yield job.mistake("environment", f"must have at most {_MOST_TUNED} entries with tuning")
+    if job.checkpoints:
+        why = "its training jobs would share them, and continue from each other's"
+        yield job.mistake("checkpoints", f"must be left out with tuning: {why}")
+    if job.limits.keep_alive_s:
+        why = "a tuning job keeps its hosts for its next training job anyway"
+        yield job.mistake("limits: keep_alive_s", f"must be left out with tuning: {why}")
+    if job.profiler:
+        yield job.mistake("profiler", "must be left out: a tuning job has no ProfilerConfig")
+
+
+def _check_number(job: Job, tuning: Tuning) -> Iterator[UsageError]:
+    """Yields mistakes in the number of training jobs of a tuning job."""
+    count, parallel, most = tuning.max_number_of_training_jobs, tuning.max_parallel_training_jobs, tuning.combinations
+    if parallel > count:
+        yield job.mistake("tuning: max_parallel_training_jobs", f"must be at most {count}, the number of all")
+    where = "tuning: max_number_of_training_jobs"
+    if tuning.strategy == GRID and (tuning.integer_parameter_ranges or tuning.continuous_parameter_ranges):
+        yield job.mistake("tuning: strategy", f"must be another one: {GRID} has categorical_parameter_ranges only")
+    elif tuning.strategy == GRID and count != most:
+        yield job.mistake(where, f"must be {most}, the number of combinations; it is {count}")
+    elif count > most:
+        yield job.mistake(where, f"must be at most {most}, the number of combinations; it is {count}")
 
 
 def _check_spot(job: Job) -> Iterator[UsageError]:
@@ -195,15 +247,19 @@ def _check_code(job: Job) -> Iterator[UsageError]:
             yield job.mistake(f"hyperparameters: {name}", f"must be a file in {directory}; {script} is none")
 
 
-def notes(job: Job) -> Iterator[str]:
+def notes(job: Job, known: Catalogue) -> Iterator[str]:
     """Yields a sentence about each thing that is allowed and may cost money or be a surprise."""
+    for group in job.groups.values():
+        store_gb, wanted = known.instance(group.instance_type).instance_store_gb, job.limits.volume_gib
+        if store_gb is not None and group.count and wanted > store_gb:
+            yield f"limits: volume_gib is {wanted}, but {group.instance_type} has its own disks of {store_gb:g} GB only"
     hetero = sum(group.count > 0 for group in job.groups.values()) > 1
     for channel in job.channels.values():
         if channel.groups and job.dnn.name not in channel.groups:
             yield f"channel {channel.name} is not seen by {job.dnn.name}: rank 0 lists the files that it trains on"
         if channel.mode == PIPE:
             yield f"channel {channel.name} comes as a pipe: the workers of tf.data service read files, not pipes"
-    wishes = {"several groups": hetero, "spot": job.spot, "keep_alive_s": job.limits.keep_alive_s}
+    wishes = {"several groups": hetero, "tuning": job.tuning, "spot": job.spot, "keep_alive_s": job.limits.keep_alive_s}
     if len(together := [name for name, wished in wishes.items() if wished]) > 1:
         yield f"{' and '.join(together)}: SageMaker decides, when the job is created, whether it takes them together"
     is_horovod = job.strategy.name == "horovod"
@@ -212,5 +268,7 @@ def notes(job: Job) -> Iterator[str]:
     if hetero and not job.vpc and job.ranks > 1:
         whose = "Horovod's ranks" if is_horovod else f"ranks of {job.strategy.name}"
         yield f"no vpc: {whose} know no authentication, so keep strangers out with a security group"
-    if not job.checkpoints and not job.spot:
+    if job.spot and job.tuning:
+        yield "spot with tuning: no checkpoints, so a training job that is interrupted begins from nothing"
+    if not job.checkpoints and not job.spot and not job.tuning:
         yield "no checkpoints: a job that ends early begins from nothing"

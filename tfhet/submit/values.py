@@ -1,5 +1,6 @@
 """The values of a job file: our limits, and SageMaker's, which its client does not check: patterns and lengths of
-CreateTrainingJob in botocore's service model (1.44.5)."""
+CreateTrainingJob and
+CreateHyperParameterTuningJob in botocore's service model (1.44.8)."""
 
 from __future__ import annotations
 
@@ -13,9 +14,12 @@ Value = Annotated[str | int | float | bool, Meta(description="a single value: te
 """A hyperparameter, of the type that YAML gives it."""
 VALUE_CHARACTERS = 2500
 """Maximum length of a hyperparameter, as JSON."""
+TUNED_CHARACTERS = 256
+"""The same for a value that a tuning job chooses."""
 _BUCKET = r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]"
 _SAGEMAKER_NAME = (r"[a-zA-Z0-9](-*[a-zA-Z0-9])*", "letters, digits and '-' between them")
 TrainingJobName = Annotated[str, matching(*_SAGEMAKER_NAME, 63)]
+TuningJobName = Annotated[str, matching(*_SAGEMAKER_NAME, 32)]
 JobName = Annotated[str, matching(*_SAGEMAKER_NAME, 63 - 16)]  # the time needs 16
 Image = Annotated[
     str, matching(r"[^\s:/]\S*", "an image, like 123456789012.dkr.ecr.us-east-1.amazonaws.com/tfhet:1", 255)

@@ -5,6 +5,7 @@ from .host_counters import (
     host_counters as host_counters,
     memory_limit as memory_limit,
     oom_kills as oom_kills,
+    own_volume as own_volume,
 )
 from .metric import (
     METRICS as METRICS,

@@ -95,6 +95,13 @@ def host_counters() -> HostCounters:
     return CgroupCounters.find() or MachineCounters()
 
 
+def own_volume(*places: Path) -> Path | None:
+    """Returns the first of some directories that is on another file system than `/`: in SageMaker's containers, those
+    on the volume of the job. None on a machine where the data share the disk of all programs."""
+    root = Path("/").stat().st_dev
+    return next((each for each in places if each.is_dir() and each.stat().st_dev != root), None)
+
+
 def _file(tree: Path, place: str | None, name: str) -> Path | None:
     """The file `name` of the group at `place` in a tree, or of the tree's root; None if neither has it. The root is
     right in a container that reads its group's place on the machine but sees the group as the root."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import psutil
 
@@ -35,6 +36,8 @@ class Sampler:
     gpus: GpuMonitor | None = None
     """GPUs of the host, started; None without GPUs, or on a launcher that does not lead its host."""
     say: Callable[[str], None] = lambda line: None
+    volume: Path | None = None
+    """A directory on the volume whose use is recorded; None records none."""
     clock: Clock = SYSTEM
     cpu_of: Callable[[int], float] = cpu_of
     """Returns the CPU seconds of a process so far. Raises OSError for a process that has ended."""
@@ -120,4 +123,5 @@ class Sampler:
             tuple(busy_pct for busy_pct, _ in gpus),
             tuple(memory_bytes for _, memory_bytes in gpus),
             counts.shared_bytes,
+            None if self.volume is None else psutil.disk_usage(str(self.volume)).used,
         )

@@ -35,12 +35,12 @@ FIRST_S, PERIOD_S = 0.1, 1.0
 """Seconds before the first sample of memory and CPUs, and between two later ones; the time between them doubles."""
 
 
-def new_folder(out: Path | None, name: str, clock: Clock = SYSTEM) -> Path:
+def new_folder(out: Path | None, name: str) -> Path:
     """Returns the folder of a run record: `out`, or `runs/NAME-TIME`. Raises UsageError for one that is not empty."""
     if out is None:
         import datetime
 
-        now = datetime.datetime.fromtimestamp(clock.wall(), datetime.UTC)
+        now = datetime.datetime.fromtimestamp(SYSTEM.wall(), datetime.UTC)
         return RUNS / f"{name}-{now:%Y%m%d-%H%M%S}-{os.getpid()}"
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"--out {out} exists and is not an empty folder: name a new one")

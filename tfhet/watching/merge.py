@@ -62,13 +62,15 @@ class WatchedRank:
         taken_s, steps = sum(each.dur_s for each in pauses), self.phase.meter.steps
         whole_s = taken_s + sum(each.times * each.dur_s for each in steps)
         others = {reader for number, (reader, _) in self.notes.passes.items()} - {self._reader_number()}
-        workers = {self.notes.readers[each][1].get("num_workers") for each in others if each in self.notes.readers}
+        facts = [self.notes.readers[each][1] for each in others if each in self.notes.readers]
+        workers = {each.get("num_workers") for each in facts}
         return {
             "count": len(pauses),
             "total_s": taken_s,
             "pct": _share(taken_s, whole_s),
             "wait_pct": _share(min(self.other_wait_s, taken_s), taken_s),
             "num_workers": workers.pop() if len(workers) == 1 else None,
+            "is_iterable": any(each.get("is_iterable") for each in facts),
         }
 
     def _reader_number(self) -> int | None:

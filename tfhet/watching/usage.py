@@ -17,7 +17,11 @@ from tfhet.telemetry import GpuMonitor
 
 PSS_EVERY = 5
 """Number of samples between two measurements of shared memory, which cost milliseconds per process."""
+GROWN = 1.1
+"""Growth of the resident memory after which shared memory is measured at once: a script's memory grows at its start."""
 MOST_SAMPLES = 20_000
+SHM = "/dev/shm"
+"""Loader workers pass their batches through it. A batch on its way is in no process's memory."""
 
 
 class TreeUsage:
@@ -35,6 +39,8 @@ class TreeUsage:
         self._at_s: float | None = None
         self._count = 0
         self._peaks: dict[str, float] = {}
+        self._rss_at_pss = 0
+        self._shm_before = _shm_used()
         self._most_processes = 0
 
     def follow(self, pid: int, gpus: GpuMonitor | None = None) -> None:
@@ -49,9 +55,9 @@ class TreeUsage:
         if self._root is None:
             return
         self._find_ranks()
-        now_s, cpu_s, rss, pss, of_workers = self._clock.monotonic(), dict[int, float](), 0, 0, 0
+        now_s, cpu_s, rss = self._clock.monotonic(), dict[int, float](), 0
         took_s = 0.0 if self._at_s is None else now_s - self._at_s
-        measures_pss, cpus = self._count % PSS_EVERY == 0, dict[str, float]()
+        cpus = dict[str, float]()
         processes: list[psutil.Process] = []
         with contextlib.suppress(psutil.Error):
             processes = [self._root, *self._root.children(recursive=True)]
@@ -65,14 +71,13 @@ class TreeUsage:
                 used_s = max(0.0, cpu_s[each.pid] - self._cpu_s.get(each.pid, 0.0))
                 owner = owners.get(each.pid, "command")
                 cpus[owner] = cpus.get(owner, 0.0) + (used_s / took_s if took_s else 0.0)
-                if measures_pss:
-                    its_pss = each.memory_full_info().pss
-                    pss += its_pss
-                    of_workers += its_pss if owner.endswith(" workers") else 0
         if took_s and len(self.samples) < MOST_SAMPLES:
             host = socket.gethostname()
             self.samples.append(UsageSample(host, self._clock.wall() - took_s, took_s, "watch", cpus))
-        now = {"memory_rss_peak_bytes": rss, "memory_pss_peak_bytes": pss, "memory_loaders_peak_bytes": of_workers}
+        now = {"memory_rss_peak_bytes": rss, "memory_shared_peak_bytes": _shm_used() - self._shm_before}
+        if self._count % PSS_EVERY == 0 or rss > GROWN * self._rss_at_pss:
+            self._rss_at_pss = rss
+            now |= _pss(processes, owners)
         for name, value in now.items():
             self._peaks[name] = max(self._peaks.get(name, 0), value)
         in_gpus = [memory_bytes for _, memory_bytes in self._gpus.latest] if self._gpus else []
@@ -113,3 +118,21 @@ class TreeUsage:
                 elif above:
                     owners[each.pid] = above if above.endswith(" workers") else f"{above} workers"
         return owners
+
+
+def _pss(processes: list[psutil.Process], owners: dict[int, str]) -> dict[str, int]:
+    """Returns the memory of all processes and of loader workers, shared pages counted once."""
+    of_all, of_workers = 0, 0
+    for each in processes:
+        with contextlib.suppress(psutil.Error, OSError):
+            pss = each.memory_full_info().pss
+            of_all += pss
+            of_workers += pss if owners.get(each.pid, "").endswith(" workers") else 0
+    return {"memory_pss_peak_bytes": of_all, "memory_loaders_peak_bytes": of_workers}
+
+
+def _shm_used() -> int:
+    """Returns the bytes in /dev/shm, of all programs; 0 if there is none."""
+    with contextlib.suppress(OSError):
+        return int(psutil.disk_usage(SHM).used)
+    return 0

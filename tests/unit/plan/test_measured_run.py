@@ -294,6 +294,15 @@ def test_a_wait_of_the_run_is_named_where_the_plan_predicts_none(planned):
     assert "The run itself waited 61% of the time for data, on its machine" in said
 
 
+def test_wait_is_named_without_a_prediction(planned):
+    """The stated cluster is another one than the run's, so no prediction is compared with the run."""
+    code, said = planned("--cluster", "ml.p3.2xlarge", **{**ALONE, "waits": [61.0]})
+    said = " ".join(said.split())
+    assert code == 0
+    assert "The input keeps up" in said
+    assert "The run itself waited 61% of the time for data: only a run on 1*ml.p3.2xlarge shows" in said
+
+
 def test_a_simulated_run_does_not_contradict_a_plan(planned):
     code, said = planned(**ALONE, status="Completed")
     said = " ".join(said.split())

@@ -21,7 +21,18 @@ def test_processor_and_gpus_are_read_from_proc(tmp_path: Path) -> None:
 def test_a_machine_without_proc_still_has_an_answer(tmp_path: Path) -> None:
     found = machine(tmp_path / "none")
     assert set(found) == {
-        *("cpu", "cpu_features", "cores", "cores_usable", "memory_bytes", "gpus", "kernel", "system", "python")
+        *(
+            "cpu",
+            "cpu_features",
+            "cores",
+            "cores_usable",
+            "memory_bytes",
+            "shm_bytes",
+            "gpus",
+            "kernel",
+            "system",
+            "python",
+        )
     }
     assert json_value(found) == found
     assert found["cores_usable"] >= 1 and found["memory_bytes"] > 0

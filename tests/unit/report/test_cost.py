@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from datetime import date
+from functools import partial
 from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 
+from tfhet import catalogue
 from tfhet.errors import DataError, UsageError
 from tfhet.profile import Cost, Profile
 from tfhet.record import Record, RunSummary, Spread
 from tfhet.report.cost import bill, cost_rows, headline, stage_costs
 
-
-@dataclass(frozen=True)
-class Price:
-    usd_per_hour: float
-    region: str = "us-east-1"
-    market: str = "training"
-    source: str = "list"
-    date: str = "2026-11-01"
+Price = partial(catalogue.Price, region="us-east-1", market="sagemaker training", source="list", date=date(2026, 11, 1))
 
 
 def run(

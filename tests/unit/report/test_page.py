@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from tfhet import catalogue
 from tfhet.errors import DataError, UsageError
 from tfhet.events import Event
 from tfhet.record import Figure, Record, RunFolder, RunSummary, Spread
@@ -21,13 +24,9 @@ from tfhet.report.run_view import EVENTS_SHOWN, RunView, views
 EVIL = "<script>alert(1)</script>\"'"
 
 
-@dataclass(frozen=True)
-class Price:
-    usd_per_hour: float
-    region: str = "us-east-1"
-    market: str = "training"
-    source: str = "the list"
-    date: str = "2026-11-01"
+Price = partial(
+    catalogue.Price, region="us-east-1", market="sagemaker training", source="the list", date=date(2026, 11, 1)
+)
 
 
 PRICES = {"ml.p4d.24xlarge": Price(37.69), "ml.c5.18xlarge": Price(3.67)}

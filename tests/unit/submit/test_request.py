@@ -26,10 +26,12 @@ SECRET = "s" + "5ec7e7" * 8
 
 
 @pytest.fixture(scope="module")
-def shape() -> Any:
-    """SageMaker's model of the request, as botocore has it."""
+def shapes() -> dict[str, Any]:
+    """SageMaker's models of the requests, as botocore has them."""
     session = pytest.importorskip("botocore.session").get_session()
-    return session.get_service_model("sagemaker").operation_model("CreateTrainingJob").input_shape
+    model = session.get_service_model("sagemaker")
+    names = "CreateTrainingJob", "CreateHyperParameterTuningJob"
+    return {name: model.operation_model(name).input_shape for name in names}
 
 
 @pytest.fixture(scope="module")
@@ -43,9 +45,14 @@ def request_of(file: Path, secret: str = SECRET) -> dict[str, Any]:
     return create_request(job, f"{job.name}-20261121-210000", ARCHIVE, secret)
 
 
+def training_of(request: dict[str, Any]) -> dict[str, Any]:
+    """The part of a request that describes a training job."""
+    return request.get("TrainingJobDefinition", request)
+
+
 def test_request_equals_the_golden_request(job_file):
     request = request_of(job_file, REDACTED)
-    assert request["AlgorithmSpecification"].pop("MetricDefinitions")  # see below
+    assert training_of(request)["AlgorithmSpecification"].pop("MetricDefinitions")  # see below
     golden = GOLDEN / f"{job_file.stem}.json"
     if os.environ.get("TFHET_WRITE_GOLDEN"):
         golden.parent.mkdir(exist_ok=True, parents=True)
@@ -63,9 +70,13 @@ def test_botocore_accepts_the_request(job_file, client):
     from botocore.stub import Stubber
 
     with Stubber(client) as stub:
-        request = request_of(job_file)
-        stub.add_response("create_training_job", {"TrainingJobArn": "arn:aws:sagemaker:" + "x" * 20}, request)
-        client.create_training_job(**request)
+        request, arn = request_of(job_file), "arn:aws:sagemaker:" + "x" * 20
+        if "TrainingJobDefinition" in request:
+            stub.add_response("create_hyper_parameter_tuning_job", {"HyperParameterTuningJobArn": arn}, request)
+            client.create_hyper_parameter_tuning_job(**request)
+        else:
+            stub.add_response("create_training_job", {"TrainingJobArn": arn}, request)
+            client.create_training_job(**request)
         stub.assert_no_pending_responses()
 
 
@@ -92,11 +103,24 @@ def breaches(shape: Any, value: Any, where: str) -> list[str]:
     return found
 
 
-def test_request_keeps_sagemakers_limits(job_file, shape):
-    assert breaches(shape, request_of(job_file), "request") == []
+def test_request_keeps_sagemakers_limits(job_file, shapes):
+    request = request_of(job_file)
+    shape = shapes["CreateHyperParameterTuningJob" if "TrainingJobDefinition" in request else "CreateTrainingJob"]
+    assert breaches(shape, request, "request") == []
 
 
-def test_broken_limits_are_found(shape):
+def test_tuning_jobs_may_have_instance_groups(shapes):
+    """The service model on which `tuning` with groups rests: docs/submit.md."""
+    definition = shapes["CreateHyperParameterTuningJob"].members["TrainingJobDefinition"]
+    resources = definition.members["ResourceConfig"]
+    assert resources.name == shapes["CreateTrainingJob"].members["ResourceConfig"].name
+    assert "InstanceGroups" in resources.members
+    assert "InstanceGroups" not in definition.members["HyperParameterTuningResourceConfig"].members
+    assert "ProfilerConfig" not in definition.members
+
+
+def test_broken_limits_are_found(shapes):
+    shape = shapes["CreateTrainingJob"]
     wrong = {
         "TrainingJobName": "-",
         "ResourceConfig": {"InstanceType": "ml.nope", "InstanceGroups": [{}] * 6},
@@ -107,7 +131,7 @@ def test_broken_limits_are_found(shape):
 
 def test_secret_is_in_the_environment_only(job_file):
     request = request_of(job_file)
-    assert request["Environment"].pop(SECRET_VARIABLE) == SECRET
+    assert training_of(request)["Environment"].pop(SECRET_VARIABLE) == SECRET
     assert SECRET not in json.dumps(request)
 
 
@@ -170,6 +194,21 @@ def test_metric_definitions_keep_sagemakers_limits(jobs):
     for each in request:
         assert 1 <= len(each["Name"]) <= 255 and 1 <= len(each["Regex"]) <= 500
         assert re.compile(each["Regex"]).groups == 1
+
+
+def test_tuning_jobs_find_their_objective(jobs):
+    for file, line in (("tuning.yaml", END), ("tuning-grid.yaml", "epoch 3: f1=0.7833")):
+        request = request_of(jobs / file)
+        wanted = request["HyperParameterTuningJobConfig"]["HyperParameterTuningJobObjective"]["MetricName"]
+        known = request["TrainingJobDefinition"]["AlgorithmSpecification"]["MetricDefinitions"]
+        (regex,) = [each["Regex"] for each in known if each["Name"] == wanted]
+        assert re.findall(regex, line) == ["0.7833"]
+
+
+def test_categories_are_json_as_other_hyperparameters(jobs):
+    ranges = request_of(jobs / "tuning.yaml")["HyperParameterTuningJobConfig"]["ParameterRanges"]
+    values = {each["Name"]: each["Values"] for each in ranges["CategoricalParameterRanges"]}
+    assert values == {"optimizer": ['"adam"', '"sgd"'], "nesterov": ["true", "false"]}
 
 
 @pytest.mark.parametrize("name", ["loss", "examples_per_s", "step_ms"])

@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import sys
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +168,20 @@ def test_job_without_stored_code_is_not_created(submission):
     assert sagemaker.asked == []
 
 
+def test_tuning_job_is_created(jobs):
+    job = replace(read(jobs / "tuning.yaml"), name="digits-with-a-long-name")
+    made = JobSubmission.of(job, clock=FakeClock())
+    assert made.name.startswith("digits-with-a-lo-1970") and len(made.name) <= 32
+    sagemaker = Service()
+    sagemaker.create_hyper_parameter_tuning_job = lambda **request: (
+        sagemaker.asked.append(request) or {"HyperParameterTuningJobArn": ARN}
+    )
+    assert made.send(sagemaker, Service()) == ARN
+    assert sagemaker.asked[0]["HyperParameterTuningJobName"] == made.name
+    with pytest.raises(UsageError, match="at most 32 characters"):
+        JobSubmission.of(read(jobs / "tuning.yaml"), "a" * 33)
+
+
 def submitted(*words: object) -> int:
     return main(["submit", *map(str, words)])
 
@@ -181,6 +197,27 @@ def test_dry_run_needs_no_boto3(jobs, tmp_path, capsys, monkeypatch):
     assert "several groups and spot" in err
     assert submitted(jobs / "spot.yaml") == 2
     assert "boto3" in capsys.readouterr().err
+
+
+def test_highest_cost_of_tuning_is_printed(jobs, tmp_path, capsys):
+    assert submitted(jobs / "tuning.yaml", "--dry_run") == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["TrainingJobDefinition"]["ResourceConfig"]["InstanceGroups"]
+    assert "several groups and tuning: SageMaker decides" in err
+    assert "at most 20 training jobs of at most 14400 s; their highest cost is not known: no price of training" in err
+    prices = tmp_path / "prices.yaml"
+    prices.write_text(
+        "prices: [{region: us-east-1, market: sagemaker training, source: a test, date: 2026-11-30,"
+        " usd_per_hour: {ml.c5.18xlarge: 4, ml.p4d.24xlarge: 32}}]"
+    )
+    assert submitted(jobs / "tuning.yaml", "--dry_run", "--instances", prices) == 0
+    assert "at 40 USD per hour: at most 3,200.00 USD on demand" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", [("--wait",), ("--alarms", "alarms.json")])
+def test_options_for_training_jobs_are_refused(jobs, option, capsys):
+    assert submitted(jobs / "tuning.yaml", *option) == 2
+    assert f"{option[0]} is for one training job" in capsys.readouterr().err
 
 
 @pytest.fixture
@@ -199,6 +236,14 @@ def test_launcher_arguments_are_checked(own_file, argument, named, capsys):
     assert f":11: hyperparameters: {argument.partition(':')[0]} " in error and named in error
 
 
+def test_volume_that_instance_store_replaces_is_noted(own_file, capsys):
+    for volume_gib, is_noted in ((250, False), (251, True)):
+        own_file.write_text(re.sub(r"max_run_s: \d+", rf"\g<0>, volume_gib: {volume_gib}", own_file.read_text()))
+        assert submitted(own_file, "--dry_run") == 0
+        assert ("ml.g5.xlarge has its own disks of 250 GB only" in capsys.readouterr().err) == is_noted
+        own_file.write_text(own_file.read_text().replace(f", volume_gib: {volume_gib}", ""))
+
+
 def test_own_instance_types_are_known(own_file, tmp_path, capsys):
     own_file.write_text(own_file.read_text().replace("ml.g5.xlarge", "ml.new.xlarge"))
     assert submitted(own_file, "--dry_run") == 2
@@ -215,3 +260,11 @@ def test_plan_is_written_into_the_job_file(own_file, tmp_path, capsys):
     words = ["plan", "--profile", profile, "--cluster", "ml.g5.xlarge", "--data", "ml.c5", "--accelerator_ms", "5"]
     assert main([*words, "--market", "ec2", "--max_hosts", "2", "--write", str(own_file)]) == 0
     assert str(own_file) in capsys.readouterr().out and "cut" in read(own_file).pipeline
+    types = tmp_path / "types.yaml"
+    types.write_text(
+        "instances: {ml.new.xlarge: {vcpus: 8, memory_gib: 32, gpus: 1, gpu_kind: A10G, gpu_memory_gib: 24}}"
+    )
+    own_file.write_text(own_file.read_text().replace("ml.g5.xlarge", "ml.new.xlarge"))
+    words[words.index("ml.g5.xlarge")] = "ml.new.xlarge"
+    assert main([*words, "--instances", str(types), "--write", str(own_file)]) == 0
+    assert "ml.new.xlarge" in own_file.read_text()

@@ -155,6 +155,60 @@ def test_a_wrong_file_is_refused_with_its_line_and_field(folder, old, new, where
     refused(folder, SOUND.replace(old, new), where)
 
 
+OBJECTIVE = "metric_name: val_accuracy, type: Maximize"
+RANGES = "integer_parameter_ranges: {size: {min_value: 1, max_value: 4}}"
+NUMBERS = "max_number_of_training_jobs: 4, max_parallel_training_jobs: 2"
+TUNED = SOUND.replace('checkpoints: {uri: "s3://my-bucket/checkpoints"}\n', "").replace(
+    TAGS, f"tuning: {{objective: {{{OBJECTIVE}}}, {NUMBERS}, {RANGES}}}"
+)
+CATEGORIES = "categorical_parameter_ranges: {size: [1, 2]}"
+WRONG_TUNING = [
+    (OBJECTIVE, "metric_name: f1, type: Maximize", "tuning: objective: metric_name"),
+    (OBJECTIVE, "metric_name: loss, type: Smaller", "tuning: objective: type"),
+    (OBJECTIVE, "metric_name: f1, type: Maximize, regex: 'f1=.*'", "tuning: objective"),
+    (OBJECTIVE, "metric_name: f1, type: Maximize, regex: 'f1=('", "tuning: objective"),
+    (OBJECTIVE, "metric_name: loss, type: Minimize, regex: 'loss (.*)'", "tuning: objective"),
+    (NUMBERS, NUMBERS.replace("jobs: 4", "jobs: 5"), "tuning: max_number_of_training_jobs"),
+    (NUMBERS, NUMBERS.replace("jobs: 2", "jobs: 5"), "tuning: max_parallel_training_jobs"),
+    (NUMBERS, f"{NUMBERS}, strategy: Hyperband", "tuning: strategy"),
+    (NUMBERS, f"{NUMBERS}, strategy: Grid", "tuning: strategy"),
+    (f"{NUMBERS}, {RANGES}", f"{NUMBERS}, strategy: Grid, {CATEGORIES}", "tuning: max_number_of_training_jobs"),
+    (RANGES, "training_job_early_stopping_type: Off", "tuning"),
+    (RANGES, RANGES.replace("size", "train_script"), "tuning: integer_parameter_ranges: train_script"),
+    (RANGES, RANGES.replace("size", "strategy"), "tuning: integer_parameter_ranges: strategy"),
+    (RANGES, RANGES.replace("size", "cut"), "tuning: integer_parameter_ranges: cut"),
+    (RANGES, RANGES.replace("size", "dnn-group"), "tuning: integer_parameter_ranges: dnn-group"),
+    (RANGES, RANGES.replace("min_value: 1", "min_value: 4"), "tuning: integer_parameter_ranges: size"),
+    (RANGES, RANGES.replace("max_value: 4", "max_value: four"), "tuning: integer_parameter_ranges: size: max_value"),
+    (RANGES, f"{RANGES}, {CATEGORIES}", "tuning: categorical_parameter_ranges: size"),
+    (RANGES, f"categorical_parameter_ranges: {{a: [{'x' * 255}]}}", "tuning: categorical_parameter_ranges: a"),
+    (RANGES, "continuous_parameter_ranges: {a: {min_value: 0, max_value: .inf}}",
+     "tuning: continuous_parameter_ranges: a: max_value"),
+    (RANGES, "continuous_parameter_ranges: {a: {min_value: 0, max_value: 1, scaling_type: Logarithmic}}",
+     "tuning: continuous_parameter_ranges: a"),
+    (RANGES, "continuous_parameter_ranges: {a: {min_value: 0, max_value: 1, scaling_type: ReverseLogarithmic}}",
+     "tuning: continuous_parameter_ranges: a"),
+]  # fmt: skip
+TOGETHER = [
+    ('checkpoints: {uri: "s3://my-bucket/checkpoints"}', "checkpoints"),
+    ("profiler: {interval_ms: 200}", "profiler"),
+    (f"environment: {{{', '.join(f'V{n}: 1' for n in range(48))}}}", "environment"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "where"), WRONG_TUNING)
+def test_wrong_tuning_is_refused_with_line_and_field(folder, old, new, where):
+    assert submitted(folder, TUNED).request["HyperParameterTuningJobName"]
+    assert TUNED.count(old) == 1
+    refused(folder, TUNED.replace(old, new), f"20: {where}")
+
+
+@pytest.mark.parametrize(("line", "where"), TOGETHER)
+def test_tuning_jobs_lack_some_sections(folder, line, where):
+    refused(folder, f"{TUNED.replace('environment: {NCCL_DEBUG: WARN}', '# none')}{line}\n", f"21: {where}")
+    refused(folder, TUNED.replace("3600}", "3600, keep_alive_s: 60}"), "17: limits: keep_alive_s")
+
+
 VPC = "vpc: {subnets: [subnet-1], security_groups: [sg-1]}\n"
 MINE = SOUND.replace('checkpoints"}', 'checkpoints", directory: /opt/ml/mine}')
 

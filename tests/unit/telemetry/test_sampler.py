@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from event_loop import in_event_loop, until
@@ -10,7 +11,7 @@ from fake_clock import FakeClock
 from tfhet.clock import SYSTEM
 from tfhet.record import HostUsage, Timeline, TimelineFile, UsageSample
 from tfhet.telemetry import sampler
-from tfhet.telemetry.host_counters import HostCounts
+from tfhet.telemetry.host_counters import HostCounts, own_volume
 from tfhet.telemetry.sampler import Sampler
 
 pytestmark = pytest.mark.timeout(60)
@@ -73,6 +74,18 @@ def test_usage_is_recorded_per_second(made, read, clock):
         UsageSample("algo-1", 100.0, 2.0, "rank-0", cpus, machines[0]),
         UsageSample("algo-1", 102.0, 1.0, "rank-0", cpus, machines[1]),
     )
+
+
+def test_use_of_the_volume_is_recorded(made, read, clock, tmp_path):
+    one = made({}, counters=FakeCounters(clock), volume=tmp_path)
+    for _ in range(2):
+        one.sample()
+        clock.sleep(1.0)
+    one.file.append(one._taken())
+    (sample,) = read().usage
+    assert sample.machine.disk_bytes > 0
+    assert own_volume(Path("/etc"), tmp_path / "none") is None
+    assert own_volume(Path("/etc"), Path("/proc")) == Path("/proc")
 
 
 def test_new_process_counts_from_zero(made, read, clock):

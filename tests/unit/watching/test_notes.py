@@ -1,9 +1,10 @@
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from tfhet.advice import InputState, of_run
+from tfhet.advice import Diagnosis, InputState, of_run
 from tfhet.record import RunFolder
 from tfhet.watching import merge
 from tfhet.watching.notes import ProcessNotes, Row
@@ -32,21 +33,38 @@ class Script:
     def end(self, begun: int) -> None:
         self.lines.append([begun, self.at_s, self.at_s, -1, 1, self.steps, None])
 
+    def whole_pass(self, reader: int, waits_s: Sequence[float], compute_s: float, **more: bool) -> None:
+        """Writes a pass over a reader from its beginning to its end. more: as `batch`."""
+        begun = self.begin(reader)
+        for wait_s in waits_s:
+            self.batch(begun, wait_s, compute_s, **more)
+        self.end(begun)
+
     def write(self) -> ProcessNotes:
         self.path.write_text("".join(json.dumps(line) + "\n" for line in self.lines))
         return ProcessNotes.read(self.path)
 
+    def result(self) -> Diagnosis:
+        """Writes the notes, and returns the verdict on all notes of the folder."""
+        self.write()
+        return verdict(self.path.parent)
 
-def test_validation_inside_of_an_epoch_is_not_training(tmp_path):
-    script = Script(tmp_path / "notes-h-7.jsonl")
+
+def verdict(folder: Path) -> Diagnosis:
+    return of_run(merge.summarize(folder, merge.ranks_in(folder)))
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Script:
+    return Script(tmp_path / "notes-h-7.jsonl")
+
+
+def test_validation_inside_of_an_epoch_is_not_training(script, tmp_path):
     training = script.begin(1)
     for _ in range(3):
         for _ in range(10):
             script.batch(training, 0.01, 0.03)
-        validation = script.begin(2)
-        for _ in range(5):
-            script.batch(validation, 0.5, 0.1, steps=False, grad=False)
-        script.end(validation)
+        script.whole_pass(2, [0.5] * 5, 0.1, steps=False, grad=False)
     script.end(training)
     notes = script.write()
     assert notes.training_passes() == {training}
@@ -55,21 +73,14 @@ def test_validation_inside_of_an_epoch_is_not_training(tmp_path):
     assert abs(found.wait_pct - 25.0) < 0.1 and abs(found.step_ms.median - 40.0) < 0.1
 
 
-def test_validation_with_gradients_is_not_training(tmp_path):
-    script = Script(tmp_path / "notes-h-7.jsonl")
+def test_validation_with_gradients_is_not_training(script):
     for _ in range(2):
-        training, validation = script.begin(1), script.begin(2)
-        for _ in range(10):
-            script.batch(training, 0.01, 0.03)
-        script.end(training)
-        for _ in range(5):
-            script.batch(validation, 0.5, 0.1, steps=False)
-        script.end(validation)
+        script.whole_pass(1, [0.01] * 10, 0.03)
+        script.whole_pass(2, [0.5] * 5, 0.1, steps=False)
     assert script.write().training_passes() == {1, 3}
 
 
-def test_two_loaders_of_one_step_both_train(tmp_path):
-    script = Script(tmp_path / "notes-h-7.jsonl")
+def test_two_loaders_of_one_step_both_train(script):
     labeled, unlabeled = script.begin(1), script.begin(2)
     for _ in range(10):
         script.batch(labeled, 0.01, 0.0, steps=False)
@@ -78,8 +89,7 @@ def test_two_loaders_of_one_step_both_train(tmp_path):
     assert script.write().training_passes() == {labeled, unlabeled}
 
 
-def test_without_an_optimizer_gradients_decide(tmp_path):
-    script = Script(tmp_path / "notes-h-7.jsonl")
+def test_without_an_optimizer_gradients_decide(script):
     training, inference = script.begin(1), script.begin(2)
     for _ in range(5):
         script.batch(training, 0.01, 0.01, steps=False)
@@ -87,15 +97,14 @@ def test_without_an_optimizer_gradients_decide(tmp_path):
     assert script.write().training_passes() == {training}
 
 
-def test_a_thread_that_prefetches_hides_its_waits(tmp_path):
-    script = Script(tmp_path / "notes-h-7.jsonl")
+def test_a_thread_that_prefetches_hides_its_waits(script, tmp_path):
     script.lines[0]["training_thread"] = 1
     hidden = script.begin(1)
     script.lines[-1]["thread"] = 2
     for _ in range(30):
         script.batch(hidden, 0.04, 0.01)
     assert script.write().training_passes() == set()
-    found = of_run(merge.summarize(tmp_path, merge.ranks_in(tmp_path)))
+    found = verdict(tmp_path)
     assert found.state is InputState.UNKNOWN
     marked = script.begin(2, "training")
     script.lines[-1]["thread"] = 1
@@ -106,26 +115,16 @@ def test_a_thread_that_prefetches_hides_its_waits(tmp_path):
     assert merge.summarize(tmp_path, merge.ranks_in(tmp_path)).steps == 30
 
 
-def test_the_beginning_of_the_waiting_is_named(tmp_path):
-    script = Script(tmp_path / "notes-h-7.jsonl")
-    begun = script.begin(1)
-    for index in range(103):
-        script.batch(begun, 0.0 if index < 53 else 0.03, 0.03)
-    script.end(begun)
-    script.write()
-    found = of_run(merge.summarize(tmp_path, merge.ranks_in(tmp_path)))
+def test_the_beginning_of_the_waiting_is_named(script):
+    script.whole_pass(1, [0.0 if index < 53 else 0.03 for index in range(103)], 0.03)
+    found = script.result()
     assert [each.kind for each in found.evidence] == ["waits_since"]
 
 
 @pytest.mark.parametrize("steps", [1, 22, 23])
-def test_few_steps_have_no_verdict(tmp_path, steps):
-    script = Script(tmp_path / "notes-h-7.jsonl")
-    begun = script.begin(1)
-    for _ in range(steps):
-        script.batch(begun, 0.03, 0.03)
-    script.end(begun)
-    script.write()
-    found = of_run(merge.summarize(tmp_path, merge.ranks_in(tmp_path)))
+def test_few_steps_have_no_verdict(script, steps):
+    script.whole_pass(1, [0.03] * steps, 0.03)
+    found = script.result()
     assert found.state is (InputState.UNKNOWN if steps < 23 else InputState.BOUND)
     assert bool(found.levers) == (steps >= 23)
 
@@ -146,20 +145,14 @@ SETTINGS = {"num_workers": 2, "cpus": 2, "pin_memory": True, "has_gpu": True, "t
         ({"opencv_threads": 4}, "opencv_threads"),
     ],
 )
-def test_advice_follows_the_settings(tmp_path, settings, kind):
-    script = Script(tmp_path / "notes-h-7.jsonl")
+def test_advice_follows_the_settings(script, settings, kind):
     script.lines[1]["facts"] = {**SETTINGS, **settings}
-    begun = script.begin(1)
-    for _ in range(40):
-        script.batch(begun, 0.03, 0.03)
-    script.end(begun)
-    script.write()
-    first = of_run(merge.summarize(tmp_path, merge.ranks_in(tmp_path))).levers[0]
+    script.whole_pass(1, [0.03] * 40, 0.03)
+    first = script.result().levers[0]
     assert first.kind == kind and ("get_worker_info" in first.clause) == bool(settings.get("is_iterable"))
 
 
-def test_the_script_decides_if_it_says(tmp_path):
-    script = Script(tmp_path / "notes-h-7.jsonl")
+def test_the_script_decides_if_it_says(script):
     validation, training = script.begin(1, "validation"), script.begin(2, "training")
     script.batch(validation, 0.01, 0.01)
     script.batch(training, 0.01, 0.01, steps=False, grad=False)
@@ -186,10 +179,7 @@ def test_record_of_two_ranks(tmp_path):
     notes.mkdir()
     for rank, wait_s in enumerate((0.002, 0.04)):
         script = Script(notes / f"notes-h-{rank}.jsonl", rank, 2)
-        begun = script.begin(1)
-        for _ in range(40):
-            script.batch(begun, wait_s, 0.05 - wait_s)
-        script.end(begun)
+        script.whole_pass(1, [wait_s] * 40, 0.05 - wait_s)
         script.write()
     run = RunFolder(tmp_path).create()
     summary = merge.write(run, notes, name="two")
@@ -206,114 +196,82 @@ def test_record_of_two_ranks(tmp_path):
 def test_a_process_that_looks_at_the_data_is_no_rank(tmp_path):
     for pid, steps in ((7, 3), (8, 40)):
         script = Script(tmp_path / f"notes-h-{pid}.jsonl")
-        begun = script.begin(1)
-        for _ in range(steps):
-            script.batch(begun, 0.01, 0.01)
-        script.end(begun)
+        script.whole_pass(1, [0.01] * steps, 0.01)
         script.write()
     (only,) = merge.ranks_in(tmp_path)
     assert only.phase.steps == 40
 
 
-def test_a_function_without_cpu_wants_more_workers(tmp_path):
-    script = Script(tmp_path / "notes-h-7.jsonl")
-    script.lines[1]["facts"] = SETTINGS
-    begun = script.begin(1)
-    for _ in range(40):
-        script.batch(begun, 0.03, 0.03)
-    script.end(begun)
+@pytest.mark.parametrize("is_iterable", [False, True])
+def test_a_function_without_cpu_wants_more_workers(script, tmp_path, is_iterable):
+    script.lines[1]["facts"] = {**SETTINGS, "is_iterable": is_iterable}
+    script.whole_pass(1, [0.03] * 40, 0.03)
     script.write()
     counts = {"counts": {"load in train.py": 90}, "timed": {"load in train.py": 80}, "waited": {"load in train.py": 79}}
     content = {"pid": 8, "parent": 7, "role": "worker", **counts}
     (tmp_path / "stacks-8.json").write_text(json.dumps(content))
-    found = of_run(merge.summarize(tmp_path, merge.ranks_in(tmp_path)))
+    found = verdict(tmp_path)
     assert [each.kind for each in found.levers] == ["wait_in_parallel", "shorter_waits", "cache"]
+    assert ("get_worker_info" in found.levers[0].clause) == is_iterable
     content["waited"] = {}
     (tmp_path / "stacks-8.json").write_text(json.dumps(content))
-    found = of_run(merge.summarize(tmp_path, merge.ranks_in(tmp_path)))
+    found = verdict(tmp_path)
     assert [each.kind for each in found.levers] == ["cheaper_code", "cache", "more_cpus"]
 
 
 @pytest.mark.parametrize("steady_s", [0.0, 0.02])
-def test_restarted_workers_are_the_first_advice(tmp_path, steady_s):
-    script = Script(tmp_path / "notes-h-7.jsonl")
+def test_restarted_workers_are_the_first_advice(script, steady_s):
     script.lines[1]["facts"] = SETTINGS
     for _ in range(5):
-        begun = script.begin(1)
-        for index in range(20):
-            script.batch(begun, steady_s if index else 0.9, 0.03)
-        script.end(begun)
-    script.write()
-    found = of_run(merge.summarize(tmp_path, merge.ranks_in(tmp_path)))
+        script.whole_pass(1, [steady_s if index else 0.9 for index in range(20)], 0.03)
+    found = script.result()
     kinds = [each.kind for each in found.levers]
     assert kinds[:1] == ["restarted_workers"] and "bridge_epochs" not in kinds
 
 
 @pytest.mark.parametrize("workers", [1, 4])
-def test_a_wait_at_the_beginning_is_named(tmp_path, workers):
-    script = Script(tmp_path / "notes-h-7.jsonl")
-    begun = script.begin(1)
-    for index in range(203):
-        script.batch(begun, 0.1 if index < 43 and index % workers == 0 else 0.001, 0.03)
-    script.end(begun)
-    script.write()
-    found = of_run(merge.summarize(tmp_path, merge.ranks_in(tmp_path)))
+def test_a_wait_at_the_beginning_is_named(script, workers):
+    script.whole_pass(1, [0.1 if index < 43 and index % workers == 0 else 0.001 for index in range(203)], 0.03)
+    found = script.result()
     assert [each.kind for each in found.evidence] == ["waited_until"] and found.levers[0].kind == "warm_up"
 
 
-def test_one_long_wait_at_the_beginning_is_a_stall(tmp_path):
-    script = Script(tmp_path / "notes-h-7.jsonl")
-    begun = script.begin(1)
-    for index in range(203):
-        script.batch(begun, 2.0 if index == 5 else 0.0, 0.03)
-    script.end(begun)
-    script.write()
-    found = of_run(merge.summarize(tmp_path, merge.ranks_in(tmp_path)))
+def test_one_long_wait_at_the_beginning_is_a_stall(script):
+    script.whole_pass(1, [2.0 if index == 5 else 0.0 for index in range(203)], 0.03)
+    found = script.result()
     assert not found.evidence and found.levers[0].kind == "look_at_stalls"
 
 
-def test_stalls_of_a_fast_loader_want_a_setting(tmp_path):
-    script = Script(tmp_path / "notes-h-7.jsonl")
+def test_stalls_of_a_fast_loader_want_a_setting(script):
     script.lines[1]["facts"] = SETTINGS
-    begun = script.begin(1)
-    for index in range(203):
-        script.batch(begun, 0.5 if index % 40 == 20 else 0.0, 0.03)
-    script.end(begun)
-    script.write()
-    found = of_run(merge.summarize(tmp_path, merge.ranks_in(tmp_path)))
+    script.whole_pass(1, [0.5 if index % 40 == 20 else 0.0 for index in range(203)], 0.03)
+    found = script.result()
     assert [each.kind for each in found.levers] == ["little_prefetch", "look_at_stalls"]
     assert "from 2 to 10" in found.levers[0].clause  # 0.5 s are 17 steps of 30 ms, for two workers
 
 
-def test_expensive_validation_is_named(tmp_path):
-    script = Script(tmp_path / "notes-h-7.jsonl")
+@pytest.mark.parametrize("is_iterable", [False, True])
+def test_expensive_validation_is_named(script, tmp_path, is_iterable):
+    script.lines[2]["facts"] = {"num_workers": 0, "is_iterable": is_iterable}
     for _ in range(3):
-        training, validation = script.begin(1), script.begin(2)
-        for _ in range(20):
-            script.batch(training, 0.0, 0.03)
-        script.end(training)
-        for _ in range(10):
-            script.batch(validation, 0.1, 0.01, steps=False, grad=False)
-        script.end(validation)
+        script.whole_pass(1, [0.0] * 20, 0.03)
+        script.whole_pass(2, [0.1] * 10, 0.01, steps=False, grad=False)
     script.write()
     summary = merge.summarize(tmp_path, merge.ranks_in(tmp_path))
     assert summary.watched["validation"]["num_workers"] == 0 and summary.watched["validation"]["wait_pct"] > 80
     found = of_run(summary)
     assert found.state is InputState.NOT and [each.kind for each in found.evidence] == ["validation"]
     assert [each.kind for each in found.levers] == ["shorten_validation"]
+    assert ("get_worker_info" in found.levers[0].clause) == is_iterable
 
 
-def test_idle_workers_hand_over_too_much(tmp_path):
-    script = Script(tmp_path / "notes-h-7.jsonl")
+def test_idle_workers_hand_over_too_much(script, tmp_path):
     script.lines[1]["facts"] = SETTINGS
-    begun = script.begin(1)
-    for _ in range(203):
-        script.batch(begun, 0.03, 0.03)
-    script.end(begun)
+    script.whole_pass(1, [0.03] * 203, 0.03)
     script.write()
     content = {"pid": 8, "parent": 7, "role": "worker", "counts": {"a": 9}, "timed": {}, "waited": {}}
     (tmp_path / "stacks-8.json").write_text(json.dumps(content))
-    found = of_run(merge.summarize(tmp_path, merge.ranks_in(tmp_path)))
+    found = verdict(tmp_path)
     assert [each.kind for each in found.levers] == ["hand_over"]
 
 
@@ -321,10 +279,7 @@ def test_the_slowest_rank_decides(tmp_path):
     for rank in range(4):
         script = Script(tmp_path / f"notes-h-{rank}.jsonl", rank, 4)
         script.lines[1]["facts"] = {**SETTINGS, "num_workers": 1, "cpus": 4}
-        begun = script.begin(1)
-        for _ in range(40):
-            script.batch(begun, 0.01 if rank == 2 else 0.0, 0.03)
-        script.end(begun)
+        script.whole_pass(1, [0.01 if rank == 2 else 0.0] * 40, 0.03)
         script.write()
     summary = merge.summarize(tmp_path, merge.ranks_in(tmp_path))
     found = of_run(summary)

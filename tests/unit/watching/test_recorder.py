@@ -163,24 +163,16 @@ class Device:
         return False
 
 
-def test_the_device_is_idle_for_the_rest_of_the_wait(monkeypatch):
-    monkeypatch.setattr(Device, "busy_until_ms", 30.0)
+@pytest.mark.parametrize(("busy_until_ms", "at_once", "later"), [(30.0, 0.02, 0.02), (90.0, None, 0.0)])
+def test_the_device_waits_when_it_is_idle(monkeypatch, busy_until_ms, at_once, later):
+    monkeypatch.setattr(Device, "busy_until_ms", busy_until_ms)
     monkeypatch.setattr(Device, "now_ms", 0.0)
     mark = torch_device.Marks(Device).request()
     Device.now_ms = 50.0
     mark.delivered()
-    assert mark.wait_s() == 0.02
-
-
-def test_a_device_that_is_busy_longer_does_not_wait(monkeypatch):
-    monkeypatch.setattr(Device, "busy_until_ms", 90.0)
-    monkeypatch.setattr(Device, "now_ms", 0.0)
-    mark = torch_device.Marks(Device).request()
-    Device.now_ms = 50.0
-    mark.delivered()
-    assert mark.wait_s() is None
+    assert mark.wait_s() == at_once
     Device.now_ms = 100.0
-    assert mark.wait_s() == 0.0
+    assert mark.wait_s() == later
 
 
 def test_marks_are_in_the_notes(notes, monkeypatch):

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from tfhet.watching.usage import TreeUsage
@@ -41,3 +42,25 @@ def test_memory_of_workers_and_gpus_is_in_the_facts(rank, tmp_path):
     assert HELD_BYTES <= facts["memory_loaders_peak_bytes"] < facts["memory_pss_peak_bytes"]
     assert facts["gpus_memory_peak_bytes"] == [7 << 30, 0]
     assert "gpus_memory_peak_bytes" not in TreeUsage(tmp_path).facts()
+
+
+def test_batches_in_shared_memory_are_in_the_facts(rank, tmp_path, monkeypatch):
+    """A batch on its way from a loader worker is in /dev/shm, and in the memory of no process."""
+    used = iter([100, 100, 900, 300])
+    monkeypatch.setattr(psutil, "disk_usage", lambda path: SimpleNamespace(used=next(used)))
+    usage = TreeUsage(tmp_path)
+    usage.follow(rank.pid)
+    assert "memory_shared_peak_bytes" not in usage.facts()
+    for _ in range(2):
+        usage.sample()
+    assert usage.facts()["memory_shared_peak_bytes"] == 800
+
+
+def test_growing_memory_is_measured_at_once(rank, tmp_path, monkeypatch):
+    usage = TreeUsage(tmp_path)
+    monkeypatch.setattr(psutil.Process, "children", lambda self, recursive: [])
+    usage.follow(rank.pid)
+    before = usage.facts()["memory_pss_peak_bytes"]
+    monkeypatch.undo()
+    usage.sample()  # with the other process
+    assert usage.facts()["memory_pss_peak_bytes"] >= before + HELD_BYTES
