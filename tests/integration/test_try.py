@@ -91,14 +91,14 @@ def photos(tmp_path_factory) -> Path:
     return folder
 
 
-def run(folder: Path, *words: str) -> subprocess.CompletedProcess:
-    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+def run(folder: Path, *words: str, **more: str) -> subprocess.CompletedProcess:
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), **more}
     return subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, timeout=LIMIT_S)
 
 
-def tried(folder: Path, seconds: float = 8.0) -> subprocess.CompletedProcess:
+def tried(folder: Path, seconds: float = 8.0, **more: str) -> subprocess.CompletedProcess:
     words = (sys.executable, "-m", "tfhet", "try", "--seconds", str(seconds), "--json", "try.json", "--")
-    return run(folder, *words, sys.executable, "train.py")
+    return run(folder, *words, sys.executable, "train.py", **more)
 
 
 @pytest.fixture
@@ -180,3 +180,9 @@ def test_what_cannot_be_compared_is_named(script, old, new, said):
     (folder / "train.py").write_text(content.replace("range(1000)", "range(3)") if "no Data" in said else content)
     ended = tried(folder, 3.0)
     assert said in ended.stdout + ended.stderr, ended.stdout + ended.stderr
+
+
+def test_ranks_are_refused(script):
+    ended = tried(script(), RANK="0", WORLD_SIZE="2", LOCAL_RANK="0")
+    assert ended.returncode == 2
+    assert "the script runs as 2 ranks" in ended.stderr

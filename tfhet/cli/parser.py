@@ -75,6 +75,13 @@ def output_file(text: str) -> Path:
     return path
 
 
+def file_only(text: str) -> Path:
+    """As `output_file`, for a command that runs another one, whose output is on standard output."""
+    if Path(text) == STDOUT:
+        raise argparse.ArgumentTypeError("standard output belongs to the command: name a file")
+    return output_file(text)
+
+
 def add_output(parser: argparse.ArgumentParser, what: str, *, has_tables: bool = True) -> None:
     """Adds the options --json, which also writes `what` to a file, and --wide, which shows all columns of tables."""
     words = f"also write {what} to this file; - writes to standard output, which gets nothing else then"

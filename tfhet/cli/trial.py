@@ -7,7 +7,7 @@ import shlex
 from dataclasses import asdict
 from pathlib import Path
 
-from tfhet.cli.parser import add_examples, add_output, number, output_file, write_output
+from tfhet.cli.parser import add_examples, file_only, number, write_output
 from tfhet.errors import UsageError
 
 SECONDS = 120.0
@@ -22,8 +22,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     words = "time of all measurements; the script is ended after them (default %(default)g)"
     trial.add_argument("--seconds", type=number(float, above=0.0), default=SECONDS, metavar="X", help=words)
     words = "file of the patch (default %(default)s)"
-    trial.add_argument("--patch", type=output_file, default=Path("tfhet-try.patch"), metavar="FILE", help=words)
-    add_output(trial, "the measurements", has_tables=False)
+    trial.add_argument("--patch", type=file_only, default=Path("tfhet-try.patch"), metavar="FILE", help=words)
+    words = "also write the measurements to this file"
+    trial.add_argument("--json", type=file_only, metavar="FILE", help=words)
     trial.set_defaults(run=run)
 
 

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from tfhet.cli.parser import STDOUT, add_examples, output_file, write_output
+from tfhet.cli.parser import add_examples, file_only, write_output
 from tfhet.errors import UsageError
 from tfhet.record import RunFolder
 
@@ -21,14 +21,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     watch.add_argument("--out", type=Path, metavar="DIR", help="folder of the run record (default: runs/NAME-TIME)")
     watch.add_argument("--name", metavar="N", help="name of the run (default: of the script)")
     words = "also write the summary to this file; standard output belongs to the command"
-    watch.add_argument("--json", type=_file, metavar="FILE", help=words)
+    watch.add_argument("--json", type=file_only, metavar="FILE", help=words)
     watch.set_defaults(run=run)
-
-
-def _file(text: str) -> Path:
-    if Path(text) == STDOUT:
-        raise argparse.ArgumentTypeError("standard output belongs to the command: name a file")
-    return output_file(text)
 
 
 def run(args: argparse.Namespace) -> int:

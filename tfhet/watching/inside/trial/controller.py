@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tfhet.watching.inside.recorder import Recorder, examples_in, now, rank_of_process
-from tfhet.watching.inside.trial.datasets import shapes
+from tfhet.watching.inside.trial.datasets import Forms
 from tfhet.watching.inside.trial.places import note_places
 from tfhet.watching.inside.trial.variants import Proposals, Variant, proposals
 
@@ -68,7 +68,9 @@ class Trial:
     _until_s: float = 0.0
     _skip: int = 0
     """Number of steps that are not measured because the loader has just begun."""
-    _form: list[Any] = field(default_factory=list)
+    _is_new: bool = True
+    """Whether the pass has delivered no batch."""
+    _forms: Forms = field(default_factory=Forms)
 
     def begin(self, loader: Any) -> None:
         """Makes the variants and starts the first one."""
@@ -90,17 +92,19 @@ class Trial:
                 batch = next(self._batches)  # type: ignore[arg-type]
             except StopIteration:
                 self._batches = None
+                if self._is_new:
+                    self._drop("it has no batches")
                 continue
             except Exception as error:
                 if not self._slice.variant:
                     raise
                 self._drop(f"{type(error).__name__}: {error}")
                 continue
-            form = shapes(batch)
-            if self._slice.variant and form != self._form:
-                self._drop(f"its batches are {form}, and the script's are {self._form}")
+            self._is_new, reason = False, self._forms.difference(batch, is_own=not self._slice.variant)
+            if reason:
+                self._drop(reason)
                 continue
-            self._form, self._begun_s = form, self._begun_s or now()
+            self._begun_s = self._begun_s or now()
             return batch
 
     def count(self, taken_s: float, wait_s: float, examples: int) -> None:
@@ -166,6 +170,7 @@ class Trial:
             self._made = self._variants[self._slice.variant].make()
         is_torch = isinstance(self._made, sys.modules["torch.utils.data"].DataLoader)  # its `__iter__` is replaced
         self._batches = self.iterate(self._made) if is_torch else iter(self._made)
+        self._is_new = True
         self.skip(length_of(self.loader))
 
     def _next(self) -> None:

@@ -129,15 +129,34 @@ def compare(old: Any, new: Any, is_random: bool) -> dict[str, Any]:
     return found
 
 
-def shapes(batch: Any, depth: int = 3) -> list[tuple[Any, ...]]:
-    """Returns dtype and shape of each tensor of a batch, without the number of its examples."""
+class Forms:
+    """Dtypes and shapes of the tensors in batches of the script's own loader."""
+
+    def __init__(self) -> None:
+        self._own: set[tuple[Any, ...]] = set()
+
+    def difference(self, batch: Any, is_own: bool) -> str:
+        """Returns how a batch differs from the script's own ones; "" if it does not. Of shapes that vary only the
+        number of axes counts, as of texts."""
+        form = tuple(_form(batch))
+        if is_own:
+            self._own.add(form)
+            return ""
+        own, found = (self._own, form) if len(self._own) == 1 else ({_axes(each) for each in self._own}, _axes(form))
+        return "" if found in own else f"its batches are {form}, and the script's are {next(iter(self._own))}"
+
+
+def _form(batch: Any, depth: int = 3) -> Iterator[tuple[Any, ...]]:
+    """Yields dtype and shape of each tensor of a batch, without the number of its examples."""
     if hasattr(batch, "dtype") and hasattr(batch, "shape"):
-        return [(str(batch.dtype), *batch.shape[1:])]
-    if depth and isinstance(batch, (list, tuple)):
-        return [shape for each in batch for shape in shapes(each, depth - 1)]
-    if depth and hasattr(batch, "values"):
-        return [shape for each in batch.values() for shape in shapes(each, depth - 1)]
-    return []
+        yield str(batch.dtype), *batch.shape[1:]
+    elif depth and (isinstance(batch, (list, tuple)) or hasattr(batch, "values")):
+        for each in batch.values() if hasattr(batch, "values") else batch:
+            yield from _form(each, depth - 1)
+
+
+def _axes(form: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple((dtype, len(shape)) for dtype, *shape in form)
 
 
 def _first_tensor(example: Any) -> Any:
