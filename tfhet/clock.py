@@ -31,6 +31,11 @@ class SystemClock:
             time.sleep(seconds)
 
 
+def thread_cpu() -> float:
+    """CPU seconds of the calling thread so far."""
+    return time.thread_time()
+
+
 def cpu_of(process_id: int) -> float:
     """CPU seconds of another process of this machine so far, to the nanosecond, without its children. Raises OSError
     where there is no such clock. Linux only: the clock's number is made as clock_getcpuclockid(3) makes it."""

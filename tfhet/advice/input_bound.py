@@ -164,10 +164,12 @@ def of_run(
     waits: Waiting | None = None,
     events: Sequence[tuple[float, str]] = (),
 ) -> Diagnosis:
-    """Returns the diagnosis of a run. costs: CPU time per example of the pipeline's parts, the source first.
+    """Returns the diagnosis of a run. costs: CPU time per example of the pipeline's parts, the source first; by
+    default those that the run measured.
     busiest_data_host: name, and share of used CPUs, 0 to 100. choice: of a plan, as a sentence. waits: by default from
     the summary. events: times in seconds since 1970, and words."""
     waits = waits or Waiting.of_run(summary)
+    costs = costs or [(name, Figure.single(part_us, unit="us")) for name, part_us in summary.part_us.items()]
     state = state_by_wait(waits.steady_pct)
     if waits.steady_pct is None or state is InputState.UNKNOWN:
         no_steps = "whether this run waited for its input is not known: no step of it was measured"

@@ -103,12 +103,14 @@ def _ranks(run: RunSummary) -> Iterator[Finding]:
 def _where(run: RunSummary) -> Iterator[Finding]:
     found = _named(run)
     if found:
-        of = "worker time" if run.watched.get("where_role") == "worker" else "the time in which the script waits"
+        role = run.watched.get("where_role")
+        of = "worker time" if role == "worker" else "the time in which the script waits"
         named = "; ".join(
             f"{each['what']}: {each['pct']:.0f} %{', without use of a CPU' if _is_idle(each) else ''}"
             for each in found[:3]
         )
-        yield Finding("where", f"samples of stacks name, of {of}: {named}")
+        words = "the parts of the pipeline cost" if role == "core" else f"samples of stacks name, of {of}"
+        yield Finding("where", f"{words}: {named}")
 
 
 def _named(run: RunSummary) -> list[Mapping[str, Any]]:
@@ -271,8 +273,10 @@ def _code(run: RunSummary, waits: Waiting) -> Iterator[tuple[int, Finding]]:
         words = f"shorten the waits in {named[0]['what']}, {named[0]['pct']:.0f} % of the samples"
         yield CODE, Finding("shorter_waits", f"{words}: a copy of the data on a local disk, or fewer and larger files")
     elif named:
-        words = f"make {named[0]['what']} cheaper, {named[0]['pct']:.0f} % of the samples"
-        yield CODE, Finding("cheaper_code", words)
+        what, of = named[0]["what"], "samples"
+        if run.watched.get("where_role") == "core":
+            what, of = f"the part {what!r} of the pipeline", "pipeline's time"
+        yield CODE, Finding("cheaper_code", f"make {what} cheaper, {named[0]['pct']:.0f} % of the {of}")
     else:
         words = "make the stages of the input cheaper, or store what each epoch decodes again"
         yield CODE, Finding("cheaper_stages", words)

@@ -34,6 +34,10 @@ TFHET_EXPORT void tfhet_chain_free(tfhet_chain* chain) { delete chain; }
 
 TFHET_EXPORT int64_t tfhet_chain_slots(const tfhet_chain* chain) { return chain->chain.slots(); }
 
+TFHET_EXPORT int64_t tfhet_chain_steps(const tfhet_chain* chain) { return chain->chain.steps(); }
+
+TFHET_EXPORT int64_t tfhet_chain_times(const tfhet_chain* chain, int64_t* step_ns) { return chain->chain.times(step_ns); }
+
 TFHET_EXPORT const char* tfhet_chain_parameters(const tfhet_chain* chain) { return chain->chain.parameters().c_str(); }
 
 TFHET_EXPORT int32_t tfhet_chain_output(const tfhet_chain* chain, const tfhet_form* form, tfhet_form* result,

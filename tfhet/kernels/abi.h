@@ -75,6 +75,11 @@ int32_t tfhet_chain_new(const char* text, tfhet_chain** chain, tfhet_status* sta
 void tfhet_chain_free(tfhet_chain* chain);
 /* Number of values that are drawn for an example. */
 int64_t tfhet_chain_slots(const tfhet_chain* chain);
+/* Number of steps, each of one stage or of stages that run as one operation. */
+int64_t tfhet_chain_steps(const tfhet_chain* chain);
+/* Returns the number of images that were timed, some of each batch; `step_ns`, [steps], receives the nanoseconds of CPU time
+ * of each step in all of them. */
+int64_t tfhet_chain_times(const tfhet_chain* chain, int64_t* step_ns);
 /* A line for each drawn parameter: STAGE SALT NAME KIND COUNT IS_VECTOR. It lives as long as the chain. */
 const char* tfhet_chain_parameters(const tfhet_chain* chain);
 /* The form of the results for images of a form. */

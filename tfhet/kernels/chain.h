@@ -3,6 +3,8 @@
 
 #pragma once
 
+#include <atomic>
+
 #include "stage.h"
 
 namespace tfhet {
@@ -80,7 +82,10 @@ class Chain {
   // A line for each drawn parameter: STAGE SALT NAME KIND COUNT VECTOR.
   const std::string& parameters() const { return parameters_; }
   int64_t slots() const { return slots_; }
+  int64_t steps() const { return static_cast<int64_t>(steps_.size()); }
   Form output(Form form) const;
+  // Nanoseconds of CPU time of each step, [steps], in the images that were timed; returns their number.
+  int64_t times(int64_t* step_ns) const;
   // Writes the images to `result`, [size] of `output(batch.form)`, and drawn values to `drawn`, [size, slots], if set.
   // threads: how many work on the batch.
   void run(const Batch& batch, int threads, void* result, Slot* drawn) const;
@@ -100,6 +105,8 @@ class Chain {
   std::vector<Segment> segments_;
   int64_t slots_ = 0, salts_ = 0;
   std::string parameters_;
+  mutable std::atomic<int64_t> timed_{0};
+  std::unique_ptr<std::atomic<int64_t>[]> step_ns_;  // of the timed images
 };
 
 }  // namespace tfhet

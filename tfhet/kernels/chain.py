@@ -86,6 +86,12 @@ class Chain:
     def __reduce__(self) -> tuple:
         return Chain, (self.text,)
 
+    def times(self) -> tuple[np.ndarray, int]:
+        """Returns the nanoseconds of CPU time of each step, int64 [steps], in the images that were timed so far, and
+        the number of these images: one of sixteen images of a batch, and at least one."""
+        step_ns = np.zeros(self._core.tfhet_chain_steps(self._chain), np.int64)
+        return step_ns, self._core.tfhet_chain_times(self._chain, address(step_ns))
+
     def output(self, type: int, shape: tuple[int, ...]) -> tuple[tuple[int, ...], Any, int]:
         """Returns shape, dtype and bytes of a result for images of a type and shape; of files the shape is ()."""
         key = (type, shape)

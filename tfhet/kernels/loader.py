@@ -67,9 +67,15 @@ def _loaded(path: Path) -> ctypes.CDLL:
     core = ctypes.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_GLOBAL)
     if core.tfhet_abi_version() != ABI_VERSION:
         raise OSError(f"{path} has version {core.tfhet_abi_version()} of the C interface, not {ABI_VERSION}")
-    for name, result in (("slots", ctypes.c_int64), ("parameters", ctypes.c_char_p), ("free", None)):
+    for name, result in (
+        ("slots", ctypes.c_int64),
+        ("steps", ctypes.c_int64),
+        ("parameters", ctypes.c_char_p),
+        ("free", None),
+    ):
         function = getattr(core, f"tfhet_chain_{name}")
         function.restype, function.argtypes = result, [ctypes.c_void_p]
+    core.tfhet_chain_times.restype, core.tfhet_chain_times.argtypes = ctypes.c_int64, [ctypes.c_void_p] * 2
     core.tfhet_chain_new.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p]
     core.tfhet_chain_output.argtypes = [ctypes.c_void_p] * 4
     core.tfhet_chain_run.argtypes = [ctypes.c_void_p] * 3

@@ -9,6 +9,7 @@ Any process makes the same batch of the same places; threads may share a maker.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import logging
@@ -18,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tfhet.clock import SYSTEM, thread_cpu
 from tfhet.errors import DataError, UsageError
 from tfhet.pipeline.order import EpochOrder
 from tfhet.pipeline.pipeline import IMAGE, LABEL, Pipeline, label_spec
@@ -29,6 +31,31 @@ log = logging.getLogger("tfhet")
 
 _UNSUPPORTED = ("interleave", "cache", "repeat", "record_parameters")
 """Fields of a pipeline that only tf.data has."""
+
+
+class ReadTime:
+    """Time of the reading of examples, in all threads, without the first batch, which may wait for the core's build."""
+
+    def __init__(self) -> None:
+        self._lock, self._examples, self._all_s, self._cpu_s = threading.Lock(), 0, 0.0, 0.0
+        self._has_begun = False
+
+    @contextlib.contextmanager
+    def of(self, examples: int) -> Iterator[None]:
+        began_s, cpu_s = SYSTEM.monotonic(), thread_cpu()
+        yield
+        with self._lock:
+            if not self._has_begun:
+                self._has_begun = True
+                return
+            self._examples += examples
+            self._all_s += SYSTEM.monotonic() - began_s
+            self._cpu_s += thread_cpu() - cpu_s
+
+    def per_example_us(self) -> tuple[float, float]:
+        """Returns all microseconds of an example, and those on a CPU."""
+        count = max(1, self._examples)
+        return 1e6 * self._all_s / count, 1e6 * self._cpu_s / count
 
 
 class MadeBatch(NamedTuple):
@@ -63,6 +90,7 @@ class BatchMaker:
         """Ids of the bad examples that were left out, by epoch."""
         self._lock = threading.Lock()
         self._ahead = ReadAhead(self.source)
+        self._read = ReadTime()
 
     def read_ahead(self, batches: Iterator[np.ndarray]) -> None:
         """Announces the batches that `make` gets next, by the places of their examples, int64 [n]. Batches of a
@@ -106,7 +134,8 @@ class BatchMaker:
             return MadeBatch(self._made(good, epoch, self._allocate), good)
 
     def _made(self, ids: np.ndarray, epoch: int, allocate: Callable[[int], np.ndarray] | None = None) -> Any:
-        features = self._ahead.load(ids)
+        with self._read.of(len(ids)):
+            features = self._ahead.load(ids)
         images, labels = features[IMAGE], features.get(LABEL)
         call: dict[str, Any] = {"ids": ids, "seed": self.pipeline.seed, "epoch": epoch, "threads": self._threads}
         if labels is not None:
@@ -116,6 +145,15 @@ class BatchMaker:
             shape = (len(ids), made.height, made.width, made.channels)
             out = allocate(len(ids) * made.example_bytes).view(made.dtype).reshape(shape)
         return self.chain(images, out=out, **call)
+
+    def part_us(self) -> dict[str, tuple[float, float]]:
+        """Returns microseconds of an example in each part of the pipeline so far, all and on a CPU: of `read`, and of
+        each step of compiled stages, whose CPU time is in both places."""
+        steps = {name: (taken_us, taken_us) for name, taken_us in self.chain.step_us().items()}
+        read_us, cpu_us = self._read.per_example_us()
+        if getattr(self.source, "concurrent", True) is False:  # threads wait for each other
+            read_us = cpu_us
+        return {"read": (read_us, cpu_us), **steps} if steps else {}
 
     def _without_bad(self, ids: np.ndarray, epoch: int, error: Exception) -> np.ndarray:
         """Returns the ids of the examples of a batch that can be made alone. Raises an error that names a bad one if

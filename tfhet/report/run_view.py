@@ -139,9 +139,15 @@ class RunView:
     @property
     def functions(self) -> BarChart | None:
         """Functions of the input code by their share of the samples of stacks, in a run of `tfhet watch`."""
+        if self.run.part_us:
+            parts = {name: Figure.single(part_us, unit="us") for name, part_us in self.run.part_us.items()}
+            return bar_chart("Parts of the pipeline, CPU time of an example", parts)
         where = self.run.watched.get("where") or ()
         figures = {str(each["what"]): Figure.single(each["pct"], unit="%") for each in where}
-        of = "the workers of the loader" if self.run.watched.get("where_role") == "worker" else "the waiting process"
+        role = self.run.watched.get("where_role")
+        if role == "core":
+            return bar_chart("Parts of the pipeline, share of its time", figures)
+        of = "the workers of the loader" if role == "worker" else "the waiting process"
         return bar_chart(f"Functions in which {of} spent the time, share of the samples", figures)
 
     @property

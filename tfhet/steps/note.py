@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -39,6 +39,8 @@ class NotedLoader:
         """Number of examples in a pass of all ranks; None if it is unknown."""
         self.lengths: dict[str, int] = {}
         self.pending_s: dict[str, float] = {}
+        self.part_us: Mapping[str, tuple[float, float]] = {}
+        """Microseconds of an example in each part of a pipeline, all and on a CPU; {} if they are unknown."""
         self._notes: deque[Note] = deque()
         self._ids: deque[tuple[np.ndarray, int]] = deque()
 

@@ -269,11 +269,13 @@ class ScriptSteps:
     def _summary(self) -> RunSummary:
         phase, loader = self._phases.recorded, next((each.noted for each in self._sets if each.is_training), None)
         lacks_ids = isinstance(loader, NotedLoader) and not loader.has_ids
+        parts = loader.part_us if isinstance(loader, NotedLoader) else {}
         return phase.meter.summary(
             self._job,
             **{"batch_size": phase.batch_size, **({"not_counted": NO_LOADER_IDS} if lacks_ids else {}), **self._facts},
             delivery_ms=Spread.of(self._delivery_ms.values) if self._delivery_ms.values else None,
             first_batch_s=self._first_batch_s,
+            part_us={name: cpu_us for name, (_, cpu_us) in parts.items()},
             epochs=phase.epochs,
         )
 

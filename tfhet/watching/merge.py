@@ -94,9 +94,10 @@ def ranks_in(folder: Path) -> list[WatchedRank]:
 
 def where_time_goes(folder: Path, pids: Sequence[int]) -> tuple[list[dict[str, Any]], str]:
     """Returns the share of each function in the samples of stacks, the largest first, and the processes sampled:
-    `worker`, or `main` if these processes prepare their data themselves. `idle_pct` is the share of a function's time
-    without use of a CPU, None if unknown. pids: of the ranks."""
-    counts: dict[str, Counter[str]] = {"worker": Counter(), "main": Counter()}
+    `worker`, or `main` if these processes prepare their data themselves; `core` if the compiled core does, with the
+    parts of a pipeline in place of functions. `idle_pct` is the share of a function's time without use of a CPU,
+    None if unknown. pids: of the ranks."""
+    counts: dict[str, Counter[str]] = {"core": Counter(), "worker": Counter(), "main": Counter()}
     timed, waited = Counter[str](), Counter[str]()
     for path in folder.glob(STACKS):
         try:
@@ -107,7 +108,7 @@ def where_time_goes(folder: Path, pids: Sequence[int]) -> tuple[list[dict[str, A
                 waited.update(content["waited"])
         except (OSError, ValueError, KeyError, TypeError):
             continue
-    role = "worker" if counts["worker"] else "main"
+    role = next((role for role, found in counts.items() if found), "main")
     total = sum(counts[role].values())
     ranked = counts[role].most_common(LABELS)
     return [

@@ -41,6 +41,16 @@ if __name__ == "__main__":
         for batch in validation:
             pass
 """
+OWN_PIPELINE = """
+import numpy, tfhet
+
+images = numpy.zeros((320, 64, 64, 3), numpy.uint8)
+source = tfhet.ArraySource(images, numpy.zeros(320, int))
+loader = tfhet.batches(tfhet.Pipeline(source, "gaussian_blur(9, 3.0); rescale()", batch_size=8))
+for epoch in range(2):
+    for batch in loader:
+        pass
+"""
 LIMIT_S = 120
 
 
@@ -75,6 +85,16 @@ def test_loaders_of_tfhet_are_seen(watch, tmp_path):
     assert found.returncode == 0, found.stderr
     summary = RunFolder(tmp_path / "out").read_summary()
     assert summary.steps == 60 and summary.watched["other_batches"] == 30 and summary.batch_size == 2
+
+
+def test_parts_of_a_pipeline_have_their_share(watch, tmp_path):
+    (tmp_path / "train.py").write_text(OWN_PIPELINE)
+    found = watch(sys.executable, "train.py")
+    assert found.returncode == 0, found.stderr
+    watched = RunFolder(tmp_path / "out").read_summary().watched
+    assert watched["where_role"] == "core"
+    assert {each["what"] for each in watched["where"]} == {"read", "gaussian_blur", "rescale"}
+    assert "The parts of the pipeline cost: gaussian_blur: " in found.stderr
 
 
 @pytest.mark.parametrize(("code", "expected"), [("raise SystemExit(7)", 7), ("import os; os.abort()", 134)])

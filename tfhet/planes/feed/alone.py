@@ -207,6 +207,10 @@ class PipelineReader:
     def facts(self, waits: bool = True) -> DatasetFacts | None:
         return facts_of(self._maker)
 
+    def part_us(self) -> dict[str, tuple[float, float]]:
+        """See `BatchMaker.part_us`."""
+        return self._maker.part_us()
+
     def close(self) -> None:
         self._drop()
         self._maker.read_ahead(iter(()))

@@ -27,6 +27,8 @@ from tfhet.planes.registry import get
 from tfhet.steps import Note, NotedLoader, ScriptSteps, examples_in_epoch, facts
 from tfhet.strategies import JobContext
 
+PARTS_EACH = 64
+"""Number of batches after which the record gets the cost of a pipeline's parts again."""
 _ordinals = itertools.count()
 
 
@@ -134,12 +136,15 @@ class Loader(LikeDataLoader):
             if noted is not None:
                 noted.add(Note(asked_s, now_s, examples_in(found.batch), index), ids, epoch)
                 noted.expected = self._in_epoch(found.examples) or noted.expected
+                if index % PARTS_EACH == 0:
+                    noted.part_us = self.part_us()
             del found
             yield batch
             del batch  # frees its memory for the next batch
         self._epoch, self._position, self._has_begun = epoch + 1, START, False
         if noted is not None:
             noted.add(Note(asked_s, now_s, None, index))
+            noted.part_us = self.part_us()
 
     def _in_epoch(self, examples: int | None) -> int | None:
         """Returns the number of examples that the ranks read in an epoch of so many."""
@@ -217,6 +222,12 @@ class Loader(LikeDataLoader):
         """Batches that no rank got (`left`), and, if known, that were made again for a lost server (`again`)."""
         counts = {"left": self._reader.left, "again": self._reader.again}
         return {name: count for name, count in counts.items() if count is not None}
+
+    def part_us(self) -> dict[str, tuple[float, float]]:
+        """Returns microseconds of an example in each part of a pipeline that this process runs (`BatchMaker.part_us`);
+        {} if it runs elsewhere."""
+        reader: Any = self._opened[1] if self._opened is not None else None
+        return reader.part_us() if hasattr(reader, "part_us") else {}
 
     def close(self) -> None:
         """Ends the connections to the servers. A script that ends need not call it."""

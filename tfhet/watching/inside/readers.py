@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import functools
+import os
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from tfhet.watching.inside.recorder import Pass, Recorder, noted, now
-from tfhet.watching.inside.stacks import sample_requests
+from tfhet.watching.inside.stacks import sample_requests, write_samples
 from tfhet.watching.inside.torch_loader import settings
+
+PART_SCALE = 10
+"""Number of samples for a microsecond of an example."""
 
 
 class NotedIterator:
@@ -68,8 +73,31 @@ def marked(iterable: Iterable[Any], training: bool) -> NotedIterable:
 
 
 def on_tfhet(module: Any) -> None:
-    """tfhet's own loaders, which state whether they train."""
-    _wrap(module.Loader, "tfhet", kind_of=lambda loader: "training" if loader._training else "validation")
+    """tfhet's own loaders, which state whether they train, and the cost of each stage."""
+
+    def kind_of(loader: Any) -> str:
+        recorder = Recorder.here()
+        if recorder is not None and loader._training:
+            _loaders.add(loader)
+            if _write_parts not in recorder.before_write:
+                recorder.before_write.append(_write_parts)
+        return "training" if loader._training else "validation"
+
+    _wrap(module.Loader, "tfhet", kind_of=kind_of)
+
+
+_loaders: weakref.WeakSet[Any] = weakref.WeakSet()
+"""Loaders of this process that the script trains with."""
+
+
+def _write_parts() -> None:
+    """Writes the cost of each part of a loader's pipeline, as samples of stacks are written."""
+    for loader in list(_loaders):
+        if not (parts := loader.part_us()):
+            continue
+        counts = {name: round(PART_SCALE * taken_us) for name, (taken_us, _) in parts.items()}
+        waited = {name: round(PART_SCALE * (taken_us - cpu_us)) for name, (taken_us, cpu_us) in parts.items()}
+        write_samples("core", os.getppid(), counts, counts, waited, "-core")
 
 
 def on_accelerate(module: Any) -> None:

@@ -109,15 +109,22 @@ class StackSampler:
             if total == self._written or not Recorder.folder:
                 return
             self._written = total
-            path = os.path.join(Recorder.folder, f"stacks-{os.getpid()}.json")
-            counts = {"counts": dict(self.counts), "timed": dict(self.timed), "waited": dict(self.waited)}
-            content = {"pid": os.getpid(), "parent": self._parent, "role": self._role, **counts}
-            try:
-                with open(f"{path}.part", "w", encoding="utf-8") as file:
-                    json.dump(content, file)
-                os.replace(f"{path}.part", path)
-            except OSError as error:
-                failed("writing stacks", error)
+            write_samples(self._role, self._parent, self.counts, self.timed, self.waited)
+
+
+def write_samples(
+    role: str, parent: int, counts: dict[str, int], timed: dict[str, int], waited: dict[str, int], suffix: str = ""
+) -> None:
+    """Writes the samples of this process. role: `worker`, `main` or `core`. suffix: of the file's name."""
+    path = os.path.join(Recorder.folder, f"stacks-{os.getpid()}{suffix}.json")
+    content: dict[str, Any] = {"pid": os.getpid(), "parent": parent, "role": role}
+    content |= {"counts": dict(counts), "timed": dict(timed), "waited": dict(waited)}
+    try:
+        with open(f"{path}.part", "w", encoding="utf-8") as file:
+            json.dump(content, file)
+        os.replace(f"{path}.part", path)
+    except OSError as error:
+        failed("writing stacks", error)
 
 
 def used_cpu_s(thread: int) -> float | None:

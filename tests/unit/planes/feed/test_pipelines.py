@@ -266,6 +266,17 @@ def test_damaged_file_is_named(tmp_path, caplog):
         list(tfhet.batches(Pipeline(source, CHAIN, batch_size=4), job=ALONE))
 
 
+def test_each_part_has_its_cost(folder):
+    loader = tfhet.batches(Pipeline(ImageFolder(folder), f"{CHAIN}; rescale()", batch_size=8), job=ALONE)
+    assert loader.part_us() == {}
+    for _ in range(2):
+        collected(loader)
+    parts = loader.part_us()
+    assert list(parts) == ["read", "decode, random_resized_crop, random_flip", "color_jitter", "rescale"]
+    assert all(0 < cpu_us <= taken_us * 1.01 for taken_us, cpu_us in parts.values())
+    assert parts["decode, random_resized_crop, random_flip"][1] > parts["rescale"][1]
+
+
 def test_settings_of_tf_data_are_refused(folder):
     for setting, named in (({"interleave": 2}, "interleave"), ({"cache": "/x"}, "cache"), ({"repeat": 2}, "repeat")):
         with pytest.raises(UsageError, match=named):
