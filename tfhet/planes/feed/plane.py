@@ -62,7 +62,8 @@ class Feed(DataPlane):
             return alone(source, job, options)
         arguments = {"rank": job.rank, "size": job.size, "seed": job.seed, "is_equal": options["is_equal"]}
         arguments |= {name: options[name] for name in ("ahead", "allocate", "make_limit_s")}
-        arguments |= {"encrypted": order.encrypted, "hosts": order.hosts, "say": functools.partial(print, flush=True)}
+        arguments |= {"encrypted": order.encrypted, "hosts": order.hosts, "host": job.host}
+        arguments |= {"say": functools.partial(print, flush=True)}
         reader = FeedReader(order.servers, key_from(environment()), source, **arguments)
         _membership().subscribe(reader.serve_only)
         return reader
