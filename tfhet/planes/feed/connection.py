@@ -79,7 +79,7 @@ class FeedConnection:
     def _write(self, pieces: Iterable[bytes | memoryview]) -> None:
         left = [memoryview(piece) for piece in pieces]
         while left:
-            left = without(self._end.sendmsg(left[:_AT_ONCE]), left)
+            left = _without(self._end.sendmsg(left[:_AT_ONCE]), left)
 
     def receive(self, kinds: Any, most: int = MOST_HEADER) -> list[Any]:
         """Receives the headers of the next frame, of the types `kinds` and at most `most` bytes. The caller must
@@ -122,7 +122,7 @@ class FeedConnection:
         self._end.close()
 
 
-def without(count: int, pieces: list[memoryview]) -> list[memoryview]:
+def _without(count: int, pieces: list[memoryview]) -> list[memoryview]:
     """Returns pieces without their first `count` bytes."""
     for at, piece in enumerate(pieces):
         if count < piece.nbytes:

@@ -26,15 +26,14 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from tfhet.planes.feed.connection import FeedConnection, without
+from tfhet.planes.feed.connection import FeedConnection
 from tfhet.planes.feed.frame import MOST_HEADER, MOST_SEGMENTS, Allocate, Header, Segment, padded
 from tfhet.schema import MessageError
 from tfhet.secure import HANDSHAKE_S, Purpose, Records, derived_key
 
 LEAST_SHARED = 4096
 """Minimum bytes of a message in a segment."""
-_MOST_BUFFERS = 1024
-"""Buffers in one system call; Linux allows no more."""
+_SHARED = mmap.MAP_SHARED | mmap.MAP_POPULATE
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 _PEER = struct.Struct("3i")
 """The process, user and group of SO_PEERCRED."""
@@ -86,18 +85,21 @@ class LocalConnection(FeedConnection):
         self._written, self._mapped = _WrittenSegments(), _MappedSegments()
 
     def send(self, messages: Sequence[tuple[Header, Sequence[memoryview]]]) -> None:
-        frame, new = list[tuple[Header, Sequence[memoryview]]](), list[_MemoryFile]()
-        for header, buffers in messages:
-            if buffers and (found := self._written.write(*padded(buffers))) is not None:
-                segment, file = found
-                header, buffers = msgspec.structs.replace(header, segment=segment), ()
-                new += [file] * segment.is_new
-            frame.append((header, buffers))
-        if released := self._mapped.take_released():
-            frame[0] = msgspec.structs.replace(frame[0][0], released=released), frame[0][1]
-        super().send(frame)
-        for file in new:
-            socket.send_fds(self._end, [b"\0"], [file.descriptor])
+        frame, descriptors = list[tuple[Header, Sequence[memoryview]]](), list[int]()
+        with contextlib.ExitStack() as stack:
+            for header, buffers in messages:
+                if buffers and (found := self._written.write(*padded(buffers))) is not None:
+                    segment, descriptor = found
+                    header, buffers = msgspec.structs.replace(header, segment=segment), ()
+                    if descriptor is not None:
+                        stack.callback(os.close, descriptor)
+                        descriptors.append(descriptor)
+                frame.append((header, buffers))
+            if released := self._mapped.take_released():
+                frame[0] = msgspec.structs.replace(frame[0][0], released=released), frame[0][1]
+            super().send(frame)
+            for descriptor in descriptors:
+                socket.send_fds(self._end, [b"\0"], [descriptor])
 
     def receive(self, kinds: Any, most: int = MOST_HEADER) -> list[Any]:
         messages = super().receive(kinds, most)
@@ -134,59 +136,57 @@ def _copied(memory: np.ndarray, allocate: Allocate) -> np.ndarray:
     return copy
 
 
-class _MemoryFile:
-    """A memory file of a fixed size. The last reference to it closes it, so no other thread can be writing."""
-
-    def __init__(self, size: int):
-        self.size = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
-        self.descriptor = os.memfd_create("tfhet-batch", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        os.ftruncate(self.descriptor, self.size)
-        fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, _SEALS)
-
-    def __del__(self) -> None:
-        with contextlib.suppress(AttributeError):  # no descriptor was left
-            os.close(self.descriptor)
-
-    def write(self, pieces: Sequence[memoryview]) -> None:
-        """Writes the pieces from the beginning of the file. Raises OSError if there is no memory."""
-        left, offset = list(pieces), 0
-        while left:
-            count = os.pwritev(self.descriptor, left[:_MOST_BUFFERS], offset)
-            left, offset = without(count, left), offset + count
+def _memory_file(size: int) -> tuple[int, np.ndarray]:
+    """Returns the descriptor of a new memory file and its memory, uint8, at least `size` bytes. Raises OSError."""
+    size = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
+    descriptor = os.memfd_create("tfhet-batch", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        os.posix_fallocate(descriptor, 0, size)  # without it, missing memory would end this process later
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
+        return descriptor, np.frombuffer(mmap.mmap(descriptor, size, _SHARED), np.uint8)
+    except BaseException:
+        os.close(descriptor)
+        raise
 
 
 class _WrittenSegments:
     """The segments that this side of a connection writes. One thread may write while another one releases."""
 
     def __init__(self) -> None:
-        self._files: list[_MemoryFile] = []
+        self._memories: list[np.ndarray] = []
         self._free: list[int] = []
         """Numbers of the segments that are not in use, in the order of their release."""
         self._lock = threading.Lock()
 
-    def write(self, pieces: Sequence[memoryview], size: int) -> tuple[Segment, _MemoryFile] | None:
-        """Writes the buffers of a message, `size` bytes, into a segment; returns None if no segment can be used."""
+    def write(self, pieces: Sequence[memoryview], size: int) -> tuple[Segment, int | None] | None:
+        """Writes the buffers of a message, `size` bytes, into a segment. Returns the descriptor of a new segment with
+        it, which the caller must close. Returns None if no segment can be used."""
         with self._lock:
-            fitting = [one for one in self._free if size <= self._files[one - 1].size <= 2 * size + mmap.PAGESIZE]
-            number = fitting[-1] if fitting else (self._free or [len(self._files) + 1])[0]
+            fitting = [one for one in self._free if size <= self._memories[one - 1].size <= 2 * size + mmap.PAGESIZE]
+            number = fitting[-1] if fitting else (self._free or [len(self._memories) + 1])[0]
             if size < LEAST_SHARED or number > MOST_SEGMENTS:
                 return None
             self._free = [one for one in self._free if one != number]
-        try:
-            file = self._files[number - 1] if fitting else _MemoryFile(size)
-            file.write(pieces)
-        except OSError:  # no memory, or too many open files
-            if number <= len(self._files):
-                self.release([number])
-            return None
-        self._files[number - 1 : number] = [file]
-        return Segment(number, size, is_new=not fitting), file
+        descriptor = None
+        if not fitting:
+            try:
+                descriptor, memory = _memory_file(size)
+            except OSError:  # no memory, or too many open files
+                if number <= len(self._memories):
+                    self.release([number])
+                return None
+            self._memories[number - 1 : number] = [memory]
+        begin = 0
+        for piece in pieces:
+            np.copyto(self._memories[number - 1][begin : begin + len(piece)], piece)
+            begin += len(piece)
+        return Segment(number, size, is_new=descriptor is not None), descriptor
 
     def release(self, numbers: Sequence[int]) -> None:
         """Notes that nothing refers to segments any more. Raises MessageError for a segment that is not in use."""
         with self._lock:
             for number in numbers:
-                if number > len(self._files) or number in self._free:
+                if number > len(self._memories) or number in self._free:
                     raise MessageError(f"segment {number} was released, but it was not in use")
                 self._free.append(number)
 
@@ -204,7 +204,7 @@ class _MappedSegments:
             if ~fcntl.fcntl(descriptor, fcntl.F_GET_SEALS) & _SEALS:  # a shorter file would end this process
                 raise MessageError("a segment whose length can change")
             size = os.fstat(descriptor).st_size
-            self._maps[segment.number] = mmap.mmap(descriptor, size, mmap.MAP_SHARED | mmap.MAP_POPULATE)
+            self._maps[segment.number] = mmap.mmap(descriptor, size, _SHARED)
         except OSError as error:
             raise NoSharedMemory(f"shared memory cannot be mapped: {error}") from None
         finally:

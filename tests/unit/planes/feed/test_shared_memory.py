@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import socket
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -35,15 +33,18 @@ def check(batch, number: int) -> None:
     assert (batch["image"] == number % 251).all() and list(batch["label"]) == [*range(number, number + 5)]
 
 
-def mapped() -> int:
-    """Number of segments that this process has mapped."""
-    return Path("/proc/self/maps").read_text().count("tfhet-batch")
+@pytest.fixture
+def mapped(monkeypatch) -> list[int]:
+    """Numbers of the segments that readers have mapped."""
+    found: list[int] = []
+    add = shared_memory._MappedSegments.add
 
+    def note(self, segment, descriptor):
+        found.append(segment.number)
+        add(self, segment, descriptor)
 
-@pytest.fixture(autouse=True)
-def all_is_freed():
-    yield
-    gc.collect()
+    monkeypatch.setattr(shared_memory._MappedSegments, "add", note)
+    return found
 
 
 @pytest.fixture
@@ -73,21 +74,20 @@ def release(sender: LocalConnection, receiver: LocalConnection) -> None:
 
 
 @pytest.mark.parametrize("encrypted", [False, True], ids=["open", "encrypted"])
-def test_batches_arrive_in_shared_memory(serve, read, encrypted):
+def test_batches_arrive_in_shared_memory(serve, read, mapped, encrypted):
     reader = read(serve(1, encrypted), FeedSource.of(patterned, {}), encrypted=encrypted, **HERE)
     numbers = []
     for found in reader.epoch(0):
         check(found.batch, found.key[1])
-        assert mapped()
         found.batch["image"][:] = 255  # as an augmentation in place
         numbers.append(found.key[1])
-    assert numbers == [*range(300)] and mapped() < MOST_SEGMENTS
+    assert numbers == [*range(300)] and 1 <= len(mapped) < MOST_SEGMENTS
 
 
-def test_kept_batches_do_not_change(serve, read):
+def test_kept_batches_do_not_change(serve, read, mapped):
     reader = read(serve(1), FeedSource.of(patterned, {"batches": 4 * MOST_SEGMENTS}), **HERE)
     kept = [found.batch for found in reader.epoch(0)]
-    assert mapped() == MOST_SEGMENTS
+    assert mapped == [*range(1, MOST_SEGMENTS + 1)]
     reader.close()
     for number, batch in enumerate(kept):
         check(batch, number)
@@ -107,10 +107,10 @@ def test_memory_of_the_caller_gets_a_copy(serve, read):
 
 
 @pytest.mark.parametrize("names", [{}, {"hosts": ["there"], "host": "here"}, {"hosts": [None], "host": None}])
-def test_other_hosts_send_over_tcp(serve, read, names):
+def test_other_hosts_send_over_tcp(serve, read, mapped, names):
     for found in read(serve(1), FeedSource.of(patterned, {"batches": 20}), **names).epoch(0):
         check(found.batch, found.key[1])
-    assert not mapped()
+    assert not mapped
 
 
 def test_lost_local_server_batches_are_remade(serve, read):
@@ -165,14 +165,14 @@ def test_reader_without_descriptors_uses_tcp(serve, read, monkeypatch):
     assert any("too many open files" in line for line in lines)
 
 
-def test_server_without_descriptors_sends_data(serve, read, monkeypatch):
+def test_server_without_descriptors_sends_data(serve, read, mapped, monkeypatch):
     def fail(*_):
         raise OSError(24, "Too many open files")
 
     monkeypatch.setattr(os, "memfd_create", fail)
     for found in read(serve(1), FeedSource.of(patterned, {}), **HERE).epoch(0):
         check(found.batch, found.key[1])
-    assert not mapped()
+    assert not mapped
 
 
 def test_segments_are_used_again(ends):
@@ -183,7 +183,7 @@ def test_segments_are_used_again(ends):
         assert messages[0].segment.number == 1 and not messages[0].size and len(memories[0]) >= size
         del memories
         release(sender, receiver)
-    assert len(sender._written._files) == len(receiver._mapped._maps) == 1
+    assert len(sender._written._memories) == len(receiver._mapped._maps) == 1
 
 
 def test_small_messages_need_no_segment(ends):
@@ -200,7 +200,7 @@ def test_segments_in_use_are_bounded(ends):
     for value in range(MOST_SEGMENTS + 10):
         send(sender, 5000, value=value)
         kept += receive(receiver)[1]
-    assert len(sender._written._files) == MOST_SEGMENTS
+    assert len(sender._written._memories) == MOST_SEGMENTS
     assert all((memory[:5000] == value).all() for value, memory in enumerate(kept))
 
 
@@ -235,7 +235,6 @@ def test_invalid_segments_are_refused(ends, tmp_path):
         mapped_segments.add(Segment(1, 5000, is_new=True), descriptor)
     with pytest.raises(NoSharedMemory), open(tmp_path / "file", "w+b") as file:
         mapped_segments.add(Segment(1, 5000, is_new=True), os.dup(file.fileno()))
-    file = shared_memory._MemoryFile(8192)
-    mapped_segments.add(Segment(1, 5000, is_new=True), os.dup(file.descriptor))
+    mapped_segments.add(Segment(1, 5000, is_new=True), shared_memory._memory_file(8192)[0])
     with pytest.raises(MessageError, match="not so long"):
         mapped_segments.view(Segment(1, 8193))
