@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import ctypes
 import fcntl
 import mmap
 import os
@@ -33,8 +34,12 @@ from tfhet.secure import HANDSHAKE_S, Purpose, Records, derived_key
 
 LEAST_SHARED = 4096
 """Minimum bytes of a message in a segment."""
-_SHARED = mmap.MAP_SHARED | mmap.MAP_POPULATE
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_LIBC.mmap.restype = ctypes.c_void_p
+_LIBC.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_ssize_t]
+_LIBC.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+_FAILED = ctypes.c_void_p(-1).value
 _PEER = struct.Struct("3i")
 """The process, user and group of SO_PEERCRED."""
 
@@ -143,10 +148,21 @@ def _memory_file(size: int) -> tuple[int, np.ndarray]:
     try:
         os.posix_fallocate(descriptor, 0, size)  # without it, missing memory would end this process later
         fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
-        return descriptor, np.frombuffer(mmap.mmap(descriptor, size, _SHARED), np.uint8)
+        return descriptor, np.frombuffer(_map(descriptor, size), np.uint8)
     except BaseException:
         os.close(descriptor)
         raise
+
+
+def _map(descriptor: int, size: int) -> ctypes.Array[ctypes.c_uint8]:
+    """Maps a memory file. `mmap.mmap` would keep a descriptor for each, which the user's code may need for files."""
+    access, kind = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED | mmap.MAP_POPULATE
+    address = _LIBC.mmap(None, size, access, kind, descriptor, 0)
+    if address == _FAILED:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    memory = (ctypes.c_uint8 * size).from_address(address)
+    weakref.finalize(memory, _LIBC.munmap, address, size).atexit = False
+    return memory
 
 
 class _WrittenSegments:
@@ -195,7 +211,7 @@ class _MappedSegments:
     """The segments of the other side. Arrays in them outlive the connection."""
 
     def __init__(self) -> None:
-        self._maps: dict[int, mmap.mmap] = {}
+        self._maps: dict[int, ctypes.Array[ctypes.c_uint8]] = {}
         self._released = collections.deque[int]()
 
     def add(self, segment: Segment, descriptor: int) -> None:
@@ -204,7 +220,7 @@ class _MappedSegments:
             if ~fcntl.fcntl(descriptor, fcntl.F_GET_SEALS) & _SEALS:  # a shorter file would end this process
                 raise MessageError("a segment whose length can change")
             size = os.fstat(descriptor).st_size
-            self._maps[segment.number] = mmap.mmap(descriptor, size, _SHARED)
+            self._maps[segment.number] = _map(descriptor, size)
         except OSError as error:
             raise NoSharedMemory(f"shared memory cannot be mapped: {error}") from None
         finally:
