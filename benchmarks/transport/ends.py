@@ -6,6 +6,7 @@ A sender reports how to reach it. A receiver moves batches of `size` bytes from 
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import socket
 import struct
@@ -80,6 +81,7 @@ WAYS: dict[str, Way] = {
     "service_encrypted": ends.with_encryption(ends.WAYS["tf_service"]),
     "feed": ends.WAYS["feed"],
     "feed_encrypted": ends.with_encryption(ends.WAYS["feed"]),
+    "feed_shared": {"send": ends.send_feed, "receive": functools.partial(ends.receive_feed, shared=True)},
 }
 
 if __name__ == "__main__":

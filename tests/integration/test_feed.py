@@ -29,11 +29,20 @@ def test_feed_is_exact_despite_lost_servers(simulated, script):
     assert [sorted(epoch) for epoch in found["epochs"]] == [list(range(EXAMPLES))] * epochs
     assert found["epochs"][0] != found["epochs"][1], "shuffled again"
     assert sorted(found["held_out"]) == sorted(f"{shard}/{number}" for shard in range(4) for number in range(10))
-    assert not found["tensorflow"] and found["left"] == 0
+    assert not (found["tensorflow"] or found["shares_memory"]) and found["left"] == 0
     assert run.summary.restarts == 1 and list(run.summary.lost_hosts) == ["algo-3"]
     for epoch in run.summary.epochs[:epochs]:
         assert (epoch["expected"], epoch["once"], epoch["missing"], epoch["repeated"]) == (EXAMPLES, EXAMPLES, 0, 0)
     assert run.summary.steps and run.summary.wait_pct is not None and run.summary.batch_size == 8
+
+
+@pytest.mark.slow
+def test_killed_process_of_own_host_is_replaced(simulated, script):
+    words = ("--data_plane", "feed", "--dnn_host_processes", 2, "--train_script", script("feed_reads"), "--epochs", 8)
+    run = simulated(*words, data=0, ranks=1, channels={}, faults=("kill:feed@dnn-1:from=scripts:after=1.0",))
+    found = read(run)
+    assert [sorted(epoch) for epoch in found["epochs"]] == [list(range(EXAMPLES))] * 8
+    assert found["shares_memory"] and run.summary.restarts == 1
 
 
 @pytest.mark.slow
@@ -77,6 +86,7 @@ def test_feed_without_data_hosts(simulated, script, servers):
     words = ("--data_plane", "feed", *servers, "--train_script", script("feed_reads"))
     found = read(simulated(*words, data=0, ranks=1, channels={}))
     assert [sorted(epoch) for epoch in found["epochs"]] == [list(range(EXAMPLES))] * 2
+    assert found["shares_memory"] == bool(servers)
 
 
 @pytest.mark.slow

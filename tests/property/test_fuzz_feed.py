@@ -16,9 +16,9 @@ from own_key import KEY
 from rubbish import FULL
 
 from tfhet.planes.feed import FeedReader, FeedSource, Server
-from tfhet.planes.feed.connection import FeedConnection
 from tfhet.planes.feed.delivered import BatchRequest
 from tfhet.planes.feed.message import BatchRequests, FromServer
+from tfhet.planes.feed.shared_memory import dial
 from tfhet.planes.feed.source import Shard
 from tfhet.schema import to_json
 from tfhet.secure import MAGIC, Purpose, Records
@@ -47,13 +47,15 @@ class Served:
     address: str
 
     def serves(self) -> bool:
-        """Whether a reader gets all, once."""
-        reader = FeedReader([self.address], KEY, SOURCE, say=lambda line: None)
+        """Whether readers on this host and on another one get all, once."""
+        return all(sorted(self._read(host)) == list(range(40)) for host in ("here", "there"))
+
+    def _read(self, host: str) -> list[int]:
+        reader = FeedReader([self.address], KEY, SOURCE, hosts=["here"], host=host, say=lambda line: None)
         try:
-            found = [int(one) for each in reader.epoch(0, continues=False) for one in each.batch[:, 0]]
+            return [int(one) for each in reader.epoch(0, continues=False) for one in each.batch[:, 0]]
         finally:
             reader.close()
-        return sorted(found) == list(range(40))
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +93,7 @@ def test_a_member_that_sends_rubbish_ends_its_connection_alone(served):
 
     def rubbish(records: Records) -> bytes:
         header = json.loads(json.dumps(good))
-        what = draw.randrange(7)
+        what = draw.randrange(8)
         if what == 0:
             return draw.randbytes(draw.randrange(100))
         if what == 1:
@@ -104,15 +106,18 @@ def test_a_member_that_sends_rubbish_ends_its_connection_alone(served):
             header["named"][draw.choice(list(header["named"]))] = draw.choice([None, [], {}, -1, "no/such", "../.."])
         elif what == 5:
             header["wishes"][draw.randrange(2)][draw.choice(["number", "first", "ranks"])] = draw.choice(odd)
-        else:
+        elif what == 6:
             header["source"] = "another"
             del header["named"]
+        else:
+            header["released"] = draw.choice([None, [0], [1], [1, 1], [65], [1] * 65, "1", [1 << 70]])
+            header["segment"] = draw.choice([None, {}, {"number": 1, "size": 1 << 40, "is_new": True}, {"number": 65}])
         rest = draw.choice([0, 0, 7])
         text = json.dumps([header | {"size": rest}] * draw.choice([1, 1, 2])).encode()
         return records.sealed(text, rest * draw.choice([1, 1, 2]))
 
     for _ in range(INPUTS):
-        connection = FeedConnection.dial(served.address, KEY, False)
+        connection = dial(served.address, KEY, encrypted=False, is_local=draw.random() < 0.5)
         connection.silent_after(0.05)
         try:
             with contextlib.suppress(OSError):

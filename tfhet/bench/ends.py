@@ -118,9 +118,11 @@ def send_feed(size: int, encrypted: bool = False) -> End:
     return End(facts={"port": port})
 
 
-def receive_feed(size: int, port: int, encrypted: bool = False) -> End:
+def receive_feed(size: int, port: int, encrypted: bool = False, shared: bool = False) -> End:
+    """shared: whether batches arrive through shared memory instead of TCP."""
     source = FeedSource.of(feed_batches, {"size": size})
-    reader = FeedReader([f"{HERE}:{port}"], KEY, source, rank=0, size=1, encrypted=encrypted)
+    host = HERE if shared else OTHER_HOST
+    reader = FeedReader([f"{HERE}:{port}"], KEY, source, encrypted=encrypted, hosts=[HERE], host=host)
     received = reader.epoch(0)
 
     def pull(count: int) -> None:

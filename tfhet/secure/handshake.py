@@ -53,6 +53,7 @@ class Purpose(IntEnum):
     LINK = 4
     FEED = 5
     ENCRYPTED_FEED = 6
+    FEED_SHARED_MEMORY = 7
 
 
 _ENCRYPTS = (Purpose.ENCRYPTED_FEED,)

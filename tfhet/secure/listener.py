@@ -101,7 +101,7 @@ class Listener:
             while len(self._unproved) >= MAX_UNAUTHENTICATED:
                 self._drop_oldest("too many connections are in the handshake")
             self._unproved[client] = None
-            peer = f"{address[0]}:{address[1]}"
+            peer = f"{address[0]}:{address[1]}" if address else "this host"
             task = asyncio.create_task(self._serve(client, peer), name=f"tfhet-peer-{peer}")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)

@@ -11,13 +11,16 @@ import itertools
 import socket
 import struct
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Self
 
-from tfhet.planes.feed.frame import MOST_HEADER, Header, headers_of, joined
+import numpy as np
+
+from tfhet.planes.feed.frame import MOST_HEADER, Allocate, Header, headers_of, joined
 from tfhet.secure import HANDSHAKE_S, TAG_BYTES, EncryptedRecords, Purpose, Records, as_client, perform_handshake
 
 PREFIX = 320
 """Minimum length of a record without its data."""
+_NO_MEMORY = np.empty(0, np.uint8)
 _AT_ONCE = 64
 """Buffers in one system call; Linux allows 1024."""
 
@@ -31,18 +34,26 @@ class FeedConnection:
 
     def __init__(self, end: socket.socket, records: Records):
         """end: blocking socket after the handshake."""
-        end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if end.family != socket.AF_UNIX:
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._end, self._records = end, records
         self._prefix = memoryview(bytearray(PREFIX))
 
     @classmethod
-    def dial(cls, address: str, key: bytes, encrypted: bool, limit_s: float = HANDSHAKE_S) -> FeedConnection:
+    def dial(cls, address: str, key: bytes, encrypted: bool, limit_s: float = HANDSHAKE_S) -> Self:
         """Connects to HOST:PORT as a reader. Raises OSError, MessageError for a server of another version,
         Unauthenticated if the server has another key, and MissingPackage if encryption needs a package."""
         host, _, port = address.rpartition(":")
         end = socket.create_connection((host.strip("[]"), int(port)), timeout=limit_s)
+        return cls.of_client(end, key, purpose(encrypted), address, limit_s)
+
+    @classmethod
+    def of_client(
+        cls, end: socket.socket, key: bytes, purpose: Purpose, address: str, limit_s: float = HANDSHAKE_S
+    ) -> Self:
+        """Does the handshake of a reader on a connected socket. Raises the errors of `dial`, and closes the socket."""
         try:
-            return cls(end, perform_handshake(end, as_client(key, purpose(encrypted), address), limit_s))
+            return cls(end, perform_handshake(end, as_client(key, purpose, address), limit_s))
         except BaseException:
             end.close()
             raise
@@ -72,7 +83,7 @@ class FeedConnection:
 
     def receive(self, kinds: Any, most: int = MOST_HEADER) -> list[Any]:
         """Receives the headers of the next frame, of the types `kinds` and at most `most` bytes. The caller must
-        receive their buffers with `receive_into`. Raises OSError, Forged, and MessageError for other headers."""
+        receive their buffers with `receive_data`. Raises OSError, Forged, and MessageError for other headers."""
         self._fill(self._prefix)
         size, rest = self._records.lengths(self._prefix, most)
         end = Records.HEAD + size + TAG_BYTES
@@ -82,13 +93,16 @@ class FeedConnection:
             self._fill(body[PREFIX - Records.HEAD :])
         return headers_of(self._records.opened(body), rest, kinds)
 
-    def receive_into(self, memories: Sequence[memoryview]) -> None:
-        """Fills the memories of all messages of a frame. Raises OSError, and Forged if the data are encrypted."""
+    def receive_data(self, messages: Sequence[Header], allocate: Allocate, may_share: bool = False) -> list[np.ndarray]:
+        """Receives the buffers of all messages of a frame, uint8 [size] each, in memory of `allocate`. may_share:
+        whether they may also be in shared memory. Raises OSError, and Forged if the data are encrypted."""
+        memories = [allocate(message.size) if message.size else _NO_MEMORY for message in messages]
         for memory in memories:
             if isinstance(self._records, EncryptedRecords):
-                self._records.open_data(self._fill, memory)
+                self._records.open_data(self._fill, memory.data)
             else:
-                self._fill(memory)
+                self._fill(memory.data)
+        return memories
 
     def _fill(self, memory: memoryview) -> None:
         received, size = 0, len(memory)

@@ -33,10 +33,22 @@ MOST_REQUEST = MIB
 ALIGNMENT = 64
 """Alignment of buffers in bytes, for vector instructions and devices."""
 _PADDING = bytes(ALIGNMENT)
+MOST_SEGMENTS = 64
+"""Maximum number of segments of shared memory of a connection."""
 MOST_KEPT = 64
 """Maximum number of pieces of memory in a pool."""
 _OWN_REFERENCES = 3
 """References to a piece by the pool: in its list, in a loop, and in the call that counts them."""
+
+
+class Segment(Message, frozen=True, omit_defaults=True, tag=False):
+    """The part of the shared memory of two processes that has a message's buffers (`shared_memory`)."""
+
+    number: Annotated[int, Meta(ge=1, le=MOST_SEGMENTS)]
+    size: Count
+    """Length of the buffers in bytes."""
+    is_new: bool = False
+    """Whether the descriptor of its memory file follows the frame."""
 
 
 class Header(Message, frozen=True, omit_defaults=True, kw_only=True):
@@ -44,6 +56,10 @@ class Header(Message, frozen=True, omit_defaults=True, kw_only=True):
 
     size: Count = 0
     """Length of the buffers that follow, in bytes."""
+    segment: Segment | None = None
+    """The place of the buffers, if they do not follow."""
+    released: Annotated[tuple[Annotated[int, Meta(ge=1)], ...], Meta(max_length=MOST_SEGMENTS)] = ()
+    """Numbers of the segments that the sender of this message has used."""
 
 
 class Array(Message, frozen=True):
@@ -74,6 +90,8 @@ class Bytes(Message, frozen=True):
     length: Count
 
 
+Allocate = Callable[[int], np.ndarray]
+"""Returns memory for a batch of so many bytes, uint8 [n]."""
 Tree = Array | Dict | List | PythonJson | Bytes | str | int | float | bool | None
 """A batch without the memory of its arrays; it contains numbers and texts as they are."""
 
@@ -134,6 +152,18 @@ def _array(value: Any, where: str) -> np.ndarray:
     )
 
 
+def padded(buffers: Sequence[memoryview]) -> tuple[list[memoryview], int]:
+    """Returns buffers with the bytes that align the next one, and the length of all in bytes."""
+    pieces, size = list[memoryview](), 0
+    for buffer in buffers:
+        pieces.append(buffer)
+        size += buffer.nbytes
+        if gap := -buffer.nbytes % ALIGNMENT:
+            pieces.append(memoryview(_PADDING)[:gap])
+            size += gap
+    return pieces, size
+
+
 def joined(
     messages: Sequence[tuple[Header, Sequence[memoryview]]], least: int = 0
 ) -> tuple[bytes, list[list[memoryview]], int]:
@@ -143,15 +173,9 @@ def joined(
     pieces: list[list[memoryview]] = []
     total = 0
     for header, buffers in messages:
-        size, padded = 0, list[memoryview]()
-        for buffer in buffers:
-            padded.append(buffer)
-            size += buffer.nbytes
-            if gap := -buffer.nbytes % ALIGNMENT:
-                padded.append(memoryview(_PADDING)[:gap])
-                size += gap
+        found, size = padded(buffers)
         headers.append(msgspec.structs.replace(header, size=size) if buffers else header)
-        pieces.append(padded)
+        pieces.append(found)
         total += size
     return encode(headers, MOST_HEADER).ljust(least), pieces, total
 

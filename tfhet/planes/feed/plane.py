@@ -54,15 +54,17 @@ class Feed(DataPlane):
 
     def batches(self, source: FeedSource, job: JobContext, options: Mapping[str, Any]) -> BatchReader:
         from tfhet.planes.feed.alone import alone
-        from tfhet.planes.feed.reader import FeedReader
-        from tfhet.planes.process import key_from
 
         order = Order.parse(job.order)
         if not order.servers:
             return alone(source, job, options)
+        from tfhet.planes.feed.reader import FeedReader
+        from tfhet.planes.process import key_from
+
         arguments = {"rank": job.rank, "size": job.size, "seed": job.seed, "is_equal": options["is_equal"]}
         arguments |= {name: options[name] for name in ("ahead", "allocate", "make_limit_s")}
-        arguments |= {"encrypted": order.encrypted, "hosts": order.hosts, "say": functools.partial(print, flush=True)}
+        arguments |= {"encrypted": order.encrypted, "hosts": order.hosts, "host": job.host}
+        arguments |= {"say": functools.partial(print, flush=True)}
         reader = FeedReader(order.servers, key_from(environment()), source, **arguments)
         _membership().subscribe(reader.serve_only)
         return reader

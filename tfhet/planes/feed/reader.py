@@ -21,13 +21,13 @@ from tfhet.clock import SYSTEM
 from tfhet.errors import NotReady, UsageError
 from tfhet.planes.feed.batch_reader import MAKE_LIMIT_S, START, Position
 from tfhet.planes.feed.connection import FeedConnection
-from tfhet.planes.feed.credit import Credit
 from tfhet.planes.feed.dataset import Agreement, DatasetFacts
 from tfhet.planes.feed.delivered import NO_BATCH, BatchRequest, Key, Loss, Received, SourceError, described
 from tfhet.planes.feed.frame import MemoryPool
 from tfhet.planes.feed.message import SILENT_S, Alive, Answer, Batch, Described, Failed, NoBatch
-from tfhet.planes.feed.server_link import ServerLink, ServerTimeout, received
+from tfhet.planes.feed.server_link import ServerLink, ServerTimeout, received, server_links
 from tfhet.planes.feed.share import EpochPass, Share
+from tfhet.planes.feed.shared_memory import NoSharedMemory, dial
 from tfhet.planes.feed.source import FeedSource, Shard
 from tfhet.schema import MessageError
 from tfhet.secure import Unauthenticated
@@ -51,30 +51,29 @@ class FeedReader:
         ahead: int | None = None,
         is_equal: bool = True,
         hosts: Sequence[str | None] = (),
+        host: str | None = None,
         make_limit_s: float = MAKE_LIMIT_S,
         allocate: Callable[[int], np.ndarray] | None = None,
         say: Callable[[str], None] = print,
     ):
         """
         Args:
-            servers: HOST:PORT of each server; `hosts`: names of their hosts, if known.
+            servers: HOST:PORT of each server; `hosts`: names of their hosts; `host`: name of this one, to share memory.
             ahead: Number of batches of this rank that each server may have, from 1; None: see `Credit`.
             is_equal: Whether all ranks get the same number of batches.
             make_limit_s: Limit in seconds for one batch of the user's code.
             allocate: Returns memory for a batch, uint8 [n]; None: ordinary memory, which is used again.
         """
-        named = enumerate(zip(servers, hosts or [None] * len(servers), strict=True))
-        self._servers = [ServerLink(at, *one, Credit(len(servers), ahead)) for at, one in named]
+        self._servers = server_links(servers, hosts, host, ahead)
         self._key, self._encrypted, self._source, self._seed = key, encrypted, source, seed
         self._rank, self._size, self._is_equal, self._make_limit_s = rank, size, is_equal, make_limit_s
-        self._allocate, self._say = allocate or MemoryPool().allocate, say
+        self._allocate, self._may_share, self._say = allocate or MemoryPool().allocate, allocate is None, say
         self.again, self.left, self.is_short, self.shards = 0, 0, False, len(self._servers)  # see `BatchReader`
-        self._passes, self._iterations = dict[int, EpochPass](), 0
+        self._passes, self._iterations, self._is_closed = dict[int, EpochPass](), 0, False
         self._agreement, self._needs_facts, self._unmade = Agreement(source), False, Loss("the dataset")
         self._alone_s: float | None = None  # when the last server was lost
         self._failure: Exception | None = None
-        self._is_closed, self._process = False, os.getpid()
-        self._woken, self._lock = threading.Event(), threading.Lock()
+        self._process, self._woken, self._lock = os.getpid(), threading.Event(), threading.Lock()
         for index in range(len(self._servers)):
             threading.Thread(target=self._live, args=(index,), name="tfhet-feed", daemon=True).start()
 
@@ -207,11 +206,12 @@ class FeedReader:
         server = self._servers[index]
         while not (self._is_closed or server.is_given_up):
             try:
-                connection = FeedConnection.dial(server.address, self._key, self._encrypted)
+                connection = dial(server.address, self._key, self._encrypted, server.is_local)
                 with contextlib.closing(connection):
                     self._on_connected(index, connection)
                     self._receive(index, connection)
             except (OSError, MessageError, Unauthenticated) as error:
+                server.is_local &= not isinstance(error, NoSharedMemory)
                 self._on_lost(index, str(error) or type(error).__name__)
                 if not self._is_closed:
                     SYSTEM.sleep(DIAL_S)
@@ -260,7 +260,7 @@ class FeedReader:
 
     def _receive(self, index: int, connection: FeedConnection) -> None:
         timeout = ServerTimeout(self._servers[index].address, str(self._source), self._make_limit_s)
-        for answer, batch in received(connection, self._allocate):
+        for answer, batch in received(connection, self._allocate, self._may_share):
             if isinstance(answer, Alive):
                 if line := timeout.check(answer):
                     self._say(line)

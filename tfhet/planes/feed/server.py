@@ -29,10 +29,11 @@ from tfhet.planes.feed.delivered import NO_BATCH, BatchRequest
 from tfhet.planes.feed.frame import MOST_HEADER, MOST_REQUEST, Header, Tree, packed
 from tfhet.planes.feed.message import ALIVE_S, Batch, BatchRequests, Described, Failed, NoBatch, WorkMonitor, text_of
 from tfhet.planes.feed.production import EndOfShard, Production
+from tfhet.planes.feed.shared_memory import LocalConnection, local_listener
 from tfhet.planes.feed.source import FeedSource
 from tfhet.planes.process import key_from
 from tfhet.schema import encode
-from tfhet.secure import ListenerThread, Records, as_server, listening
+from tfhet.secure import ListenerThread, Purpose, Records, as_server, listening
 from tfhet.units import MIB
 
 SERVER = "tfhet.planes.feed.server"
@@ -78,7 +79,7 @@ class _Client:
         try:
             while True:
                 for message in self.connection.receive(BatchRequests, MOST_REQUEST):
-                    if message.size:
+                    if message.size or message.segment:
                         return
                     if message.named is not None:
                         if message.named.id != message.source:  # other readers would get its batches
@@ -144,8 +145,9 @@ class Server:
         self._monitor = WorkMonitor()
         self._productions: dict[str, Production] = {}
         self._clients: set[_Client] = set()
-        side = functools.partial(as_server, key, {purpose(encrypted)}, address)
-        self._listening = ListenerThread(listener, side, self._serve)
+        self._listening = [self._listen(listener, FeedConnection, purpose(encrypted), key, address)]
+        if (local := local_listener(key, address)) is not None:
+            self._listening.append(self._listen(local, LocalConnection, Purpose.FEED_SHARED_MEMORY, key, address))
 
     def run(self, stop: threading.Event) -> None:
         """Makes the requested batches until `stop` is set."""
@@ -169,7 +171,8 @@ class Server:
         return self._waiting
 
     def close(self) -> None:
-        self._listening.close()
+        for each in self._listening:
+            each.close()
         for client in list(self._clients):
             client.connection.close()
 
@@ -231,8 +234,14 @@ class Server:
         for source in [source for source in self._productions if source not in used][:-MOST_UNUSED]:
             self._productions.pop(source).close()
 
-    def _serve(self, end: socket.socket, records: Records, peer: str) -> None:
-        client = _Client(FeedConnection(end, records), peer, self._requests, self._monitor)
+    def _listen(
+        self, listener: socket.socket, kind: type[FeedConnection], purpose: Purpose, key: bytes, address: str
+    ) -> ListenerThread:
+        side = functools.partial(as_server, key, {purpose}, address)
+        return ListenerThread(listener, side, functools.partial(self._serve, kind))
+
+    def _serve(self, kind: type[FeedConnection], end: socket.socket, records: Records, peer: str) -> None:
+        client = _Client(kind(end, records), peer, self._requests, self._monitor)
         self._clients.add(client)
         client.receive()
         self._clients.discard(client)

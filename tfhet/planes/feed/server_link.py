@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-
-import numpy as np
 
 from tfhet.clock import SYSTEM
 from tfhet.errors import NotReady
 from tfhet.planes.feed.connection import FeedConnection
 from tfhet.planes.feed.credit import Credit
 from tfhet.planes.feed.delivered import BatchRequest
-from tfhet.planes.feed.frame import BatchLayout, Dict
+from tfhet.planes.feed.frame import Allocate, BatchLayout, Dict
 from tfhet.planes.feed.message import Alive, Answer, Batch, BatchRequests, FromServer
 from tfhet.planes.feed.share import EpochPass
 from tfhet.planes.feed.source import FeedSource
 
-_NO_MEMORY = np.empty(0, np.uint8)
 SLOW_S = 30.0
 """Seconds for one batch after which a reader logs where the user's code is."""
 
@@ -33,6 +30,8 @@ class ServerLink:
     host: str | None
     """Name of its host, if known."""
     credit: Credit
+    is_local: bool = False
+    """Whether it is on the reader's host and shares memory with the reader."""
     connection: FeedConnection | None = None
     knows_source: bool = False
     """Whether the source was sent on this connection."""
@@ -73,6 +72,16 @@ class ServerLink:
             connection.close()
 
 
+def server_links(
+    servers: Sequence[str], hosts: Sequence[str | None], host: str | None, ahead: int | None
+) -> list[ServerLink]:
+    """Returns the initial states of servers. See `FeedReader`."""
+    return [
+        ServerLink(index, address, name, Credit(len(servers), ahead), is_local=name is not None and name == host)
+        for index, (address, name) in enumerate(zip(servers, hosts or [None] * len(servers), strict=True))
+    ]
+
+
 class ServerTimeout:
     """Checks how long a server has been making one batch."""
 
@@ -95,14 +104,13 @@ class ServerTimeout:
         return f"[tfhet] {text}" if is_new else None
 
 
-def received(connection: FeedConnection, allocate: Callable[[int], np.ndarray]) -> Iterator[tuple[Answer | Alive, Any]]:
-    """Yields the messages of a server; with a `Batch` its value, in memory of `allocate`, with others None. Raises
-    OSError and MessageError when the connection ends."""
+def received(connection: FeedConnection, allocate: Allocate, may_share: bool) -> Iterator[tuple[Answer | Alive, Any]]:
+    """Yields the messages of a server; with a `Batch` its value, with others None. Raises OSError and MessageError when
+    the connection ends. allocate, may_share: as for `receive_data`."""
     layout = BatchLayout(Dict({}))
     while True:
         messages = connection.receive(FromServer)
-        memories = [allocate(message.size) if message.size else _NO_MEMORY for message in messages]
-        connection.receive_into([memory.data for memory in memories])
+        memories = connection.receive_data(messages, allocate, may_share)
         for message in messages:
             memory = memories.pop(0)
             if isinstance(message, Batch) and message.tree is not None:

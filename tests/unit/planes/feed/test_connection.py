@@ -1,4 +1,4 @@
-"""Frames of any size pass through a connection, plain and encrypted; silence and an end are errors."""
+"""Frames of any size pass through a connection: plain, encrypted or in shared memory; silence and an end are errors."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from tfhet.planes.feed.connection import PREFIX, FeedConnection
 from tfhet.planes.feed.delivered import BatchRequest
 from tfhet.planes.feed.message import Batch, Failed, FromServer
+from tfhet.planes.feed.shared_memory import LocalConnection
 from tfhet.planes.feed.source import Shard
 from tfhet.schema import MessageError
 from tfhet.secure import EncryptedRecords, Records
@@ -19,12 +20,17 @@ KEYS = bytes(range(32)), bytes(range(1, 33))
 REQUEST = BatchRequest(Shard(0, 1), 0, 0)
 
 
-@pytest.fixture(params=[Records, EncryptedRecords])
+@pytest.fixture(params=["plain", "encrypted", "shared"])
 def ends(request) -> Iterator[tuple[FeedConnection, FeedConnection]]:
     """A sender and a receiver."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        here, there = socket.create_connection(listener.getsockname()), listener.accept()[0]
-    sender, receiver = FeedConnection(here, request.param(*KEYS)), FeedConnection(there, request.param(*KEYS[::-1]))
+    kind = LocalConnection if request.param == "shared" else FeedConnection
+    records = EncryptedRecords if request.param == "encrypted" else Records
+    if request.param == "shared":
+        here, there = socket.socketpair()
+    else:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            here, there = socket.create_connection(listener.getsockname()), listener.accept()[0]
+    sender, receiver = kind(here, records(*KEYS)), kind(there, records(*KEYS[::-1]))
     receiver.silent_after(20)
     yield sender, receiver
     sender.close()
@@ -39,14 +45,14 @@ def test_headers_of_any_length_arrive(ends):
         assert receiver.receive(FromServer) == [sent]
 
 
-def test_messages_of_a_frame_have_their_own_data(ends):
+@pytest.mark.parametrize("may_share", [False, True])
+def test_messages_of_a_frame_have_their_own_data(ends, may_share):
     sender, receiver = ends
     draw = np.random.default_rng(1)
     batches = [[draw.bytes(size) for size in sizes] for sizes in ((3, 0, 64), (), (70_000, 300_000, 1, 600_000), (5,))]
     sender.send([(Batch(source="id", request=REQUEST), [memoryview(one) for one in batch]) for batch in batches])
     messages = receiver.receive(FromServer)
-    memories = [memoryview(bytearray(message.size)) for message in messages]
-    receiver.receive_into(memories)
+    memories = receiver.receive_data(messages, lambda size: np.empty(size, np.uint8), may_share)
     for batch, memory in zip(batches, memories, strict=True):
         assert bytes(memory) == b"".join(one + bytes(-len(one) % 64) for one in batch)
     sender.send([(Failed(source="id", request=REQUEST, text="next"), ())])

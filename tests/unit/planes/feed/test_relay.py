@@ -65,8 +65,7 @@ def received(connection: FeedConnection) -> list[int]:
     try:
         while True:
             for message in connection.receive(FromServer):
-                memory = bytearray(message.size)
-                connection.receive_into([memoryview(memory)] if message.size else [])
+                connection.receive_data([message], lambda size: np.empty(size, np.uint8))
                 if isinstance(message, Batch):
                     found.append(message.request.number)
     except (OSError, MessageError) as error:
