@@ -83,7 +83,8 @@ async def run_second_job(backend: HostBackend, host: SimulatedHost) -> str:
     for channel in job.seen_by(job.dnn_group, job.cluster.channels):  # empty files: it ends before it reads them
         second.paths.channel(channel).mkdir(exist_ok=True)
         (second.paths.channel(channel) / "empty.tfrecord").touch()
-    command = [*job.command, "--processes_per_host", "1", "--dnn_host_workers", str(workers)]
+    (servers,) = (name for name in job.plane.arguments(1, 1) if name.startswith(f"{DNN.name}_host_"))
+    command = [*job.command, "--processes_per_host", "1", f"--{servers}", str(workers)]
     variables = replace(second, paths=HostPaths(inside)).variables(config, {}, {}, f"{job.job}-second", command)
     env = {**env, **variables, **second.port_variables}
     started = [*before, sys.executable, *command]

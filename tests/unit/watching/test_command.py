@@ -46,7 +46,7 @@ import numpy, tfhet
 
 images = numpy.zeros((320, 64, 64, 3), numpy.uint8)
 source = tfhet.ArraySource(images, numpy.zeros(320, int))
-loader = tfhet.batches(tfhet.Pipeline(source, "gaussian_blur(9, 3.0); rescale()", batch_size=8))
+loader = tfhet.batches(tfhet.Pipeline(source, "gaussian_blur(51, 9.0); rescale()", batch_size=8))
 for epoch in range(2):
     for batch in loader:
         pass
@@ -94,7 +94,7 @@ def test_parts_of_a_pipeline_have_their_share(watch, tmp_path):
     watched = RunFolder(tmp_path / "out").read_summary().watched
     assert watched["where_role"] == "core"
     assert {each["what"] for each in watched["where"]} == {"read", "gaussian_blur", "rescale"}
-    assert "The parts of the pipeline cost: gaussian_blur: " in found.stderr
+    assert "The parts of the pipeline cost: gaussian_blur: " in found.stderr  # 51 pixels wide
 
 
 @pytest.mark.parametrize(("code", "expected"), [("raise SystemExit(7)", 7), ("import os; os.abort()", 134)])
