@@ -138,7 +138,7 @@ def test_patch_of_each_loader_runs(script):
 
 
 def test_dataset_and_arguments_of_another_form(script):
-    """Arguments of the loader are packed, and a dataset of the script's own is in a Subset."""
+    """Arguments of the loader are packed, the loader is made again for each pass, and its dataset is in a Subset."""
     folder = script()
     content = (folder / "train.py").read_text().replace("\ndef main():\n", OWN_DATASET)
     for old, new in (
@@ -146,7 +146,12 @@ def test_dataset_and_arguments_of_another_form(script):
         ("import torch\n", "import torch\nfrom PIL import Image\n"),
         ("train_dataset, batch_size=8, shuffle=True,", "torch.utils.data.Subset(train_dataset, range(96)),"),
         ("num_workers=args.workers, pin_memory=False)", "**options)"),
-        ("train_loader =", 'options = {"batch_size": 8, "num_workers": 1, "shuffle": True}; train_loader ='),
+        (
+            "train_loader =",
+            'options = {"batch_size": 8, "num_workers": 1, "shuffle": True}\n    train_loader = lambda:',
+        ),
+        ("in train_loader:", "in train_loader():"),
+        ("len(train_loader)", "12"),
     ):
         assert old in content
         content = content.replace(old, new)

@@ -12,13 +12,14 @@ import json
 import multiprocessing
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from tfhet.watching.inside.recorder import Recorder, examples_in, now, rank_of_process
 from tfhet.watching.inside.trial.datasets import Forms
-from tfhet.watching.inside.trial.places import note_places
+from tfhet.watching.inside.trial.places import note_places, place_of
 from tfhet.watching.inside.trial.variants import Proposals, Variant, proposals
 
 VARIABLE = "TFHET_TRY"
@@ -31,6 +32,8 @@ LEAST_STEPS = 10
 """Number of measured steps without which a slice lasts longer, up to LONGEST times its time."""
 LONGEST = 3.0
 """Also the whole trial, in which workers start."""
+FIRST_BATCH_S = 60.0
+"""Seconds for the first batch of the last loader after the time of the trial."""
 KEEPS_UP = 0.03
 """Share of the steps below which waiting for data leaves nothing to gain."""
 NO_LOADER = (
@@ -80,8 +83,19 @@ class Trial:
             self.end(f"{words} mpirun or accelerate launch")
         print("tfhet try: compares loaders while the script trains", file=sys.stderr, flush=True)
         self.loader, self.found = loader, proposals(loader)
-        self._until_s = now() + LONGEST * self.seconds
+        limit_s = LONGEST * self.seconds
+        self._until_s = now() + limit_s
+        timer = threading.Timer(limit_s + FIRST_BATCH_S, self._give_up)
+        timer.daemon = True
+        timer.start()
         self._start(0)
+
+    def is_compared(self, loader: Any) -> bool:
+        """Whether a loader is the one that is compared, also if the script makes it again for each pass."""
+        if self.loader is None or loader is self.loader:
+            return loader is self.loader
+        place = place_of(loader)
+        return place is not None and place == place_of(self.loader)
 
     def batch(self) -> Any:
         """Returns the next batch of the current variant. A variant that fails is dropped."""
@@ -184,6 +198,10 @@ class Trial:
             self.slices.append(Slice(variant))
         self.end()
 
+    def _give_up(self) -> None:
+        name = self._variants[self._slice.variant].name
+        self.end(f"no batch came from the loader {name!r} in time: workers may hang, or need longer --seconds")
+
     def _drop(self, reason: str) -> None:
         self._variants[self._slice.variant].why_not = reason
         self._next()
@@ -258,7 +276,7 @@ def on_loader(module: Any) -> None:
     def __iter__(self: Any) -> Any:
         if Recorder.here() is None:  # a process that prepares data for another one
             return iterate(self)
-        if trial.loader is self:
+        if trial.is_compared(self):
             return TrialIterator(trial, self, None)
         return TrialIterator(trial, self, iterate(self))
 
