@@ -20,7 +20,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 import numpy as np
 import pytest
-from object_server import BUCKET, ENVIRONMENT, ObjectServer
+from object_server import BUCKET, ObjectServer, environment
 from PIL import Image
 from test_tar import write_tar
 
@@ -132,8 +132,9 @@ def server() -> ObjectServer:
     """Serves the files of this machine to this process, also as a bucket."""
     made = ObjectServer(Path("/"))
     threading.Thread(target=made.serve_forever, daemon=True).start()
-    with mock.patch.dict(os.environ, {**ENVIRONMENT, "AWS_ENDPOINT_URL": made.url}):
-        object_store._store(f"s3://{BUCKET}", os.getpid())
+    with mock.patch.dict(os.environ, environment(made.url)):
+        for scheme in ("s3", "gs", "az"):
+            object_store._store(f"{scheme}://{BUCKET}", os.getpid())
     return made
 
 
@@ -144,8 +145,7 @@ def url_of(path: str | Path, scheme: str) -> str:
         for file in (file for file in [Path(path), *Path(path).rglob("*")] if file.is_file()):
             object_store.obstore.put(store, os.path.abspath(file).lstrip("/"), file.read_bytes())
         return f"memory://{absolute}"
-    root = f"s3://{BUCKET}" if scheme == "s3" else server().url
-    return f"{root}{absolute if scheme == 's3' else quote(absolute)}"
+    return f"{server().url}{quote(absolute)}" if scheme == "http" else f"{scheme}://{BUCKET}{absolute}"
 
 
 def remote(make: Callable[[Path, int], Any], scheme: str) -> Callable[[Path, int], Any]:
@@ -194,7 +194,13 @@ KINDS = {
     "arrays": Kind(of_arrays, images=arrays, is_described=False),
     "synthetic": Kind(synthetic, (5, 6), images=lambda seed: None),
 }
-_STORES = {"s3": [*KINDS][:5], "http": [*KINDS][1:5], "memory": ["image folder", "tfrecord", "parquet"]}
+_STORES = {
+    "s3": [*KINDS][:5],
+    "gs": ["image folder", "tar"],
+    "az": ["image folder", "tar"],
+    "http": [*KINDS][1:5],
+    "memory": ["image folder", "tfrecord", "parquet"],
+}
 REMOTE = {
     f"{name} of {scheme}": dataclasses.replace(KINDS[name], make=remote(KINDS[name].make, scheme))
     for scheme, names in _STORES.items()

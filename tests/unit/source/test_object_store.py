@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from object_server import BUCKET, ENVIRONMENT, ObjectServer, serving
+from object_server import BUCKET, ObjectServer, environment, serving
 
 import tfhet
 from tfhet import extras
@@ -40,7 +40,7 @@ def server(tmp_path, monkeypatch):
     monkeypatch.setattr(object_store, "RETRIES", 1)
     object_store._store.cache_clear()
     with serving(tmp_path) as made:
-        for name, value in {**ENVIRONMENT, "AWS_ENDPOINT_URL": made.url}.items():
+        for name, value in environment(made.url).items():
             monkeypatch.setenv(name, value)
         yield made
     object_store._store.cache_clear()
