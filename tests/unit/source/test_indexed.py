@@ -18,6 +18,7 @@ from typing import Any
 from unittest import mock
 from urllib.parse import quote, unquote, urlsplit
 
+import azurite
 import numpy as np
 import pytest
 from object_server import BUCKET, ObjectServer, environment
@@ -138,13 +139,20 @@ def server() -> ObjectServer:
     return made
 
 
+@functools.cache
+def azurite_store() -> Any:
+    azurite.make_container()
+    with mock.patch.dict(os.environ, azurite.ENVIRONMENT):
+        return object_store._store(f"az://{azurite.CONTAINER}", os.getpid())
+
+
 def url_of(path: str | Path, scheme: str) -> str:
     absolute = os.path.abspath(path)
-    if scheme == "memory":
-        store = object_store._store("memory://", os.getpid())
+    if scheme in UPLOADED:
+        store = azurite_store() if scheme == "azurite" else object_store._store("memory://", os.getpid())
         for file in (file for file in [Path(path), *Path(path).rglob("*")] if file.is_file()):
             object_store.obstore.put(store, os.path.abspath(file).lstrip("/"), file.read_bytes())
-        return f"memory://{absolute}"
+        return f"az://{azurite.CONTAINER}{absolute}" if scheme == "azurite" else f"memory://{absolute}"
     return f"{server().url}{quote(absolute)}" if scheme == "http" else f"{scheme}://{BUCKET}{absolute}"
 
 
@@ -200,7 +208,10 @@ _STORES = {
     "az": ["image folder", "tar"],
     "http": [*KINDS][1:5],
     "memory": ["image folder", "tfrecord", "parquet"],
+    "azurite": [*KINDS][:5] if azurite.URL else [],
 }
+UPLOADED = ("memory", "azurite")
+"""Stores to which the files are copied."""
 REMOTE = {
     f"{name} of {scheme}": dataclasses.replace(KINDS[name], make=remote(KINDS[name].make, scheme))
     for scheme, names in _STORES.items()
@@ -359,7 +370,7 @@ def test_pipelines_deliver_every_example(kind, tmp_path):
 @with_files
 @pytest.mark.parametrize("damage", ["missing", "truncated"])
 def test_error_of_a_damaged_file_has_its_name(name, damage, tmp_path):
-    if name.endswith("memory"):
+    if name.endswith(UPLOADED):
         return
     source = KINDS[name].make(tmp_path, 0)
     maker = BatchMaker(tfhet.Pipeline(source, "decode(); resize(8, 8)"))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import azurite
+import numpy as np
 import pytest
 from object_server import BUCKET, environment, serving
+from test_tar import write_tar
 
 from tfhet.errors import DataError, UsageError
-from tfhet.source import ImageFolder, TarSource, object_store
+from tfhet.source import ImageFolder, TarSource, index_file, object_store
 from tfhet.source.object_errors import request_error
 
 pytest.importorskip("obstore")
@@ -88,3 +91,29 @@ def test_missing_credentials_are_named(scheme, text):
 def test_urls_of_providers_need_no_credentials():
     for host in ("account.blob.core.windows.net", "s3.eu-west-1.amazonaws.com", "storage.googleapis.com"):
         assert type(object_store._store(f"https://{host}", 0)).__name__ == "HTTPStore"
+
+
+@pytest.mark.skipif(not azurite.URL, reason="set TFHET_AZURITE_URL to the URL of an Azurite, see azurite.py")
+def test_azurite_gives_the_same_errors(tmp_path, monkeypatch):
+    monkeypatch.setattr(index_file, "cache_dir", lambda _: tmp_path)
+    for name, value in azurite.ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    object_store._store.cache_clear()
+    azurite.make_container()
+    url = f"az://{azurite.CONTAINER}/errors/a.tar"
+    for label in (b"1", b"2"):  # the second one replaces the tar, with an index that is stale
+        write_tar(tmp_path / "a.tar", [("0.png", b"image " + label), ("0.cls", label)])
+        object_store.write(url, (tmp_path / "a.tar").read_bytes())
+        source = TarSource(url)
+        assert source.load(np.array([0]))["label"].tolist() == [int(label)]
+        index_file.write_index(source.index_request(url))
+    object_store.write(url, b"other")
+    with pytest.raises(DataError, match="replaced"):
+        source.load(np.array([0]))
+    with pytest.raises(DataError, match="ContainerNotFound.*AZURE_STORAGE_ACCOUNT_NAME"):
+        ImageFolder("az://nothing/data")
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", "a2V5")
+    object_store._store.cache_clear()
+    with pytest.raises(DataError, match="403.*Storage Blob Data Reader"):
+        ImageFolder(f"az://{azurite.CONTAINER}/data")
+    object_store._store.cache_clear()

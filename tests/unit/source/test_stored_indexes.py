@@ -172,7 +172,9 @@ def test_tfrecord_files_have_indexes(server, tmp_path, host, capsys):
     source = TFRecordSource(folder, features)
     assert source.sizes().sum() == 9 and source.split_count() == 2
     read = [name for name, _ in server.requests if ".tfrecord" in name]
-    assert len([name for name in read if name.endswith(INDEX_SUFFIX)]) == 2 and len(read) == 3, read  # and a first record
+    assert len([name for name in read if name.endswith(INDEX_SUFFIX)]) == 2 and len(read) == 3, (
+        read
+    )  # and a first record
     assert main(["index", "--tfrecord", str(tmp_path / "data")]) == 2
     assert main(["index", "--tfrecord", folder, "--label", "cls"]) == 2
     assert "--tfrecord" in capsys.readouterr().err
