@@ -42,12 +42,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def _add_index(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     index = commands.add_parser("index", help="write the index of each tar next to it, in a bucket or folder")
-    add_examples(
-        index,
-        "tfhet index 's3://bucket/shards/*.tar'",
-        "tfhet index gs://bucket/shards --label json:class_id",
-        "tfhet index --tfrecord az://container/records",
-    )
+    add_examples(index, "tfhet index 's3://bucket/shards/*.tar'", "tfhet index --tfrecord az://container/records")
     index.add_argument(
         "files", nargs="+", help="files, or one directory or glob pattern; local, or s3://, gs://, az://"
     )

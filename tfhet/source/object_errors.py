@@ -57,9 +57,7 @@ _REMEDIES = {
     412: "it was replaced after it had been indexed: start again",
     416: "it is shorter than its index: start again",
 }
-_NO_CREDENTIALS = re.compile(
-    r"169\.254\.|token request|metadata\.google|/computeMetadata/|/metadata/identity|Missing ?Cred"
-)
+_NO_CREDENTIALS = re.compile(r"169\.254\.|/computeMetadata/|/metadata/identity|/latest/api/token")
 """In the client's errors if it found no credentials in the environment and requested some from the machine."""
 
 
@@ -119,7 +117,7 @@ def _remedy(url: str, error: Exception, is_write: bool) -> str:
 
 def _reason(error: Exception) -> str:
     """Returns the client's error without its inner values and without XML, in a line of at most 300 characters."""
-    whole = str(error).partition("\n\nDebug source")[0]
+    whole = str(error).partition("\n\n")[0]
     code = _CODE.search(whole)
     text = " ".join(re.split(r"<\?xml|<Error|<html|<!DOCTYPE", whole, maxsplit=1)[0].split()).rstrip(": ")
     text = text if len(text) <= 300 else text[:297] + "..."
