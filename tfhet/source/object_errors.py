@@ -75,6 +75,11 @@ def request_error(url: str, error: Exception, limit_s: float, is_write: bool = F
     return DataError(f"{url} cannot be {verb}: {_reason(error)}: {_remedy(url, error, is_write)}", url)
 
 
+def replaced_error(url: str) -> DataError:
+    """Returns the error of an object whose content is not the content that was indexed."""
+    return DataError(f"{url} cannot be read: {_REMEDIES[412]}", url)
+
+
 def store_error(root: str, error: Exception) -> UsageError:
     """Returns the error of a store that cannot be set up from its URL and the environment."""
     wrong = f"{root}/ is no URL of an object store, or its settings are wrong: {_reason(error)}"

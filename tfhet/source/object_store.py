@@ -24,7 +24,7 @@ import numpy as np
 from tfhet import extras
 from tfhet.errors import DataError, UsageError
 from tfhet.kernels import Contents
-from tfhet.source.object_errors import request_error, store_error
+from tfhet.source.object_errors import replaced_error, request_error, store_error
 
 obstore = extras.deferred("obstore")
 stores = extras.deferred("obstore.store")
@@ -216,6 +216,8 @@ def _fetch(url: str, begin: int = 0, end: int | None = None, tag: str = "") -> n
     if end == begin:
         return np.empty(0, np.uint8)
     answer = obstore.get(_store(root, os.getpid()), path, options=options)
+    if tag and answer.meta["e_tag"] not in (tag, None):  # a server that ignores If-Match
+        raise replaced_error(url)
     wanted = answer.meta["size"] if end is None else end - begin
     content = np.frombuffer(answer.bytes(), np.uint8)
     if len(content) != wanted or (end is not None and tuple(answer.range) != (begin, end)):

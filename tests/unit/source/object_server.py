@@ -46,7 +46,7 @@ class ObjectServer(ThreadingHTTPServer):
         """Path and range of each GET of an object."""
         self.faults: dict[str, str] = {}
         """Fault by the end of a path: "slow" (it never answers), "short" (it ends in the middle), "busy" (status 503),
-        "busy once", "forbidden" (403), "whole" (it ignores the range)."""
+        "busy once", "forbidden" (403), "whole" (it ignores the range), "any version" (it ignores If-Match)."""
         self.stop = threading.Event()
 
     @property
@@ -108,7 +108,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(404, b"<Error><Code>NoSuchKey</Code></Error>", has_body)
             return
         tag = f'"{hashlib.md5(content).hexdigest()}"'
-        if self.headers.get("If-Match", tag) != tag:
+        if self.headers.get("If-Match", tag) != tag and fault != "any version":
             self._send(412, b"<Error><Code>PreconditionFailed</Code></Error>", has_body)
             return
         headers, status, size = {"ETag": tag, "Last-Modified": "Wed, 21 Oct 2015 07:28:00 GMT"}, 200, len(content)

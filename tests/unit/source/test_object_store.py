@@ -110,7 +110,9 @@ def test_missing_and_shorter_objects_are_named(server):
     assert not object_store.exists(f"{server.url}/nothing.bin")
 
 
-def test_replaced_object_is_no_other_data(server, tmp_path):
+@pytest.mark.parametrize("fault", ["", "any version"])
+def test_replaced_object_is_no_other_data(server, tmp_path, fault):
+    server.faults["a.bin"] = fault
     url = f"s3://{BUCKET}/a.bin"
     (found,) = object_store.facts([url])
     assert found.size == len(CONTENT)
