@@ -18,7 +18,7 @@ from typing import Any
 from unittest import mock
 from urllib.parse import quote, unquote, urlsplit
 
-import azurite
+import emulators
 import numpy as np
 import pytest
 from object_server import BUCKET, ObjectServer, environment
@@ -140,19 +140,25 @@ def server() -> ObjectServer:
 
 
 @functools.cache
-def azurite_store() -> Any:
-    azurite.make_container()
-    with mock.patch.dict(os.environ, azurite.ENVIRONMENT):
-        return object_store._store(f"az://{azurite.CONTAINER}", os.getpid())
+def put_into(scheme: str) -> Callable[[str, bytes], Any]:
+    """Returns the function that writes an object of a store to which the files are copied."""
+    root = UPLOADED[scheme]
+    with mock.patch.dict(os.environ, emulators.ENVIRONMENT):
+        store = object_store._store(root, os.getpid())
+    if scheme == "fake-gcs-server":
+        emulators.make_gcs_bucket()
+        return emulators.put_gcs
+    if scheme == "azurite":
+        emulators.make_container()
+    return functools.partial(object_store.obstore.put, store)
 
 
 def url_of(path: str | Path, scheme: str) -> str:
     absolute = os.path.abspath(path)
     if scheme in UPLOADED:
-        store = azurite_store() if scheme == "azurite" else object_store._store("memory://", os.getpid())
         for file in (file for file in [Path(path), *Path(path).rglob("*")] if file.is_file()):
-            object_store.obstore.put(store, os.path.abspath(file).lstrip("/"), file.read_bytes())
-        return f"az://{azurite.CONTAINER}{absolute}" if scheme == "azurite" else f"memory://{absolute}"
+            put_into(scheme)(os.path.abspath(file).lstrip("/"), file.read_bytes())
+        return f"{UPLOADED[scheme]}{absolute}"
     return f"{server().url}{quote(absolute)}" if scheme == "http" else f"{scheme}://{BUCKET}{absolute}"
 
 
@@ -204,14 +210,15 @@ KINDS = {
 }
 _STORES = {
     "s3": [*KINDS][:5],
-    "gs": ["image folder", "tar"],
+    "gs": ["image folder", "tfrecord", "tar"],
     "az": ["image folder", "tar"],
     "http": [*KINDS][1:5],
     "memory": ["image folder", "tfrecord", "parquet"],
-    "azurite": [*KINDS][:5] if azurite.URL else [],
+    "azurite": [*KINDS][:5] if emulators.AZURITE_URL else [],
+    "fake-gcs-server": [*KINDS][:5] if emulators.GCS_URL else [],
 }
-UPLOADED = ("memory", "azurite")
-"""Stores to which the files are copied."""
+UPLOADED = {"memory": "memory://", "azurite": f"az://{emulators.BUCKET}", "fake-gcs-server": f"gs://{emulators.BUCKET}"}
+"""URL of each store to which the files are copied."""
 REMOTE = {
     f"{name} of {scheme}": dataclasses.replace(KINDS[name], make=remote(KINDS[name].make, scheme))
     for scheme, names in _STORES.items()
@@ -370,7 +377,7 @@ def test_pipelines_deliver_every_example(kind, tmp_path):
 @with_files
 @pytest.mark.parametrize("damage", ["missing", "truncated"])
 def test_error_of_a_damaged_file_has_its_name(name, damage, tmp_path):
-    if name.endswith(UPLOADED):
+    if name.endswith(tuple(UPLOADED)):
         return
     source = KINDS[name].make(tmp_path, 0)
     maker = BatchMaker(tfhet.Pipeline(source, "decode(); resize(8, 8)"))

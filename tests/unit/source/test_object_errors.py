@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import azurite
+import emulators
 import numpy as np
 import pytest
 from object_server import BUCKET, environment, serving
@@ -93,14 +93,14 @@ def test_urls_of_providers_need_no_credentials():
         assert type(object_store._store(f"https://{host}", 0)).__name__ == "HTTPStore"
 
 
-@pytest.mark.skipif(not azurite.URL, reason="set TFHET_AZURITE_URL to the URL of an Azurite, see azurite.py")
+@pytest.mark.skipif(not emulators.AZURITE_URL, reason="no TFHET_AZURITE_URL, see emulators.py")
 def test_azurite_gives_the_same_errors(tmp_path, monkeypatch):
     monkeypatch.setattr(index_file, "cache_dir", lambda _: tmp_path)
-    for name, value in azurite.ENVIRONMENT.items():
+    for name, value in emulators.ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
     object_store._store.cache_clear()
-    azurite.make_container()
-    url = f"az://{azurite.CONTAINER}/errors/a.tar"
+    emulators.make_container()
+    url = f"az://{emulators.BUCKET}/errors/a.tar"
     for label in (b"1", b"2"):  # the second one replaces the tar, with an index that is stale
         write_tar(tmp_path / "a.tar", [("0.png", b"image " + label), ("0.cls", label)])
         object_store.write(url, (tmp_path / "a.tar").read_bytes())
@@ -115,5 +115,5 @@ def test_azurite_gives_the_same_errors(tmp_path, monkeypatch):
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", "a2V5")
     object_store._store.cache_clear()
     with pytest.raises(DataError, match="403.*Storage Blob Data Reader"):
-        ImageFolder(f"az://{azurite.CONTAINER}/data")
+        ImageFolder(f"az://{emulators.BUCKET}/data")
     object_store._store.cache_clear()
