@@ -88,6 +88,7 @@ PLANES_AND_STRATEGIES = re.compile(
     r"worker|dispatcher|tf[._]data|horovod|tensorflow|\bmpi|mpirun|torch|gloo|nccl|\bray\b", re.IGNORECASE
 )
 FOREIGN_TEXTS = {
+    "status code: ": "obstore, the status of an HTTP answer",
     "No space left": "C library, full disk",
     "OOM when allocating": "TensorFlow, Python and C library, out of memory",
     "Unable to register cu": "TensorFlow's log",

@@ -1,4 +1,4 @@
-"""The command `tfhet convert`: writes an image folder as TFRecords."""
+"""The commands `tfhet convert`, which writes an image folder as TFRecords, and `tfhet index`, which writes indexes."""
 
 from __future__ import annotations
 
@@ -37,6 +37,19 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     convert.add_argument("--classes", type=Path, metavar="RECORDS", help="number the classes as in these TFRecords")
     convert.add_argument("--seed", type=int, default=0, help="seed of the order, and of the split (default 0)")
     convert.set_defaults(run=run)
+    _add_index(commands)
+
+
+def _add_index(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    index = commands.add_parser("index", help="write the index of each tar next to it, in a bucket or folder")
+    add_examples(index, "tfhet index 's3://bucket/shards/*.tar'", "tfhet index --tfrecord az://container/records")
+    index.add_argument(
+        "files", nargs="+", help="files, or one directory or glob pattern; local, or s3://, gs://, az://"
+    )
+    index.add_argument("--image", default=None, metavar="EXTENSIONS", help="image of TarSource (jpg;jpeg;png;webp)")
+    index.add_argument("--label", default=None, metavar="EXTENSION", help="label of TarSource (default cls)")
+    index.add_argument("--tfrecord", action="store_true", help="the files are TFRecord files")
+    index.set_defaults(run=run_index)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -62,4 +75,31 @@ def run(args: argparse.Namespace) -> int:
         finally:  # the counts say why nothing could be written
             print("".join(f"[convert] {line}\n" for line in lines), end="", file=sys.stderr)
     print(args.directory)
+    return 0
+
+
+def run_index(args: argparse.Namespace) -> int:
+    """Writes the indexes and prints their number; progress goes to standard error. Returns exit code 0."""
+    from tfhet.errors import UsageError
+    from tfhet.report import progress_of
+    from tfhet.source import TarSource, write_record_indexes, write_tar_indexes
+
+    options = {name: value for name in ("image", "label") if (value := getattr(args, name)) is not None}
+    if args.tfrecord and options:
+        raise UsageError(f"--{next(iter(options))} is for tars, and --tfrecord for TFRecord files: leave one out")
+    files = args.files[0] if len(args.files) == 1 else args.files
+    total = 0
+    with progress_of("index") as step:
+
+        def progressed(done: int, count: int) -> None:
+            nonlocal total
+            total = count
+            step(done, count, "files")
+
+        written = (
+            write_record_indexes(files, progressed)
+            if args.tfrecord
+            else write_tar_indexes(TarSource(files, **options), progressed)
+        )
+    print(f"{written} indexes written; {total - written} of {total} were up to date")
     return 0

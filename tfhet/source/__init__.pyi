@@ -13,6 +13,7 @@ from .feature import Encoded as Encoded, Feature as Feature, Fixed as Fixed, Raw
 from .folder import from_image_folder as from_image_folder
 from .id_set import IdCount as IdCount, IdSet as IdSet
 from .image_folder import FileList as FileList, ImageFolder as ImageFolder
+from .index_writing import write_record_indexes as write_record_indexes, write_tar_indexes as write_tar_indexes
 from .map_style import ArraySource as ArraySource, MapStyle as MapStyle
 from .mixed import Balanced as Balanced, Mixed as Mixed
 from .parquet import ParquetSource as ParquetSource

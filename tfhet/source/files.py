@@ -21,6 +21,8 @@ from tfhet.source import object_store
 Files: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 """Paths, a directory, or a glob pattern."""
 PATTERN = "*.tfrecord*"
+INDEX_SUFFIX = ".tfhet-index.npz"
+"""End of the name of the index of a file; it is no data."""
 READERS = 4
 """Number of local files that are read at the same time: a file system on the network answers each after a while."""
 REMOTE_READERS = 16
@@ -35,7 +37,7 @@ _READ_BYTES, _BUFFER_BYTES = 64 << 10, 256 << 10
 def files_of(files: Files, pattern: str = PATTERN, kind: str = "TFRecord") -> tuple[str, ...]:
     """Returns the paths, sorted, of a list of paths, a directory, or a glob pattern.
 
-    A path that exists is no pattern, whatever characters it has. Hidden files are no data.
+    A path that exists is no pattern, whatever characters it has. Hidden files and indexes are no data.
 
     Args:
         pattern: Pattern of the names of a directory's files.
@@ -55,7 +57,7 @@ def files_of(files: Files, pattern: str = PATTERN, kind: str = "TFRecord") -> tu
             paths = _matching(place)
         elif _is_directory(place):
             names = fnmatch.filter(_names(place), pattern)
-            paths = [os.path.join(place, name) for name in names if not name.startswith(".")]
+            paths = [os.path.join(place, name) for name in names if _is_data(name)]
             wanted = f"no file of the directory {place} is called {pattern}"
         elif exists(place):
             paths = [place]
@@ -151,7 +153,7 @@ def _names(folder: str) -> list[str]:
 
 
 def _matching(pattern: str) -> list[str]:
-    """Returns the paths of a glob pattern, without hidden files."""
+    """Returns the paths of a glob pattern, without hidden files and indexes."""
     if not object_store.is_url(pattern):
         found = (glob.glob if is_local(pattern) else tf.io.gfile.glob)(pattern)
     else:
@@ -159,7 +161,11 @@ def _matching(pattern: str) -> list[str]:
         urls = object_store.listed("/".join(itertools.takewhile(lambda part: not _is_pattern(part), parts)))
         split = ((url, url.split("/")) for url in urls)
         found = [url for url, names in split if len(names) == len(parts) and all(map(fnmatch.fnmatch, names, parts))]
-    return [path for path in found if not os.path.basename(path).startswith(".")]
+    return [path for path in found if _is_data(os.path.basename(path))]
+
+
+def _is_data(name: str) -> bool:
+    return not name.startswith(".") and not name.endswith(INDEX_SUFFIX)
 
 
 def _is_pattern(path: str) -> bool:

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
@@ -24,6 +24,7 @@ import numpy as np
 from tfhet import extras
 from tfhet.errors import DataError, UsageError
 from tfhet.kernels import Contents
+from tfhet.source.object_errors import replaced_error, request_error, store_error
 
 obstore = extras.deferred("obstore")
 stores = extras.deferred("obstore.store")
@@ -38,14 +39,6 @@ LIMIT_S = 150.0
 """Deadline of a request with its retries; a call fails if none of its requests ends within it."""
 GAP_BYTES, PART_BYTES = 16 << 10, 8 << 20
 """Ranges of an object with at most this gap become one request, up to this size."""
-_ADVICE = {
-    "FileNotFoundError": "check the URL",
-    "PermissionDeniedError": "check that the credentials may read it (s3:GetObject, s3:ListBucket) and the region",
-    "UnauthenticatedError": "set credentials, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a role",
-    "PreconditionError": "it was replaced after it had been indexed: start again",
-    "NotSupportedError": "the server has to support ranges (HTTP status 206)",
-}
-_ELSE = "check the credentials (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a role), AWS_REGION, and the network"
 
 
 class Facts(NamedTuple):
@@ -55,6 +48,13 @@ class Facts(NamedTuple):
     """Bytes."""
     tag: str
     """Name of this content (a strong ETag); "" if the server has none."""
+    modified_s: float
+    """Time of the last change, seconds since 1970; 0 if the server does not state it."""
+
+    @property
+    def version(self) -> str:
+        """Differs for another content of the object; "" if the server states nothing that would tell."""
+        return self.tag or (f"modified {self.modified_s:g}" if self.modified_s else "")
 
 
 def is_url(path: str) -> bool:
@@ -134,6 +134,20 @@ def read(
     return Contents(addresses, sizes, parts)
 
 
+def write(url: str, content: bytes) -> None:
+    """Writes an object, whole or not at all.
+
+    Raises:
+        UsageError: The URL is one of HTTP.
+        DataError: The store cannot be reached, or refuses.
+    """
+    root, path = _parsed(url)
+    if root.startswith("http"):
+        raise UsageError(f"{url}: an HTTP server cannot be written to: use s3://, gs:// or az://")
+    put = functools.partial(obstore.put, use_multipart=False)
+    _finished([(url, _submit(put, _store(root, os.getpid()), path, content))], is_write=True)
+
+
 def opened(url: str, buffer_bytes: int, found: Facts | None = None) -> io.BufferedReader:
     """Returns an object as a file that is read in ranges of `buffer_bytes`. Raises DataError, also when it is read."""
     return io.BufferedReader(RemoteFile(url, found), buffer_bytes)
@@ -190,7 +204,8 @@ def _look_at(url: str) -> Facts:
     root, path = _parsed(url)
     found = obstore.head(_store(root, os.getpid()), path)
     tag = found["e_tag"] or ""
-    return Facts(int(found["size"]), "" if tag.startswith("W/") else tag)  # a weak one never matches
+    tag = "" if tag.startswith("W/") else tag  # a weak one never matches
+    return Facts(int(found["size"]), tag, found["last_modified"].timestamp())
 
 
 def _fetch(url: str, begin: int = 0, end: int | None = None, tag: str = "") -> np.ndarray:
@@ -201,6 +216,8 @@ def _fetch(url: str, begin: int = 0, end: int | None = None, tag: str = "") -> n
     if end == begin:
         return np.empty(0, np.uint8)
     answer = obstore.get(_store(root, os.getpid()), path, options=options)
+    if tag and answer.meta["e_tag"] not in (tag, None):  # a server that ignores If-Match
+        raise replaced_error(url)
     wanted = answer.meta["size"] if end is None else end - begin
     content = np.frombuffer(answer.bytes(), np.uint8)
     if len(content) != wanted or (end is not None and tuple(answer.range) != (begin, end)):
@@ -235,9 +252,11 @@ def _store(root: str, process: int) -> Any:
     try:
         if root.startswith("memory"):
             return stores.MemoryStore()
-        return stores.from_url(root, client_options=options, retry_config=retries)
+        # from_url reads https:// URLs of cloud providers as buckets, and needs credentials for them
+        make = stores.HTTPStore.from_url if root.startswith("http") else stores.from_url
+        return make(root, client_options=options, retry_config=retries)
     except failures.BaseError as error:
-        raise UsageError(f"{root} is no URL of an object store: {_reason(error)}") from None
+        raise store_error(root, error) from None
 
 
 @functools.lru_cache(maxsize=1)
@@ -262,7 +281,7 @@ def _request(work: Callable[..., Any], *args: Any) -> Any:
     return work(*args)
 
 
-def _finished(requests: Iterable[tuple[str, Future[Any]]]) -> list[Any]:
+def _finished(requests: Iterable[tuple[str, Future[Any]]], is_write: bool = False) -> list[Any]:
     """Returns the results of requests. Raises DataError, with the URL, for the first that failed."""
     waiting, results = list(requests), []
     try:
@@ -271,22 +290,9 @@ def _finished(requests: Iterable[tuple[str, Future[Any]]]) -> list[Any]:
                 results.append(future.result(LIMIT_S))
             except (DataError, UsageError):
                 raise
-            except Exception as error:  # noqa: BLE001  the client has many
-                _refuse(url, error)
+            except Exception as error:
+                raise request_error(url, error, LIMIT_S, is_write) from error
     finally:
         for _, future in waiting[len(results) :]:
             future.cancel()
     return results
-
-
-def _refuse(url: str, error: Exception) -> NoReturn:
-    if isinstance(error, TimeoutError):
-        raise DataError(f"{url} did not arrive within {LIMIT_S:g} s: {_ELSE}", url) from error
-    advice = _ADVICE.get(type(error).__name__, _ELSE)
-    raise DataError(f"{url} cannot be read: {_reason(error)}: {advice}", url) from error
-
-
-def _reason(error: Exception) -> str:
-    """The client's error without its inner values, in a line of at most 300 characters."""
-    text = " ".join(str(error).partition("\n\n")[0].split())
-    return text if len(text) <= 300 else text[:297] + "..."

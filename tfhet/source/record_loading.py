@@ -17,7 +17,7 @@ from tfhet.source.encoding import checksum
 from tfhet.source.feature import Feature
 from tfhet.source.files import READERS, REMOTE_READERS, is_local, is_remote
 from tfhet.source.framing import FOOTER_BYTES, HEADER_BYTES, offsets, walk
-from tfhet.source.index_file import indexed
+from tfhet.source.index_file import IndexRequest, indexed
 from tfhet.source.source import example_id, position_of, split_of
 from tfhet.source.unpacked import unpacked
 
@@ -134,10 +134,17 @@ def _index_of(file: str) -> tuple[np.ndarray, str, str]:
     if is_local(file):
         starts, reason = kernels.record_offsets(file)
         return starts, "", reason
-    columns, tag = indexed(
-        file, ("starts",), [_VERSION, "records"], lambda: [np.array([0, *(each.end for each in walk(file))], np.int64)]
-    )
+    columns, tag = indexed(index_request(file))
     return columns[0], tag, ""
+
+
+def index_request(file: str) -> IndexRequest:
+    """Returns the request for the index of the records of an object."""
+
+    def make() -> list[np.ndarray]:
+        return [np.array([0, *(each.end for each in walk(file))], np.int64)]
+
+    return IndexRequest(file, ("starts",), [_VERSION, "records"], make)
 
 
 def _data_of(records: kernels.Contents, files: list[str], offsets: np.ndarray) -> kernels.Contents:

@@ -30,7 +30,7 @@ from tfhet.source.files import (
     readable_files_of,
     readers,
 )
-from tfhet.source.index_file import indexed
+from tfhet.source.index_file import IndexRequest, indexed
 from tfhet.source.indexed import Indexed
 from tfhet.source.source import split_of
 from tfhet.source.tar import grouped
@@ -89,6 +89,15 @@ class TarSource(Indexed):
         offsets = self._index.offsets[self.rows(ids)].tolist()
         return [(self.tars[split], at) for split, at in zip(split_of(np.asarray(ids)).tolist(), offsets, strict=True)]
 
+    def index_request(self, tar: str) -> IndexRequest:
+        """Returns the request for the index of a tar."""
+
+        def make() -> list[np.ndarray]:
+            columns = np.array(list(self._walked(tar)), np.int64).reshape(-1, 3).T
+            return list(map(np.ascontiguousarray, columns))
+
+        return IndexRequest(tar, _Index._fields, [VERSION, self.image, self.label], make)
+
     @property
     def labels(self) -> np.ndarray:
         """Labels of all examples, int64 [examples]."""
@@ -144,12 +153,7 @@ class TarSource(Indexed):
 
     def _indexed(self, tar: str) -> tuple[_Index, str]:
         """Returns the index of a tar, stored or new, and the version of its object."""
-
-        def make() -> list[np.ndarray]:
-            columns = np.array(list(self._walked(tar)), np.int64).reshape(-1, 3).T
-            return list(map(np.ascontiguousarray, columns))
-
-        columns, tag = indexed(tar, _Index._fields, [VERSION, self.image, self.label], make)
+        columns, tag = indexed(self.index_request(tar))
         return _Index(*columns), tag
 
     def _walked(self, tar: str) -> Iterator[tuple[int, int, int]]:

@@ -233,7 +233,7 @@ class TFRecordSource(RecordLoading):
         share: (index, count) walks only the files index, index + count, ...; `gather` takes their ids, `split << 32 |
         records`, int64 [files of the share], and returns the ids of all files.
         """
-        if not self.can_stream:
+        if not self.can_stream or (share == (0, 1) and self.is_remote and self.can_load()):
             self._reached = self.checked_sizes()
             return
         index, ranks = share

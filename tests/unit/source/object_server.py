@@ -1,4 +1,7 @@
-"""A server of files over HTTP with ranges and ETags, and the part of S3's protocol that reading needs, with faults."""
+"""A server of files over HTTP with ranges and ETags, with faults.
+
+It has the parts of the protocols of S3, Google Cloud Storage and Azure Blob Storage that tfhet needs.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,26 @@ from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
-BUCKET = "bucket"
-ENVIRONMENT = {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "eu-west-1"}
+BUCKET, ACCOUNT = "bucket", "account"
+
+
+def environment(url: str) -> dict[str, str]:
+    """Returns the variables by which the client uses the server at a URL for `s3://`, `gs://` and `az://`."""
+    return {
+        "AWS_ACCESS_KEY_ID": "id",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_REGION": "eu-west-1",
+        "AWS_ENDPOINT_URL": url,
+        "GOOGLE_BASE_URL": url,
+        "GOOGLE_BEARER_TOKEN": "token",
+        "AZURE_STORAGE_ACCOUNT_NAME": ACCOUNT,
+        "AZURE_STORAGE_ACCOUNT_KEY": "a2V5",
+        "AZURE_STORAGE_ENDPOINT": f"{url}/{ACCOUNT}",
+    }
 
 
 class ObjectServer(ThreadingHTTPServer):
-    """Serves the files of a folder, also as `s3://bucket/`."""
+    """Serves the files of a folder, also as `s3://bucket/`, `gs://bucket/` and `az://bucket/`."""
 
     daemon_threads = True
     request_queue_size = 512
@@ -29,7 +46,7 @@ class ObjectServer(ThreadingHTTPServer):
         """Path and range of each GET of an object."""
         self.faults: dict[str, str] = {}
         """Fault by the end of a path: "slow" (it never answers), "short" (it ends in the middle), "busy" (status 503),
-        "busy once", "forbidden" (403), "whole" (it ignores the range)."""
+        "busy once", "forbidden" (403), "whole" (it ignores the range), "any version" (it ignores If-Match)."""
         self.stop = threading.Event()
 
     @property
@@ -39,6 +56,7 @@ class ObjectServer(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # else each answer waits 40 ms for an acknowledgement
     server: ObjectServer
 
     def log_message(self, *_: object) -> None:
@@ -48,13 +66,28 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(has_body=False)
 
     def do_GET(self) -> None:
-        if "list-type" in urlsplit(self.path).query:
+        if {"list-type", "comp"} & parse_qs(urlsplit(self.path).query).keys():
             self._list()
         else:
             self._answer(has_body=True)
 
+    def do_PUT(self) -> None:
+        name, content = self._name(), self.rfile.read(int(self.headers["Content-Length"]))
+        if "forbidden" in [fault for end, fault in self.server.faults.items() if name.endswith(end)]:
+            self._send(403, b"<Error><Code>AccessDenied</Code></Error>", True)
+            return
+        (self.server.folder / name).write_bytes(content)
+        self._send(201 if self._is_azure() else 200, b"", True, {"ETag": f'"{hashlib.md5(content).hexdigest()}"'})
+
+    def _is_azure(self) -> bool:
+        return self.path.startswith(f"/{ACCOUNT}/")
+
+    def _name(self) -> str:
+        path = unquote(urlsplit(self.path).path)
+        return path.removeprefix(f"/{ACCOUNT}").removeprefix(f"/{BUCKET}").lstrip("/")
+
     def _answer(self, has_body: bool) -> None:
-        server, name = self.server, unquote(urlsplit(self.path).path).removeprefix(f"/{BUCKET}").lstrip("/")
+        server, name = self.server, self._name()
         wanted = self.headers.get("Range", "")
         if has_body:
             server.requests.append((name, wanted))
@@ -75,7 +108,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(404, b"<Error><Code>NoSuchKey</Code></Error>", has_body)
             return
         tag = f'"{hashlib.md5(content).hexdigest()}"'
-        if self.headers.get("If-Match", tag) != tag:
+        if self.headers.get("If-Match", tag) != tag and fault != "any version":
             self._send(412, b"<Error><Code>PreconditionFailed</Code></Error>", has_body)
             return
         headers, status, size = {"ETag": tag, "Last-Modified": "Wed, 21 Oct 2015 07:28:00 GMT"}, 200, len(content)
@@ -99,19 +132,32 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = is_short
 
     def _list(self) -> None:
+        bucket = urlsplit(self.path).path.strip("/").removeprefix(f"{ACCOUNT}/")
+        if bucket != BUCKET or "forbidden list" in self.server.faults.values():
+            missing = "ContainerNotFound" if self._is_azure() else "NoSuchBucket"
+            status, code = (404, missing) if bucket != BUCKET else (403, "AccessDenied")
+            self._send(status, f"<Error><Code>{code}</Code></Error>".encode(), True)
+            return
         prefix = parse_qs(urlsplit(self.path).query).get("prefix", [""])[0]
         folder = self.server.folder
         below = folder / prefix.rpartition("/")[0]
         names = sorted(path.relative_to(folder).as_posix() for path in below.rglob("*") if path.is_file())
-        entries = "".join(
-            f"<Contents><Key>{escape(name)}</Key><Size>{(folder / name).stat().st_size}</Size><ETag>x</ETag>"
-            "<LastModified>2015-10-21T07:28:00.000Z</LastModified></Contents>"
-            for name in names
-            if name.startswith(prefix)
-        )
-        self._send(
-            200, f"<ListBucketResult><IsTruncated>false</IsTruncated>{entries}</ListBucketResult>".encode(), True
-        )
+        found = [(escape(name), (folder / name).stat().st_size) for name in names if name.startswith(prefix)]
+        if self._is_azure():
+            entries = "".join(
+                f"<Blob><Name>{name}</Name><Properties><Last-Modified>Wed, 21 Oct 2015 07:28:00 GMT</Last-Modified>"
+                f"<Content-Length>{size}</Content-Length><Content-Type>x</Content-Type><Etag>x</Etag></Properties></Blob>"
+                for name, size in found
+            )
+            answer = f"<EnumerationResults><Blobs>{entries}</Blobs><NextMarker/></EnumerationResults>"
+        else:
+            entries = "".join(
+                f"<Contents><Key>{name}</Key><Size>{size}</Size><ETag>x</ETag>"
+                "<LastModified>2015-10-21T07:28:00.000Z</LastModified></Contents>"
+                for name, size in found
+            )
+            answer = f"<ListBucketResult><IsTruncated>false</IsTruncated>{entries}</ListBucketResult>"
+        self._send(200, answer.encode(), True)
 
 
 @contextlib.contextmanager

@@ -18,9 +18,10 @@ from typing import Any
 from unittest import mock
 from urllib.parse import quote, unquote, urlsplit
 
+import emulators
 import numpy as np
 import pytest
-from object_server import BUCKET, ENVIRONMENT, ObjectServer
+from object_server import BUCKET, ObjectServer, environment
 from PIL import Image
 from test_tar import write_tar
 
@@ -132,20 +133,33 @@ def server() -> ObjectServer:
     """Serves the files of this machine to this process, also as a bucket."""
     made = ObjectServer(Path("/"))
     threading.Thread(target=made.serve_forever, daemon=True).start()
-    with mock.patch.dict(os.environ, {**ENVIRONMENT, "AWS_ENDPOINT_URL": made.url}):
-        object_store._store(f"s3://{BUCKET}", os.getpid())
+    with mock.patch.dict(os.environ, environment(made.url)):
+        for scheme in ("s3", "gs", "az"):
+            object_store._store(f"{scheme}://{BUCKET}", os.getpid())
     return made
+
+
+@functools.cache
+def put_into(scheme: str) -> Callable[[str, bytes], Any]:
+    """Returns the function that writes an object of a store to which the files are copied."""
+    root = UPLOADED[scheme]
+    with mock.patch.dict(os.environ, emulators.ENVIRONMENT):
+        store = object_store._store(root, os.getpid())
+    if scheme == "fake-gcs-server":
+        emulators.make_gcs_bucket()
+        return emulators.put_gcs
+    if scheme == "azurite":
+        emulators.make_container()
+    return functools.partial(object_store.obstore.put, store)
 
 
 def url_of(path: str | Path, scheme: str) -> str:
     absolute = os.path.abspath(path)
-    if scheme == "memory":
-        store = object_store._store("memory://", os.getpid())
+    if scheme in UPLOADED:
         for file in (file for file in [Path(path), *Path(path).rglob("*")] if file.is_file()):
-            object_store.obstore.put(store, os.path.abspath(file).lstrip("/"), file.read_bytes())
-        return f"memory://{absolute}"
-    root = f"s3://{BUCKET}" if scheme == "s3" else server().url
-    return f"{root}{absolute if scheme == 's3' else quote(absolute)}"
+            put_into(scheme)(os.path.abspath(file).lstrip("/"), file.read_bytes())
+        return f"{UPLOADED[scheme]}{absolute}"
+    return f"{server().url}{quote(absolute)}" if scheme == "http" else f"{scheme}://{BUCKET}{absolute}"
 
 
 def remote(make: Callable[[Path, int], Any], scheme: str) -> Callable[[Path, int], Any]:
@@ -194,7 +208,17 @@ KINDS = {
     "arrays": Kind(of_arrays, images=arrays, is_described=False),
     "synthetic": Kind(synthetic, (5, 6), images=lambda seed: None),
 }
-_STORES = {"s3": [*KINDS][:5], "http": [*KINDS][1:5], "memory": ["image folder", "tfrecord", "parquet"]}
+_STORES = {
+    "s3": [*KINDS][:5],
+    "gs": ["image folder", "tfrecord", "tar"],
+    "az": ["image folder", "tar"],
+    "http": [*KINDS][1:5],
+    "memory": ["image folder", "tfrecord", "parquet"],
+    "azurite": [*KINDS][:5] if emulators.AZURITE_URL else [],
+    "fake-gcs-server": [*KINDS][:5] if emulators.GCS_URL else [],
+}
+UPLOADED = {"memory": "memory://", "azurite": f"az://{emulators.BUCKET}", "fake-gcs-server": f"gs://{emulators.BUCKET}"}
+"""URL of each store to which the files are copied."""
 REMOTE = {
     f"{name} of {scheme}": dataclasses.replace(KINDS[name], make=remote(KINDS[name].make, scheme))
     for scheme, names in _STORES.items()
@@ -353,7 +377,7 @@ def test_pipelines_deliver_every_example(kind, tmp_path):
 @with_files
 @pytest.mark.parametrize("damage", ["missing", "truncated"])
 def test_error_of_a_damaged_file_has_its_name(name, damage, tmp_path):
-    if name.endswith("memory"):
+    if name.endswith(tuple(UPLOADED)):
         return
     source = KINDS[name].make(tmp_path, 0)
     maker = BatchMaker(tfhet.Pipeline(source, "decode(); resize(8, 8)"))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from object_server import BUCKET, ENVIRONMENT, ObjectServer, serving
+from object_server import BUCKET, ObjectServer, environment, serving
 
 import tfhet
 from tfhet import extras
@@ -40,7 +40,7 @@ def server(tmp_path, monkeypatch):
     monkeypatch.setattr(object_store, "RETRIES", 1)
     object_store._store.cache_clear()
     with serving(tmp_path) as made:
-        for name, value in {**ENVIRONMENT, "AWS_ENDPOINT_URL": made.url}.items():
+        for name, value in environment(made.url).items():
             monkeypatch.setenv(name, value)
         yield made
     object_store._store.cache_clear()
@@ -110,7 +110,9 @@ def test_missing_and_shorter_objects_are_named(server):
     assert not object_store.exists(f"{server.url}/nothing.bin")
 
 
-def test_replaced_object_is_no_other_data(server, tmp_path):
+@pytest.mark.parametrize("fault", ["", "any version"])
+def test_replaced_object_is_no_other_data(server, tmp_path, fault):
+    server.faults["a.bin"] = fault
     url = f"s3://{BUCKET}/a.bin"
     (found,) = object_store.facts([url])
     assert found.size == len(CONTENT)
