@@ -1,22 +1,26 @@
 """Marks for JAX, whose steps compute after their call has returned: the time for which no step computed during a wait.
 
 A script dispatches a step and requests the next batch at once, while the step still computes. The outputs of the step
-are arrays that exist already and are not ready yet. A request notes these arrays, and a thread waits for them: then the
-device has no work, and the rest of the request is the wait that a faster input would save.
+are arrays that exist already and are not ready yet. A request notes these arrays, and a thread looks until they are:
+then the device has no work, and the rest of the request is the wait that a faster input would save. The thread must
+not wait inside of JAX: Python aborts a process whose daemon thread is there at its end.
 """
 
 from __future__ import annotations
 
-import contextlib
+import atexit
 import sys
 import threading
+import time
 from queue import SimpleQueue
 from typing import Any
 
-from tfhet.watching.inside.recorder import LATE_S, Recorder, failed, now
+from tfhet.watching.inside.recorder import LAST_S, LATE_S, Recorder, failed, now
 
 MOST_ARRAYS = 64
 """Number of arrays that a request looks at, the newest first: the last outputs are among them."""
+SHORTEST_S, LONGEST_S = 0.0002, 0.002
+"""Minimum and maximum time between two looks at the arrays of a request."""
 
 
 class Mark:
@@ -45,13 +49,15 @@ class Mark:
     def is_late(self) -> bool:
         return now() > self._at_s + LATE_S
 
-    def follow(self) -> None:
-        """Waits until the arrays are ready."""
-        for each in self._arrays:
-            with contextlib.suppress(Exception):  # its computation failed, or a step has taken its memory over
-                each.block_until_ready()
-        self._idle_s = now()
-        self._arrays = []
+    def is_followed(self) -> bool:
+        """Looks at the arrays; returns whether it must look again."""
+        if not self._was_busy and self._idle_s is None and all(is_ready(each) for each in self._arrays):
+            self._idle_s = now()
+        return not self._was_busy and self._idle_s is None and not self.is_late()
+
+    def pause_s(self) -> float:
+        """Seconds between two looks: a twentieth of the time since the request."""
+        return min(LONGEST_S, max(SHORTEST_S, (now() - self._at_s) / 20))
 
 
 class Marks:
@@ -59,8 +65,9 @@ class Marks:
 
     def __init__(self, jax: Any):
         self._jax = jax
-        self._queue: SimpleQueue[Mark] = SimpleQueue()
+        self._queue: SimpleQueue[Mark | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._closes = threading.Event()
 
     def request(self) -> Mark | None:
         """Returns a mark; None if the device has no work."""
@@ -75,15 +82,25 @@ class Marks:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="tfhet-jax", daemon=True)
                 self._thread.start()
+                atexit.register(self.close)
             self._queue.put(mark)
             return mark
         except Exception as error:
             failed("the arrays of JAX", error)
         return None
 
+    def close(self) -> None:
+        """Ends the thread: one that calls JAX while Python ends would abort the process."""
+        self._closes.set()
+        self._queue.put(None)
+        if self._thread is not None:
+            self._thread.join(LAST_S)
+
     def _run(self) -> None:
-        while True:
-            self._queue.get().follow()
+        while not self._closes.is_set():
+            mark = self._queue.get()
+            while mark is not None and not self._closes.is_set() and mark.is_followed():
+                time.sleep(mark.pause_s())
 
 
 def is_ready(array: Any) -> bool:
