@@ -46,6 +46,29 @@ FIT = """
 model.compile(optimizer, loss)
 model.fit(batches(160, 20.0), validation_data=batches(32, 20.0), epochs=3, verbose=0)
 """
+CLOCK = """
+from tensorflow.python.data.ops import iterator_ops
+request, traced = iterator_ops.OwnedIterator.get_next, []
+times, count = tf.Variable(tf.zeros([500, 3], tf.float64)), tf.Variable(0)
+
+def timed(iterator):
+    if tf.executing_eagerly():
+        return request(iterator)
+    graph = tf.constant(len(traced), tf.float64)
+    traced.append(True)
+    asked = tf.timestamp()
+    with tf.control_dependencies([asked]):
+        batch = request(iterator)
+    with tf.control_dependencies(tf.nest.flatten(batch)):
+        times.scatter_nd_update([[count.assign_add(1) - 1]], [[graph, asked, tf.timestamp()]])
+    return batch
+
+iterator_ops.OwnedIterator.get_next = timed
+model.compile(optimizer, loss)
+model.fit(batches(160, 0.0), validation_data=batches(32, 0.0), epochs=3, verbose=0)
+with open("stopwatch.json", "w") as file:
+    json.dump(times.numpy()[:int(count)].tolist(), file)
+"""
 LOOP = """
 @tf.function
 def train_step(x, y):
@@ -100,6 +123,19 @@ def test_fit_with_validation_data(tmp_path):
     assert found.watched["reader"] == "tf.data" and found.batch_size == 4
     # A batch takes 20 ms, and training, which hides a part of them, 10 ms: medians are those of a quiet machine.
     assert 10 < 100 * found.wait_ms.median / found.step_ms.median < 90
+
+
+def test_fit_is_equal_to_a_stopwatch_in_its_graph(tmp_path):
+    found = watch(tmp_path, CLOCK)
+    rows = json.loads((tmp_path / "stopwatch.json").read_text())
+    graphs = [[got_s - asked_s for graph, asked_s, got_s in rows if graph == number] for number in range(9)]
+    (waits_s,) = (each for each in graphs if len(each) == 120)  # the graph of the training
+    steps = RunFolder(tmp_path / "out").timeline().steps
+    assert found.steps == len(steps) == 120
+    pairs = sorted(zip(steps[3:], waits_s[3:], strict=True), key=lambda pair: abs(pair[0].wait_s - pair[1]))
+    kept = pairs[: len(pairs) - len(pairs) // 10]  # without the steps that the machine interrupted between two readings
+    apart_s = sum(step.wait_s - wait_s for step, wait_s in kept)
+    assert abs(apart_s) < 0.02 * sum(step.dur_s for step, _ in kept)
 
 
 def test_custom_loop_is_equal_to_a_stopwatch(tmp_path):

@@ -149,8 +149,11 @@ def in_order(
 
 def _moment(wait_s: float, at: int, waits: Waiting, events: Sequence[tuple[float, str]]) -> str:
     step = waits.entries[at]
-    what = [words for time_s, words in events if -AROUND_S <= time_s - step.at_s <= step.dur_s] if step.at_s else []
-    meanwhile = f" during {', '.join(dict.fromkeys(what))}" if what else ""
+    known = events if step.at_s else ()
+    before = [words for time_s, words in known if -AROUND_S <= time_s - step.at_s < 0]
+    during = [words for time_s, words in known if 0 <= time_s - step.at_s <= step.dur_s]
+    meanwhile = f" during {', '.join(dict.fromkeys(during))}" if during else ""
+    meanwhile += f" soon after {', '.join(dict.fromkeys(before))}" if before else ""
     where = "metric line" if waits.stretch > 1 else "measured step"
     return f"{wait_s:.3g} s at {where} {at + 1}{meanwhile}"
 

@@ -21,6 +21,8 @@ EVENTS_SHOWN = 200
 LOG_LINES = 40
 READING_BEGAN, RANK_ENDED = "reading.seen", "rank.ended"
 """Events between which `reading_cpu_s` is counted."""
+_PAUSES = {"between epochs": "a pause between epochs"}
+"""Words for pauses whose name is no noun."""
 STEPS = {"step": ("Step time (ms)", "ms"), "wait": ("Share of the step waiting for data (%)", "%")}
 
 
@@ -96,7 +98,7 @@ class RunView:
         with contextlib.suppress(TfhetError, OSError):  # a page of the rest is better than none
             timeline = folder.timeline() if folder else timeline
         shown = found[:half] + found[-half:] if hidden else found
-        happened = [(pause.at_s + pause.dur_s, f"a {pause.name}") for pause in timeline.pauses]
+        happened = [(pause.at_s + pause.dur_s, _PAUSES.get(pause.name, f"a {pause.name}")) for pause in timeline.pauses]
         incidents = [event for event in found if event.get("event") in INCIDENTS and "time_s" in event]
         happened += [(event["time_s"], event_line(event)) for event in incidents]
         waits, use = Waiting.of_run(run, timeline.steps), use_of_hosts(run, reading_s(found))

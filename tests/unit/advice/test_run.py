@@ -133,8 +133,14 @@ def test_stall_is_named_with_concurrent_events() -> None:
     found = of_run(RunSummary(), waits=waits(0.0, {31: 4.0, 28: 2.0}), events=events)
     assert kinds(found)[1] == "look_at_stalls" and "42.9 % of the time (2 waits, 6 s)" in found.verdict.clause
     first, _, second = found.levers[0].clause.partition(", 2 s at measured step 29")
-    assert "4 s at measured step 32" in first and "service.restarted, a checkpoint" in first and second
+    assert "4 s at measured step 32 soon after service.restarted, a checkpoint" in first and second
     assert "host.lost" not in paragraph(found) and "an epoch" not in paragraph(found)
+
+
+def test_event_within_a_stall_is_during_it() -> None:
+    stalls = waits(0.0, {31: 4.0})
+    (words,) = (each.clause for each in of_run(RunSummary(), waits=stalls, events=[(34.0, "a checkpoint")]).levers)
+    assert "4 s at measured step 32 during a checkpoint" in words
 
 
 def test_most_expensive_cause_is_first() -> None:

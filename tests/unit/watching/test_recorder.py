@@ -1,12 +1,13 @@
 import json
 import os
+import sys
 import threading
 import time
 import types
 
 import pytest
 
-from tfhet.watching.inside import readers, recorder as recorders, stacks, torch_device
+from tfhet.watching.inside import jax_device, readers, recorder as recorders, stacks, tf_data, torch_device
 from tfhet.watching.inside.recorder import END, Recorder, examples_in
 from tfhet.watching.notes import ProcessNotes
 
@@ -112,7 +113,8 @@ def test_iterators_of_dali(notes):
         batch_size = 3
 
         def __init__(self) -> None:
-            self.left = 2
+            self.left = 3
+            self.first = Generic.__next__(self)  # as DALI does; it is no delivery to the script
 
         def __iter__(self) -> "Generic":
             return self
@@ -178,9 +180,81 @@ def test_the_device_waits_when_it_is_idle(monkeypatch, busy_until_ms, at_once, l
 def test_marks_are_in_the_notes(notes, monkeypatch):
     monkeypatch.setattr(Device, "busy_until_ms", 0.0)
     monkeypatch.setattr(Device, "now_ms", 1.0)
-    monkeypatch.setattr(Recorder, "device_marks", torch_device.Marks(Device))
+    monkeypatch.setattr(Recorder, "device_marks", [torch_device.Marks(Device)])
     list(readers.marked([1], training=True))
     assert notes().rows[0].device_wait_s == 0.0
+
+
+class Output:
+    """An array of JAX, which is ready when the test says so."""
+
+    def __init__(self, is_deleted: bool = False):
+        self.ready, self._is_deleted = threading.Event(), is_deleted
+
+    def is_ready(self) -> bool:
+        return self.ready.is_set()
+
+    def is_deleted(self) -> bool:
+        return self._is_deleted
+
+
+def test_a_step_of_jax_computes_during_the_wait(monkeypatch):
+    bridge, output = types.SimpleNamespace(backends_are_initialized=lambda: True), Output()
+    monkeypatch.setitem(sys.modules, "jax._src.xla_bridge", bridge)
+    marks = jax_device.Marks(types.SimpleNamespace(live_arrays=lambda: [output, Output(is_deleted=True)]))
+    mark = marks.request()
+    mark.delivered()
+    assert mark.wait_s() == 0.0  # the step still computes
+    mark = marks.request()
+    began_s = time.monotonic()
+    time.sleep(0.02)
+    output.ready.set()
+    while mark.is_followed() and time.monotonic() < began_s + 20:
+        time.sleep(0.001)
+    time.sleep(0.05)
+    mark.delivered()
+    assert 0.05 <= mark.wait_s() <= time.monotonic() - began_s - 0.02
+    assert marks.request() is None  # no step is in progress: the whole wait counts
+    marks.close()
+    assert not marks._thread.is_alive()  # Python aborts a process that ends while a thread is inside of JAX
+
+
+def test_no_mark_initializes_jax(monkeypatch):
+    monkeypatch.setitem(sys.modules, "jax._src.xla_bridge", types.SimpleNamespace(backends_are_initialized=lambda: 0))
+    assert jax_device.Marks(None).request() is None
+
+
+def test_the_rank_follows_jax(monkeypatch):
+    state = types.SimpleNamespace(process_id=3, num_processes=4)
+    monkeypatch.setitem(sys.modules, "jax._src.distributed", types.SimpleNamespace(global_state=state))
+    found = recorders.rank_of_process()
+    assert (found["rank"], found["size"], found["source"]) == (3, 4, "jax.distributed")
+
+
+def test_keras_with_jax_or_pytorch(notes):
+    class Trainer:
+        def fit(self, iterator: "Iterator") -> list[object]:
+            self.evaluate(Iterator([[1]] * 2))
+            return [each for batch in iter(iterator._get_iterator()) for each in batch]
+
+        def evaluate(self, iterator: "Iterator") -> None:
+            list(iterator._get_iterator())
+
+        predict = evaluate
+
+    class Iterator:
+        def __init__(self, batches: list[list[int]]):
+            self.data_adapter = types.SimpleNamespace(num_batches=len(batches))
+            self._batches = batches
+
+        def _get_iterator(self) -> list[list[int]]:
+            return self._batches
+
+    tf_data.on_keras(types.SimpleNamespace(JAXTrainer=Trainer, JAXEpochIterator=Iterator))
+    assert Trainer().fit(Iterator([[1, 2]] * 3)) == [1, 2] * 3
+    found = notes()
+    assert [row.examples for row in found.rows] == [1, 1, END, 2, 2, 2, END]
+    assert [of for _, of in found.passes.values()] == ["validation", "training"]
 
 
 def slow_transform(until: threading.Event) -> None:
@@ -194,8 +268,6 @@ def test_stacks_name_the_function():
     sampler = stacks.StackSampler("worker", lambda: None)
     try:
         time.sleep(0.05)
-        import sys
-
         sampler.sample(sys._current_frames()[thread.ident])
         assert not sampler.counts  # outside of a worker's `fetch` nothing is counted
     finally:

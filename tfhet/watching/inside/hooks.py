@@ -14,6 +14,7 @@ HOOKS = {
     "torch.utils.data._utils.worker": "torch_loader.on_worker",
     "torch.optim.optimizer": "torch_loader.on_optimizer",
     "torch.cuda": "torch_device.on_cuda",
+    "jax": "jax_device.on_jax",
     "accelerate.data_loader": "readers.on_accelerate",
     "datasets.arrow_dataset": "readers.on_datasets",
     "datasets.iterable_dataset": "readers.on_iterable_datasets",
@@ -22,9 +23,13 @@ HOOKS = {
     "tfhet.planes.feed.loader": "readers.on_tfhet",
     "tensorflow.python.data.ops.dataset_ops": "tf_data.on_datasets",
     "keras.src.backend.tensorflow.trainer": "tf_data.on_keras",
+    "keras.src.backend.jax.trainer": "tf_data.on_keras",
+    "keras.src.backend.torch.trainer": "tf_data.on_keras",
     "keras.src.engine.training": "tf_data.on_keras",
+    "tf_keras.src.engine.training": "tf_data.on_keras",
     "keras.src.optimizers.base_optimizer": "tf_data.on_optimizer",
     "keras.src.optimizers.optimizer": "tf_data.on_optimizer",
+    "tf_keras.src.optimizers.optimizer": "tf_data.on_optimizer",
 }
 """By the name of a module: the function that gets the module after its import."""
 TRIAL_HOOKS = {

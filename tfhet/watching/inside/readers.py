@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -180,6 +181,8 @@ def _wrap_next(kind: Any, name: str) -> None:
                 self._tfhet_pass = begun = Pass(recorder, recorder.reader(name, facts), "")
             return begun
 
+        if sys._getframe(1).f_code.co_name == "__init__":  # the iterator prepares its first batch
+            return request(self)
         try:
             return noted(lambda: request(self), begin)
         except StopIteration:

@@ -16,7 +16,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 FLUSH_S = 0.5
 """Seconds between two writes."""
@@ -26,6 +26,8 @@ LAST_S = 2.0
 """Seconds that a process waits at its end for its disk."""
 END, NO_BATCH = -1, -2
 """Number of examples of a row that is the end of a pass; and of a request that failed, which has no row."""
+LATE_S = 30.0
+"""Seconds after which a delivery is recorded without the time of the device."""
 now = time.monotonic
 _NOTHING = object()
 """In the place of a batch at the end of a pass."""
@@ -50,8 +52,8 @@ class Recorder:
     """Whether this process prepares data for another one."""
     training_state: Callable[[], tuple[bool, int]] | None = None
     """Returns whether gradients are enabled, and the number of optimizer steps."""
-    device_marks: Any = None
-    """Makes marks in the queue of the accelerator (`torch_device.Marks`); None without one."""
+    device_marks: ClassVar[list[Any]] = []
+    """Make marks of the work of the accelerator (`torch_device.Marks`, `jax_device.Marks`)."""
 
     def __init__(self) -> None:
         self.optimizer_steps = 0
@@ -192,7 +194,8 @@ def noted(call: Callable[[], Any], pass_of: Callable[[Recorder], Pass], since_s:
         return call()
     try:
         begun = pass_of(recorder)
-        mark = recorder.device_marks.request() if recorder.device_marks is not None else None
+        marks = (each.request() for each in recorder.device_marks)
+        mark = next((each for each in marks if each is not None), None)
         recorder.pending[threading.get_ident()] = asked_s
     except Exception as error:
         failed("a request", error)
@@ -253,8 +256,11 @@ def rank_of_process() -> dict[str, Any]:
             place.update(rank=int(env[rank]), size=int(env[size]), source=rank)
             break
     distributed = sys.modules.get("torch.distributed")
+    jax: Any = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         place.update(rank=distributed.get_rank(), size=distributed.get_world_size(), source="torch.distributed")
+    elif (getattr(jax, "num_processes", None) or 1) > 1:  # jax.distributed.initialize() was called
+        place.update(rank=jax.process_id, size=jax.num_processes, source="jax.distributed")
     elif "ray.train" in sys.modules:
         try:
             context = sys.modules["ray.train"].get_context()

@@ -40,8 +40,11 @@ _PACKAGES = (
     "pyarrow",
     "h5py",
     "accelerate",
+    "datasets",
     "lightning",
+    "ray",
     "tensorflow",
+    "transformers",
 )
 _READS = ("open", "read", "readinto", "load", "imread", "fromfile", "read_array", "memmap", "getmember")
 _PLUMBING = ("Compose.__call__", "Compose.forward", "Sequential.forward", "Subset.__getitem__", "Subset.__getitems__")

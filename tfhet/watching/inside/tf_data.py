@@ -10,9 +10,15 @@ import functools
 import threading
 import weakref
 from collections import deque
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
+from tfhet.watching.inside.readers import NotedIterable
 from tfhet.watching.inside.recorder import END, Pass, Recorder, failed, noted, now
+from tfhet.watching.inside.tf_graph import GraphClock, Times
+
+if TYPE_CHECKING:
+    from tfhet.steps import Note
 
 TRAINING, VALIDATION = "training", "validation"
 
@@ -57,19 +63,21 @@ class _WatchedSet:
         """Passes whose first batch was not noted yet."""
         self.current: _WatchedPass | None = None
 
-    def take(self, recorder: Recorder) -> None:
-        for note in self.noted.take():
+    def add(self, recorder: Recorder, notes: Iterable[Note], times: Times) -> None:
+        for note in notes:
             while note.index == 0 and self.begun and self.begun[0].began_s <= note.asked_s:
                 self.current = self.begun.popleft()  # the latest: Keras makes iterators that it does not read
             if self.current is not None and not self.current.is_in_python:
                 examples = END if note.examples is None else note.examples
-                recorder.add(self.current.begun, note.asked_s, note.delivered_s, examples)
+                recorder.add(self.current.begun, *times.around(note.asked_s, note.delivered_s), examples)
 
 
 _context = _Context()
 _optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
 _sets: list[_WatchedSet] = []
 _latest: list[_WatchedPass] = []
+_clocks: list[GraphClock] = []
+"""The clock of the graphs, once one is traced."""
 
 
 def on_datasets(module: Any) -> None:
@@ -102,7 +110,9 @@ def on_datasets(module: Any) -> None:
     @functools.wraps(request)
     def __next__(self: Any) -> Any:
         begun: _WatchedPass | None = self.__dict__.get("_tfhet_pass")
-        if begun is None or not context.executing_eagerly():  # a tf.function that is traced receives no batch
+        if not context.executing_eagerly():  # a tf.function is traced
+            return _in_graph(lambda: request(self))
+        if begun is None:
             return request(self)
         begun.is_in_python = True
         since_s, begun.since_s = begun.since_s, 0.0
@@ -112,7 +122,28 @@ def on_datasets(module: Any) -> None:
             begun.decide(is_over=True)
             raise
 
-    iterator_ops.OwnedIterator.__next__ = __next__
+    get_next = iterator_ops.OwnedIterator.get_next  # Keras from 3.13 on
+
+    @functools.wraps(get_next)
+    def in_keras(self: Any) -> Any:
+        return get_next(self) if context.executing_eagerly() else _in_graph(lambda: get_next(self))
+
+    iterator_ops.OwnedIterator.__next__, iterator_ops.OwnedIterator.get_next = __next__, in_keras
+
+
+def _in_graph(request: Callable[[], Any]) -> Any:
+    """Requests a batch in a graph that is traced: in the training step of Keras with the clock around it."""
+    import tensorflow as tf
+
+    if _context.kind != TRAINING or tf.distribute.has_strategy():
+        return request()
+    try:
+        if not _clocks:
+            _clocks.append(GraphClock())
+    except Exception as error:
+        failed("the clock in the graph of Keras", error)
+        return request()
+    return _clocks[0].timed(request)
 
 
 def _begin(recorder: Recorder, dataset: Any) -> tuple[Any, _WatchedPass | None]:
@@ -141,8 +172,10 @@ def _take() -> None:
     if recorder is not None:
         for each in _latest:
             each.decide(is_over=False)
-        for watched in list(_sets):
-            watched.take(recorder)
+        notes = [(watched, watched.noted.take()) for watched in list(_sets)]
+        times = _clocks[0].read() if _clocks else Times([])
+        for watched, new in notes:
+            watched.add(recorder, new, times)
 
 
 def _steps() -> int:
@@ -172,10 +205,27 @@ def on_optimizer(module: Any) -> None:
 
 
 def on_keras(module: Any) -> None:
-    """Notes what Keras does with the data sets that it iterates over."""
-    trainer = getattr(module, "TensorFlowTrainer", None) or module.Model
+    """Notes what Keras does with the data that it iterates over; with JAX and PyTorch, also the batches."""
+    names = ("TensorFlowTrainer", "JAXTrainer", "TorchTrainer", "Model")
+    trainer = next(getattr(module, name) for name in names if hasattr(module, name))
     for name, kind in (("fit", TRAINING), ("evaluate", VALIDATION), ("predict", VALIDATION)):
         setattr(trainer, name, _in_context(getattr(trainer, name), kind))
+    for name in ("JAXEpochIterator", "TorchEpochIterator"):
+        if hasattr(module, name):
+            iterators = getattr(module, name)
+            iterators._get_iterator = _noted_batches(iterators._get_iterator)
+
+
+def _noted_batches(method: Any) -> Any:
+    @functools.wraps(method)
+    def batches(self: Any) -> Any:
+        found = method(self)
+        if Recorder.here() is None:
+            return found
+        facts = {"type": type(self.data_adapter).__name__, "batches": self.data_adapter.num_batches}
+        return NotedIterable(found, "Keras", facts, _context.kind)
+
+    return batches
 
 
 def _in_context(method: Any, kind: str) -> Any:

@@ -9,10 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfhet.watching.inside.recorder import Recorder, failed, now
-
-LATE_S = 30.0
-"""Seconds after which a delivery is recorded without the time of the device."""
+from tfhet.watching.inside.recorder import LATE_S, Recorder, failed, now
 
 
 class Mark:
@@ -57,4 +54,4 @@ class Marks:
 
 def on_cuda(module: Any) -> None:
     """Uses the events of `torch.cuda` once the script uses a device."""
-    Recorder.device_marks = Marks(module)
+    Recorder.device_marks.append(Marks(module))
