@@ -36,6 +36,17 @@ def thread_cpu() -> float:
     return time.thread_time()
 
 
+def thread_busy() -> float:
+    """Seconds in which the calling thread ran or waited for a CPU so far; its CPU seconds if the
+    system does not state it."""
+    try:
+        with open("/proc/thread-self/schedstat", encoding="ascii") as file:
+            ran_ns, delayed_ns, _ = file.read().split()
+        return (int(ran_ns) + int(delayed_ns)) / 1e9
+    except (OSError, ValueError):
+        return thread_cpu()
+
+
 def cpu_of(process_id: int) -> float:
     """CPU seconds of another process of this machine so far, to the nanosecond, without its children. Raises OSError
     where there is no such clock. Linux only: the clock's number is made as clock_getcpuclockid(3) makes it."""

@@ -172,13 +172,14 @@ def of_run(
     busiest_data_host: name, and share of used CPUs, 0 to 100. choice: of a plan, as a sentence. waits: by default from
     the summary. events: times in seconds since 1970, and words."""
     waits = waits or Waiting.of_run(summary)
+    of = "CPU" if costs or not summary.part_us else "time"
     costs = costs or [(name, Figure.single(part_us, unit="us")) for name, part_us in summary.part_us.items()]
     state = state_by_wait(waits.steady_pct)
     if waits.steady_pct is None or state is InputState.UNKNOWN:
         no_steps = "whether this run waited for its input is not known: no step of it was measured"
         reason = watched.without_steps(summary) if summary.watched else no_steps
         return Diagnosis(state, unread(summary) or Finding("no_steps", reason))
-    lever = SHORTEN_STEP if state is InputState.NOT else _cheaper(costs)
+    lever = SHORTEN_STEP if state is InputState.NOT else _cheaper(costs, of)
     if busiest_data_host and busiest_data_host[1] < IDLE_PCT:
         since = f"since the busiest data host, {busiest_data_host[0]}, used {busiest_data_host[1]:.1f} % of"
         if state is InputState.NOT:
@@ -207,13 +208,13 @@ def of_run(
     return Diagnosis(state, verdict, tuple(watched.evidence(summary, waits)) if summary.watched else (), levers)
 
 
-def _cheaper(costs: Sequence[tuple[str, Figure]]) -> Finding:
+def _cheaper(costs: Sequence[tuple[str, Figure]], of: str) -> Finding:
     whole = sum(max(0.0, figure.value) for _, figure in costs)
     if not 0 < whole < math.inf:
         first = "first measure the pipeline with `tfhet profile`: cheaper stages come before more machines"
         return Finding("measure_the_pipeline", first)
     at, (part, figure) = max(enumerate(costs), key=lambda item: item[1][1].value)
-    share = f"which is {100.0 * figure.value / whole:.0f} % of the pipeline's CPU"
+    share = f"which is {100.0 * figure.value / whole:.0f} % of the pipeline's {of}"
     if at:
         return Finding("cheaper_part", f"first make {part} cheaper, {share}")
     return Finding("dear_source", f"first look at {part}, {share}")

@@ -1,6 +1,11 @@
 from .chain import Chain as Chain, Draws as Draws, Parameter as Parameter
 from .contents import Contents as Contents
-from .files import parse_examples as parse_examples, read_files as read_files, record_offsets as record_offsets
+from .files import (
+    file_wait_us as file_wait_us,
+    parse_examples as parse_examples,
+    read_files as read_files,
+    record_offsets as record_offsets,
+)
 from .loader import available as available, is_ready as is_ready, library as library
 from .storing import is_stored as is_stored, store_image as store_image
 from .toolchain import (

@@ -89,6 +89,9 @@ int32_t tfhet_chain_run(const tfhet_chain* chain, const tfhet_batch* batch, tfhe
 /* Reads files, parts of files, or records into memory that tfhet_memory_free frees. Of several broken items the first is
  * reported. */
 int32_t tfhet_files_read(const tfhet_items* items, tfhet_memory** memory, tfhet_status* status);
+/* Returns the number of items in the calls that were timed, one of eight; `nanoseconds` receives the time in which these calls
+ * waited, neither running nor ready to run. */
+int64_t tfhet_files_waited(int64_t* nanoseconds);
 void tfhet_memory_free(tfhet_memory* memory);
 /* Parses serialised tf.train.Examples into one column for each feature of a layout, "KIND SIZE LENGTH:NAME" one after
  * another. KIND is 0 (one byte string of SIZE bytes), 1 (SIZE int64), 2 (SIZE float32) or 3 (SIZE byte strings); LENGTH

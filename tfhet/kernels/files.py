@@ -61,6 +61,14 @@ class CoreMemory(ctypes.c_void_p):
             self._free(self)
 
 
+def file_wait_us() -> float:
+    """Returns the mean microseconds for which the reading of an item waited for its file, in all calls of `read_files`
+    of this process. Waits for a CPU or for Python's lock do not count."""
+    waited_ns = ctypes.c_int64()
+    items = library().tfhet_files_waited(ctypes.byref(waited_ns))
+    return waited_ns.value / 1e3 / items if items else 0.0
+
+
 def read_files(
     paths: Sequence[Path],
     offsets: np.ndarray | Sequence[int] | None = None,

@@ -80,6 +80,7 @@ def _loaded(path: Path) -> ctypes.CDLL:
     core.tfhet_chain_output.argtypes = [ctypes.c_void_p] * 4
     core.tfhet_chain_run.argtypes = [ctypes.c_void_p] * 3
     core.tfhet_files_read.argtypes = [ctypes.c_void_p] * 3
+    core.tfhet_files_waited.restype, core.tfhet_files_waited.argtypes = ctypes.c_int64, [ctypes.c_void_p]
     core.tfhet_memory_free.restype, core.tfhet_memory_free.argtypes = None, [ctypes.c_void_p]
     core.tfhet_examples_parse.argtypes = [
         *(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p),

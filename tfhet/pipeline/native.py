@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfhet.clock import SYSTEM, thread_cpu
+from tfhet.clock import SYSTEM, thread_busy, thread_cpu
 from tfhet.errors import DataError, UsageError
+from tfhet.kernels import file_wait_us
 from tfhet.pipeline.order import EpochOrder
 from tfhet.pipeline.pipeline import IMAGE, LABEL, Pipeline, label_spec
 from tfhet.pipeline.read_ahead import ReadAhead
@@ -33,29 +34,39 @@ _UNSUPPORTED = ("interleave", "cache", "repeat", "record_parameters")
 """Fields of a pipeline that only tf.data has."""
 
 
-class ReadTime:
-    """Time of the reading of examples, in all threads, without the first batch, which may wait for the core's build."""
+TIMED_EACH = 16
+"""Of so many batches the reading of one is timed, which takes about 40 microseconds."""
+LOCK_S = 0.05
+"""Seconds of a batch for which its threads may wait for Python's lock, which is no wait for a network."""
 
-    def __init__(self) -> None:
-        self._lock, self._examples, self._all_s, self._cpu_s = threading.Lock(), 0, 0.0, 0.0
-        self._has_begun = False
+
+class ReadTime:
+    """Time of the reading of examples. The first batch, which may wait for the core's build, does not count."""
+
+    def __init__(self, is_remote: bool) -> None:
+        self._is_remote, self._lock, self._calls = is_remote, threading.Lock(), 0
+        self._examples, self._waited_s, self._cpu_s = 0, 0.0, 0.0
 
     @contextlib.contextmanager
     def of(self, examples: int) -> Iterator[None]:
-        began_s, cpu_s = SYSTEM.monotonic(), thread_cpu()
-        yield
         with self._lock:
-            if not self._has_begun:
-                self._has_begun = True
-                return
+            self._calls += 1
+            is_timed = self._calls % TIMED_EACH == 2
+        if not is_timed:
+            yield
+            return
+        began_s, cpu_s, busy_s = SYSTEM.monotonic(), thread_cpu(), thread_busy()
+        yield
+        cpu_s, busy_s, taken_s = thread_cpu() - cpu_s, thread_busy() - busy_s, SYSTEM.monotonic() - began_s
+        with self._lock:
             self._examples += examples
-            self._all_s += SYSTEM.monotonic() - began_s
-            self._cpu_s += thread_cpu() - cpu_s
+            self._waited_s += max(0.0, taken_s - busy_s - LOCK_S) if self._is_remote else 0.0
+            self._cpu_s += cpu_s
 
     def per_example_us(self) -> tuple[float, float]:
-        """Returns all microseconds of an example, and those on a CPU."""
-        count = max(1, self._examples)
-        return 1e6 * self._all_s / count, 1e6 * self._cpu_s / count
+        """Returns microseconds of an example on a CPU and waiting for files or a network, and those on a CPU."""
+        cpu_us, waited_us = (1e6 * total_s / max(1, self._examples) for total_s in (self._cpu_s, self._waited_s))
+        return cpu_us + (waited_us if self._is_remote else file_wait_us()), cpu_us
 
 
 class MadeBatch(NamedTuple):
@@ -90,7 +101,7 @@ class BatchMaker:
         """Ids of the bad examples that were left out, by epoch."""
         self._lock = threading.Lock()
         self._ahead = ReadAhead(self.source)
-        self._read = ReadTime()
+        self._read = ReadTime(bool(getattr(self.source, "is_remote", False)))
 
     def read_ahead(self, batches: Iterator[np.ndarray]) -> None:
         """Announces the batches that `make` gets next, by the places of their examples, int64 [n]. Batches of a
@@ -147,13 +158,10 @@ class BatchMaker:
         return self.chain(images, out=out, **call)
 
     def part_us(self) -> dict[str, tuple[float, float]]:
-        """Returns microseconds of an example in each part of the pipeline so far, all and on a CPU: of `read`, and of
-        each step of compiled stages, whose CPU time is in both places."""
+        """Returns microseconds of an example in each part of the pipeline so far, with and without waits: of `read`,
+        and of each step of compiled stages."""
         steps = {name: (taken_us, taken_us) for name, taken_us in self.chain.step_us().items()}
-        read_us, cpu_us = self._read.per_example_us()
-        if getattr(self.source, "concurrent", True) is False:  # threads wait for each other
-            read_us = cpu_us
-        return {"read": (read_us, cpu_us), **steps} if steps else {}
+        return {"read": self._read.per_example_us(), **steps} if steps else {}
 
     def _without_bad(self, ids: np.ndarray, epoch: int, error: Exception) -> np.ndarray:
         """Returns the ids of the examples of a batch that can be made alone. Raises an error that names a bad one if

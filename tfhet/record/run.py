@@ -95,7 +95,8 @@ class RunSummary:
     stages_where: Mapping[str, str] = field(default_factory=dict)
     """Where each stage ran, by its text, in order: `data_group`, `dnn_group` or `trainer`."""
     part_us: Mapping[str, float] = field(default_factory=dict)
-    """CPU microseconds of an example in each part of a pipeline that rank 0 ran natively: `read`, then the steps."""
+    """Microseconds of an example in each part of a pipeline that rank 0 ran natively: `read` with its waits for files,
+    then the CPU time of the steps."""
     restarts: int | None = None
     lost_hosts: Mapping[str, str] = field(default_factory=dict)
     """Reason by name of each data host that was lost after training had begun."""

@@ -143,7 +143,7 @@ class RunView:
         """Functions of the input code by their share of the samples of stacks, in a run of `tfhet watch`."""
         if self.run.part_us:
             parts = {name: Figure.single(part_us, unit="us") for name, part_us in self.run.part_us.items()}
-            return bar_chart("Parts of the pipeline, CPU time of an example", parts)
+            return bar_chart("Parts of the pipeline, time of an example", parts)
         where = self.run.watched.get("where") or ()
         figures = {str(each["what"]): Figure.single(each["pct"], unit="%") for each in where}
         role = self.run.watched.get("where_role")

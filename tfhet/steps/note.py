@@ -39,8 +39,8 @@ class NotedLoader:
         """Number of examples in a pass of all ranks; None if it is unknown."""
         self.lengths: dict[str, int] = {}
         self.pending_s: dict[str, float] = {}
-        self.part_us: Mapping[str, tuple[float, float]] = {}
-        """Microseconds of an example in each part of a pipeline, all and on a CPU; {} if they are unknown."""
+        self.part_us: Mapping[str, float] = {}
+        """Microseconds of an example in each part of a pipeline; {} if they are unknown."""
         self._notes: deque[Note] = deque()
         self._ids: deque[tuple[np.ndarray, int]] = deque()
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import hashlib
 import logging
 import math
 import threading
@@ -256,9 +255,9 @@ class ScriptSteps:
         if not self._job.record_dir or not self.meter.steps:
             return
         folder = RunFolder(Path(self._job.record_dir)).create()
-        there = _digest(folder.summary_path) if folder.summary_path.exists() else None
+        there = folder.summary_path.read_bytes() if folder.summary_path.exists() else None
         if there == self._written:  # else the script writes its own
-            self._written = _digest(folder.write_summary(self._summary()))
+            self._written = folder.write_summary(self._summary()).read_bytes()
 
     def _standing(self) -> rank.Standing:
         step_ms = 1e3 * median(list(self.meter.measured("dur_s")))
@@ -267,21 +266,17 @@ class ScriptSteps:
         return rank.Standing(self.meter.steps.added, step_ms, self.meter.wait_pct() or 0.0, delivered, unused)
 
     def _summary(self) -> RunSummary:
-        phase, loader = self._phases.recorded, next((each.noted for each in self._sets if each.is_training), None)
-        lacks_ids = isinstance(loader, NotedLoader) and not loader.has_ids
-        parts = loader.part_us if isinstance(loader, NotedLoader) else {}
+        phase, noted = self._phases.recorded, next((each.noted for each in self._sets if each.is_training), None)
+        more: dict[str, Any] = {"part_us": noted.part_us} if isinstance(noted, NotedLoader) else {}
+        if isinstance(noted, NotedLoader) and not noted.has_ids:
+            more["not_counted"] = NO_LOADER_IDS
         return phase.meter.summary(
             self._job,
-            **{"batch_size": phase.batch_size, **({"not_counted": NO_LOADER_IDS} if lacks_ids else {}), **self._facts},
+            **{"batch_size": phase.batch_size, **more, **self._facts},
             delivery_ms=Spread.of(self._delivery_ms.values) if self._delivery_ms.values else None,
             first_batch_s=self._first_batch_s,
-            part_us={name: cpu_us for name, (_, cpu_us) in parts.items()},
             epochs=phase.epochs,
         )
-
-
-def _digest(file: Path) -> bytes:
-    return hashlib.sha256(file.read_bytes()).digest()
 
 
 def _number(loss: Any) -> float | None:

@@ -37,7 +37,7 @@ def test_finding_is_json_and_a_sentence() -> None:
 
 def test_costs_of_the_run_name_the_part() -> None:
     found = of_run(RunSummary(wait_pct=50.0, part_us={"read": 10.0, "decode": 80.0, "rescale": 10.0}))
-    assert found.levers[0].clause == "first make decode cheaper, which is 80 % of the pipeline's CPU"
+    assert found.levers[0].clause == "first make decode cheaper, which is 80 % of the pipeline's time"
 
 
 @pytest.mark.parametrize(

@@ -137,14 +137,14 @@ class Loader(LikeDataLoader):
                 noted.add(Note(asked_s, now_s, examples_in(found.batch), index), ids, epoch)
                 noted.expected = self._in_epoch(found.examples) or noted.expected
                 if index % PARTS_EACH == 0:
-                    noted.part_us = self.part_us()
+                    noted.part_us = {name: taken_us for name, (taken_us, _) in self.part_us().items()}
             del found
             yield batch
             del batch  # frees its memory for the next batch
         self._epoch, self._position, self._has_begun = epoch + 1, START, False
         if noted is not None:
             noted.add(Note(asked_s, now_s, None, index))
-            noted.part_us = self.part_us()
+            noted.part_us = {name: taken_us for name, (taken_us, _) in self.part_us().items()}
 
     def _in_epoch(self, examples: int | None) -> int | None:
         """Returns the number of examples that the ranks read in an epoch of so many."""
