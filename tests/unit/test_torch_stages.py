@@ -240,6 +240,13 @@ class TestDropInTransform:
         assert of_file.shape == (3, 24, 24)
         assert torch.allclose(of_file, of_image, atol=1.01 / 255)
 
+    def test_other_files_are_read_by_pillow(self):
+        transform, image, content = self.made(("Resize", (30, 40))), Image.open(io.BytesIO(FILES[1])), io.BytesIO()
+        image.save(content, "TIFF")
+        assert torch.equal(transform(content.getvalue()), transform(image))
+        with pytest.raises(OSError):
+            transform(b"no image")
+
     def test_transform_without_stages_is_refused(self):
         with pytest.raises(UsageError, match="have no equal stages"):
             self.made(("Lambda", str))

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
+from PIL import Image
+
 from tfhet import stages as image_stages
+from tfhet.errors import UsageError
 from tfhet.extras import needed
 from tfhet.torch.transform import stages
 
@@ -59,10 +63,17 @@ class TranslatedTransform:
             uint8 or float32 [channels, height, width].
 
         Raises:
-            UsageError: The image does not fit the stages, or the file cannot be decoded.
+            UsageError: The image does not fit the stages.
+            OSError: Pillow cannot read the file either.
         """
-        is_file = isinstance(image, (bytes, bytearray, memoryview))
-        return (self._of_files if is_file else self._of_images)(image, id=int(torch.randint(IDS, ())))
+        id = int(torch.randint(IDS, ()))
+        if not isinstance(image, (bytes, bytearray, memoryview)):
+            return self._of_images(image, id=id)
+        try:
+            return self._of_files(image, id=id)
+        except UsageError:  # such as a TIFF file, which torchvision reads by Pillow, too
+            with Image.open(io.BytesIO(image)) as opened:
+                return self._of_images(opened.convert("RGB"), id=id)
 
 
 def read_file(path: str) -> bytes:

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tfhet.watching.inside.trial.datasets import Forms, find_transform, with_transform
+from tfhet.watching.inside.trial.datasets import Forms, are_apart, find_transform, with_transform
 from tfhet.watching.trial import TrialResult, lines
 
 
@@ -78,6 +78,14 @@ def test_batches_of_another_form_are_found(own, other, differs):
     forms = Forms()
     assert [forms.difference(each, is_own=True) for each in own] == [""] * len(own)
     assert bool(forms.difference(other, is_own=False)) is differs
+
+
+@pytest.mark.parametrize(
+    ("means", "stds", "apart"),
+    [((0.4, 0.42), (0.2, 0.21), False), ((0.4, 102.0), (0.2, 51.0), True), ((0.0, 0.0), (1.0, 0.4), True)],
+)
+def test_other_values_are_no_translation(means, stds, apart):
+    assert bool(are_apart({"mean": means, "std": stds})) is apart
 
 
 class Resize:

@@ -6,7 +6,7 @@ import copy
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from tfhet.watching.inside.stacks import used_cpu_s
@@ -15,6 +15,8 @@ IMAGES = 64
 """Number of images for which two transforms are compared."""
 LONGEST_S = 10.0
 """Seconds after which the comparison ends with the images that it has."""
+APART = 0.25
+"""Difference of two means, over the standard deviation, from which two transforms are no translations."""
 _TRANSFORMS = "torchvision.transforms."
 _INNER = ("dataset", "datasets")
 
@@ -127,6 +129,16 @@ def compare(old: Any, new: Any, is_random: bool) -> dict[str, Any]:
     if differences:
         found["difference"] = [sum(mean for mean, _ in differences) / count, max(most for _, most in differences)]
     return found
+
+
+def are_apart(found: Mapping[str, Any]) -> str:
+    """Returns how the images of a comparison differ so much that they cannot be translations; "" if they do not."""
+    (mean, other_mean), (std, other_std) = found["mean"], found["std"]
+    if abs(mean - other_mean) <= APART * max(std, other_std) and std <= 2 * other_std and other_std <= 2 * std:
+        return ""
+    return (
+        f"its values are others: mean {mean:.3g} and {other_mean:.3g}, standard deviation {std:.3g} and {other_std:.3g}"
+    )
 
 
 class Forms:

@@ -12,6 +12,7 @@ from typing import Any
 from tfhet.watching.inside.torch_loader import settings
 from tfhet.watching.inside.trial.datasets import (
     Found,
+    are_apart,
     compare,
     find_transform,
     reads_files,
@@ -91,12 +92,15 @@ def _add_translated(found: Proposals, loader: Any, transform: Found, workers: in
     if not found.facts["is_iterable"]:
         is_random = any(stage.random for stage in translated.translation.stages)
         found.comparison = compare(loader.dataset, dataset, is_random)
+        if why := are_apart(found.comparison):
+            found.remarks.append(f"the translated transform was not tried: {why}")
+            return
     found.comparison |= {"stages": translated.translation.text, "notes": notes}
     changes = {"transform": True, "read_file": read_file is not None}
     found.add(loader, TRANSLATED, changes, dataset)
     if workers is not None:
         found.add(loader, f"{TRANSLATED}, num_workers={workers}", {**changes, "num_workers": workers}, dataset)
-    if read_file is not None:
+    if read_file is not None and transform.dataset is loader.dataset:
         _add_pipeline(found, loader, translated.translation.text)
 
 
