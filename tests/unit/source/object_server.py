@@ -15,6 +15,10 @@ from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
+import pytest
+
+from tfhet.source import object_store
+
 BUCKET, ACCOUNT = "bucket", "account"
 
 
@@ -173,3 +177,14 @@ def serving(folder: Path, latency_s: float = 0.0) -> Iterator[ObjectServer]:
         server.shutdown()
         thread.join(10)
         server.server_close()
+
+
+@contextlib.contextmanager
+def connected(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectServer]:
+    """Serves a folder within a block, in which the client of this process uses the server."""
+    object_store._store.cache_clear()
+    with serving(folder) as made:
+        for name, value in environment(made.url).items():
+            monkeypatch.setenv(name, value)
+        yield made
+    object_store._store.cache_clear()

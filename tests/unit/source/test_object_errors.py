@@ -5,7 +5,7 @@ from __future__ import annotations
 import emulators
 import numpy as np
 import pytest
-from object_server import BUCKET, environment, serving
+from object_server import BUCKET, connected, environment
 from test_tar import write_tar
 
 from tfhet.errors import DataError, UsageError
@@ -22,13 +22,9 @@ schemes = pytest.mark.parametrize("scheme", CREDENTIALS)
 @pytest.fixture
 def server(tmp_path, monkeypatch):
     monkeypatch.setattr(object_store, "RETRIES", 0)
-    object_store._store.cache_clear()
     (tmp_path / "a.tar").write_bytes(b"x" * 100)
-    with serving(tmp_path) as made:
-        for name, value in environment(made.url).items():
-            monkeypatch.setenv(name, value)
+    with connected(tmp_path, monkeypatch) as made:
         yield made
-    object_store._store.cache_clear()
 
 
 @schemes

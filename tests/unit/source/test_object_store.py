@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from object_server import BUCKET, ObjectServer, environment, serving
+from object_server import BUCKET, ObjectServer, connected
 
 import tfhet
 from tfhet import extras
@@ -38,12 +38,8 @@ def server(tmp_path, monkeypatch):
     (tmp_path / "b c.bin").write_bytes(CONTENT[::-1])
     monkeypatch.setattr(object_store, "REQUEST_S", 1)
     monkeypatch.setattr(object_store, "RETRIES", 1)
-    object_store._store.cache_clear()
-    with serving(tmp_path) as made:
-        for name, value in environment(made.url).items():
-            monkeypatch.setenv(name, value)
+    with connected(tmp_path, monkeypatch) as made:
         yield made
-    object_store._store.cache_clear()
 
 
 def test_near_ranges_are_one_request(server):

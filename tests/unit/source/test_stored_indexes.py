@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from object_server import BUCKET, environment, serving
+from object_server import BUCKET, connected
 from test_tar import write_tar
 
 from tfhet.__main__ import main
@@ -42,12 +42,8 @@ def host(tmp_path_factory, monkeypatch):
 @pytest.fixture
 def server(tmp_path, monkeypatch, host):
     monkeypatch.setattr(object_store, "RETRIES", 0)
-    object_store._store.cache_clear()
-    with serving(tmp_path) as made:
-        for name, value in environment(made.url).items():
-            monkeypatch.setenv(name, value)
+    with connected(tmp_path, monkeypatch) as made:
         yield made
-    object_store._store.cache_clear()
 
 
 def labels_of(url: str, **options: str) -> list[int]:
