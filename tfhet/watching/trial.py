@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tfhet.errors import TfhetError, UsageError
+from tfhet.process import describe_exit
 from tfhet.report import number, table, text
 from tfhet.watching.command import environment_of, run_in_foreground
 from tfhet.watching.inside.trial.controller import LEAST_STEPS, NO_LOADER, RESULT, VARIABLE
@@ -112,7 +113,7 @@ def run_trial(command: Sequence[str], env: Mapping[str, str], seconds: float) ->
         errors = notes / "errors.log"
         log = f"\n{errors.read_text(encoding='utf-8').rstrip()}" if errors.is_file() else ""
         if code:
-            raise TfhetError(f"the command ended with exit code {code}, and nothing was compared{log}")
+            raise TfhetError(f"the command ended with {describe_exit(code)}, and nothing was compared{log}")
         try:
             content = json.loads((notes / RESULT).read_text(encoding="utf-8"))
         except FileNotFoundError:
